@@ -16,15 +16,23 @@ type Canceller interface {
 	// CancelSale cancels what was sold for a key, or a part of it, and puts the units back into the stock that they were
 	// taken from, unless that was set since. If nothing is known of the key, it makes sure that nothing is sold for it:
 	// a sale that is in flight either commits first, and is then cancelled, or fails with ErrCancelled. It fails with
-	// ErrUnknownSale, ErrInProgress, ErrMoreThanSold or ErrKeyReused, if the key belongs to another store.
+	// ErrUnknownSale, ErrInProgress, ErrMoreThanSold, ErrItemNotNamed, or ErrKeyReused if the key belongs to another
+	// store.
 	CancelSale(ctx context.Context, req CancelRequest) (Sale, error)
-	// Sale returns what became of the request with a key. It fails with ErrUnknownSale or ErrInProgress.
-	Sale(ctx context.Context, key string) (Sale, error)
+	// Sale returns what became of the request with a key. It fails with ErrUnknownSale, ErrInProgress or
+	// ErrItemNotNamed.
+	Sale(ctx context.Context, id SaleID) (Sale, error)
+}
+
+// SaleID names a sale.
+type SaleID struct {
+	Key     string
+	GoodsID int64 // an item of the sale, which a Redis Cluster needs to find the key; otherwise it may be 0
 }
 
 // CancelRequest asks to cancel a sale, or a part of it.
 type CancelRequest struct {
-	Key string
+	SaleID
 	// Lines has the units that are to be cancelled in all, of one item each; other items of the sale stay as they are.
 	// Without Lines, everything is cancelled. If there is one line, its GoodsID may be 0: it is that of the sale, which
 	// must be of one item.
@@ -64,11 +72,31 @@ var (
 	ErrUnknownSale = errors.New("unknown sale")
 	// ErrMoreThanSold reports that a cancellation asks for more units than were sold.
 	ErrMoreThanSold = errors.New("more units than were sold")
+	// ErrItemNotNamed reports that a key is kept beside its item, which was not named.
+	ErrItemNotNamed = errors.New("the item of the sale is not named")
 )
 
+// Under does work while nobody else can overwrite the stocks of some items.
+type Under func(ctx context.Context, items []int64, work func(context.Context) error) error
+
+// AtOnce is an Under for stocks that nobody overwrites, unless they are as they were read.
+func AtOnce(ctx context.Context, _ []int64, work func(context.Context) error) error { return work(ctx) }
+
+// Check fails with ErrUnknownSale if the sale has not the item that its id names.
+func (s *Sale) Check(id SaleID) error {
+	has := slices.ContainsFunc(s.Lines, func(l SaleLine) bool { return l.GoodsID == id.GoodsID })
+	if id.GoodsID == 0 || has || len(s.Lines) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: the sale with the key %q has no item %d", ErrUnknownSale, id.Key, id.GoodsID)
+}
+
 // Cancel changes the sale as a request asks, and reports whether that makes a difference. It does not count what is
-// given back. Its error is ErrMoreThanSold.
+// given back. Its errors are ErrMoreThanSold and those of Check.
 func (s *Sale) Cancel(req CancelRequest) (changed bool, err error) {
+	if err := s.Check(req.SaleID); err != nil {
+		return false, err
+	}
 	if s.State == SaleCancelled {
 		return false, nil
 	}
@@ -110,6 +138,15 @@ func (s *Sale) find(line Line) (int, error) {
 			s.Lines[i].Count, s.Lines[i].GoodsID, line.Count)
 	}
 	return i, nil
+}
+
+// Items lists the items of the sale.
+func (s *Sale) Items() []int64 {
+	ids := make([]int64, len(s.Lines))
+	for i, line := range s.Lines {
+		ids[i] = line.GoodsID
+	}
+	return ids
 }
 
 func (s *Sale) nothingLeft() bool {

@@ -47,6 +47,10 @@ type Lockable interface {
 	Once(ctx context.Context, req Request, deduct func() (Receipt, error)) (Receipt, error)
 	// OrderOnce is Once for an order. It must write by WriteAll.
 	OrderOnce(ctx context.Context, req OrderRequest, order func() (OrderReceipt, error)) (OrderReceipt, error)
+	// CancelSaleUnder is CancelSale of a Canceller. It puts units back under what excludes those who overwrite the stock.
+	CancelSaleUnder(ctx context.Context, req CancelRequest, under Under) (Sale, error)
+	// Sale is that of a Canceller.
+	Sale(ctx context.Context, id SaleID) (Sale, error)
 	// Atomic reports whether several items can be written at once.
 	Atomic() bool
 	// WriteAll overwrites the stock of the items of an order, all or none, and records its key. Where a stock has a

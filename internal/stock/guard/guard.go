@@ -26,7 +26,10 @@ type guarded struct {
 	fenced bool           // late holders are refused
 	items  *knownItems
 	wait   time.Duration
-	log    *slog.Logger
+
+	connections *OrderConnections // for the locks of several items; nil unless these keep connections to MySQL
+
+	log *slog.Logger
 }
 
 // key is the lock's name for an item.

@@ -23,14 +23,14 @@ func NewMutexAroundTx(d stock.Deps) stock.Deducter {
 	}
 }
 
-// CancelSale implements stock.Canceller. It takes the mutex: a holder that has read the stock would overwrite it.
+// CancelSale implements stock.Canceller.
 func (m mutexAroundTx) CancelSale(ctx context.Context, req stock.CancelRequest) (stock.Sale, error) {
 	return m.db.CancelSaleUnder(ctx, req, m.guarded.underLocks)
 }
 
 // Sale implements stock.Canceller.
-func (m mutexAroundTx) Sale(ctx context.Context, key string) (stock.Sale, error) {
-	return m.db.Sale(ctx, key)
+func (m mutexAroundTx) Sale(ctx context.Context, id stock.SaleID) (stock.Sale, error) {
+	return m.db.Sale(ctx, id)
 }
 
 func (m mutexAroundTx) Deduct(ctx context.Context, req stock.Request) (stock.Receipt, error) {

@@ -11,10 +11,7 @@ import (
 // guardedOrders is a guarded strategy that also takes orders: it reads, decides on and writes all items under the
 // locks of all. The locks prevent reads in between. The store writes all items at once, so that a crash cannot leave
 // half an order.
-type guardedOrders struct {
-	guarded
-	connections *OrderConnections // nil unless the locks keep connections to MySQL
-}
+type guardedOrders struct{ guarded }
 
 func (g guardedOrders) Order(ctx context.Context, req stock.OrderRequest) (stock.OrderReceipt, error) {
 	return g.whole.OrderOnce(ctx, req, func() (stock.OrderReceipt, error) { return g.lockAndOrder(ctx, req) })
@@ -30,27 +27,19 @@ func (g guardedOrders) lockAndOrder(
 			"and an order may have %d of them", g.name, stock.ErrNoOrders, len(lines), c.maxItems)
 	}
 	ids := make([]int64, len(lines))
-	keys := make([]string, len(lines))
 	for i, line := range lines {
-		ids[i], keys[i] = line.GoodsID, g.key(line.GoodsID)
+		ids[i] = line.GoodsID
 		if err := g.items.check(ctx, line.GoodsID); err != nil {
 			return receipt, line.Refused(err)
 		}
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	l := orderLocker{g.guarded, req.Pause, cancel}
-	limit := g.limit(ctx, cancel)
-	release, err := g.connections.reserve(ctx, ids)
-	limit.Stop()
+	leases, release, err := g.lockAll(ctx, cancel, req.Pause, ids)
 	if err != nil {
-		return receipt, classifyLock(ctx, err)
+		return receipt, err
 	}
 	defer release()
-	leases, err := locks.LockAll(ctx, l, keys...)
-	if err != nil {
-		return receipt, classifyLock(ctx, err)
-	}
 	section.Enter()
 	defer func() { g.unlock(leases.Lease, ids, err) }()
 

@@ -42,13 +42,12 @@ func (r *Replica) New(s stock.Strategy, locker locks.Locker, on stock.Store) sto
 		name: s.Name, prefix: r.deps.KeyPrefix, locker: locker, store: store, whole: store.Lockable, fenced: s.Fenced,
 		items: store.items, wait: r.deps.LockWait, log: r.deps.Log,
 	}
+	if slices.Contains(s.Needs, stock.NeedMySQL) {
+		g.connections = r.connections
+	}
 	// A strategy that is wrong for one item takes no orders: they would show nothing new.
 	if s.Claim.TwoReplicas != stock.Correct || !store.Atomic() {
 		return g
 	}
-	orders := guardedOrders{guarded: g}
-	if slices.Contains(s.Needs, stock.NeedMySQL) {
-		orders.connections = r.connections
-	}
-	return orders
+	return guardedOrders{g}
 }

@@ -53,29 +53,27 @@ var giveBackSQL = map[stock.Store]string{
 }
 
 // Sale implements stock.Canceller.
-func (s Store) Sale(ctx context.Context, key string) (stock.Sale, error) {
-	rows, err := s.findSale(ctx, key)
+func (s Store) Sale(ctx context.Context, id stock.SaleID) (stock.Sale, error) {
+	rows, err := s.findSale(ctx, id.Key)
 	if err == nil && len(rows) == 0 {
-		err = s.whyUnknown(ctx, key)
+		err = s.whyUnknown(ctx, id.Key)
 	}
 	if err != nil {
 		return stock.Sale{}, err
 	}
-	return saleOf(key, rows), nil
+	sale := saleOf(id.Key, rows)
+	return sale, sale.Check(id)
 }
-
-// Under runs work while nobody else can overwrite the stocks of the given items.
-type Under func(ctx context.Context, items []int64, work func(context.Context) error) error
 
 // CancelSale implements stock.Canceller.
 func (s Store) CancelSale(ctx context.Context, req stock.CancelRequest) (stock.Sale, error) {
-	return s.CancelSaleUnder(ctx, req, func(ctx context.Context, _ []int64, work func(context.Context) error) error {
-		return work(ctx)
-	})
+	return s.CancelSaleUnder(ctx, req, stock.AtOnce)
 }
 
-// CancelSaleUnder is CancelSale beside strategies that overwrite the stock under a lock: units are put back under it.
-func (s Store) CancelSaleUnder(ctx context.Context, req stock.CancelRequest, under Under) (sale stock.Sale, err error) {
+// CancelSaleUnder implements stock.Lockable.
+func (s Store) CancelSaleUnder(
+	ctx context.Context, req stock.CancelRequest, under stock.Under,
+) (sale stock.Sale, err error) {
 	section := stock.Arrive()
 	for attempt := 1; ; attempt++ {
 		sale, err = s.tryCancel(ctx, req, under)
@@ -89,7 +87,7 @@ func (s Store) CancelSaleUnder(ctx context.Context, req stock.CancelRequest, und
 // errSaleChanged reports that the sale, or the epoch of a stock, was changed after it was read. Nothing was written.
 var errSaleChanged = errors.New("the sale was changed meanwhile")
 
-func (s Store) tryCancel(ctx context.Context, req stock.CancelRequest, under Under) (stock.Sale, error) {
+func (s Store) tryCancel(ctx context.Context, req stock.CancelRequest, under stock.Under) (stock.Sale, error) {
 	rows, err := s.findSale(ctx, req.Key)
 	switch {
 	case err != nil:
@@ -107,12 +105,8 @@ func (s Store) tryCancel(ctx context.Context, req stock.CancelRequest, under Und
 		sale.Replayed = true
 		return sale, err
 	}
-	items := make([]int64, len(sale.Lines))
-	for i, line := range sale.Lines {
-		items[i] = line.GoodsID
-	}
 	query, args := cancelSQL(rows, &sale)
-	return sale, under(ctx, items, func(ctx context.Context) error {
+	return sale, under(ctx, sale.Items(), func(ctx context.Context) error {
 		return s.use(ctx, []int64{Sales}, func(conn *conn) error {
 			if err := conn.endBefore(ctx, conn); err != nil {
 				return Refusal(err)

@@ -234,7 +234,7 @@ func recordSQL(rows []ledgerRow) (epochs, insert string, args []any) {
 	for i, r := range rows {
 		remaining := "?"
 		if r.above {
-			remaining = "LAST_INSERT_ID() + ?"
+			remaining = "CAST(LAST_INSERT_ID() AS SIGNED) + ?"
 		}
 		if i > 0 {
 			values.WriteString(", ")

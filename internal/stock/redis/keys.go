@@ -18,10 +18,11 @@ type Store struct {
 	Prefix string // of every key: see stock.Deps
 
 	saleTTL, refusalTTL time.Duration // of records
+	wait                time.Duration // how long a cancellation is tried: see stock.Deps
 }
 
 // New makes the store of a replica.
-func New(d stock.Deps) Store { return Store{d.Redis, d.KeyPrefix, d.KeyTTL, d.RefusalTTL} }
+func New(d stock.Deps) Store { return Store{d.Redis, d.KeyPrefix, d.KeyTTL, d.RefusalTTL, d.LockWait} }
 
 // Key holds the stock of an item. It has braces around the id, so that all keys of one item share a hash slot of Redis
 // Cluster.

@@ -22,8 +22,10 @@ var (
 
 // The outcomes of a record.
 const (
-	done    = "done"
-	soldOut = "sold-out"
+	done      = "done"
+	streamed  = "streamed" // done, and MySQL gets the sale through the stream of redis-stream
+	soldOut   = "sold-out"
+	cancelled = "cancelled" // nothing was sold
 )
 
 // record is the answer to the first request with an idempotency key. The script or the transaction that deducts writes
@@ -31,8 +33,13 @@ const (
 type record struct {
 	fingerprint string
 	outcome     string
-	lines       []stock.LineReceipt // one item with a count of 0 if refused
+	lines       []stock.LineReceipt // one item with a count of 0 if refused, none if cancelled
+	epochs      []string            // of the stocks that the lines were sold from
+	cancelled   []taken             // by line
 }
+
+// taken is what was taken back of a line: units, of which some were put back into the stock.
+type taken struct{ units, back int }
 
 // takenError ends a request whose key is taken.
 type takenError struct{ record string }
@@ -48,8 +55,9 @@ func refusalText(fingerprint []byte, refusal *stock.SoldOutError) string {
 }
 
 func parseRecord(text string) (r record, err error) {
-	fields := strings.Fields(text)
-	if len(fields) < 6 || len(fields)%4 != 2 {
+	answer, changes, _ := strings.Cut(text, " /")
+	fields := strings.Fields(answer)
+	if len(fields)%4 != 2 || len(fields) == 2 && fields[1] != cancelled {
 		return r, fmt.Errorf("Redis has a record of an idempotency key that is none: %q", text)
 	}
 	r.fingerprint, r.outcome = fields[0], fields[1]
@@ -58,25 +66,40 @@ func parseRecord(text string) (r record, err error) {
 		if _, err := fmt.Sscan(strings.Join(f[:3], " "), &line.GoodsID, &line.Count, &line.Remaining); err != nil {
 			return r, fmt.Errorf("Redis has a record of an idempotency key that is none: %q: %w", text, err)
 		}
-		r.lines = append(r.lines, line)
+		r.lines, r.epochs = append(r.lines, line), append(r.epochs, f[3])
+	}
+	r.cancelled = make([]taken, len(r.lines))
+	if changes == "" {
+		return r, nil
+	}
+	rest := strings.NewReader(changes)
+	for i := range r.cancelled {
+		if _, err := fmt.Fscan(rest, &r.cancelled[i].units, &r.cancelled[i].back); err != nil {
+			return r, fmt.Errorf("Redis has a record of an idempotency key that is none: %q: %w", text, err)
+		}
 	}
 	return r, nil
 }
 
-// check refuses a request whose key was used for another one.
-func check(text, key string, fingerprint []byte) (record, error) {
-	r, err := parseRecord(text)
-	if err == nil && r.fingerprint != fingerprintText(fingerprint) {
-		err = fmt.Errorf("%w: %q", stock.ErrKeyReused, key)
+// check refuses a request whose key was used for another one, or was cancelled.
+func check(text, key string, fingerprint []byte) (r record, replayed bool, err error) {
+	r, err = parseRecord(text)
+	switch {
+	case err != nil:
+		return r, false, err
+	case text != tombstone && r.fingerprint != fingerprintText(fingerprint):
+		return r, false, fmt.Errorf("%w: %q", stock.ErrKeyReused, key)
+	case r.sale(key).State == stock.SaleCancelled:
+		return r, true, fmt.Errorf("%w: %q", stock.ErrCancelled, key)
 	}
-	return r, err
+	return r, true, nil
 }
 
 // replay gives the first answer to a deduction that is sent again.
 func replay(text string, req stock.Request) (stock.Receipt, error) {
-	first, err := check(text, req.Key, req.Fingerprint(stock.Redis))
+	first, replayed, err := check(text, req.Key, req.Fingerprint(stock.Redis))
 	if err != nil {
-		return stock.Receipt{}, err
+		return stock.Receipt{Replayed: replayed}, err
 	}
 	remaining := first.lines[0].Remaining
 	if first.outcome == soldOut {
@@ -88,11 +111,11 @@ func replay(text string, req stock.Request) (stock.Receipt, error) {
 
 // replayOrder gives the first answer to an order that is sent again.
 func replayOrder(text string, req stock.OrderRequest) (stock.OrderReceipt, error) {
-	first, err := check(text, req.Key, req.Fingerprint(stock.Redis))
+	first, replayed, err := check(text, req.Key, req.Fingerprint(stock.Redis))
+	receipt := stock.OrderReceipt{Receipt: stock.Receipt{Attempts: 1, Replayed: replayed}}
 	if err != nil {
-		return stock.OrderReceipt{}, err
+		return receipt, err
 	}
-	receipt := stock.OrderReceipt{Receipt: stock.Receipt{Attempts: 1, Replayed: true}}
 	if first.outcome == soldOut {
 		at := first.lines[0]
 		lines := req.Lines()

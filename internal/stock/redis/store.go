@@ -137,7 +137,7 @@ func (s Store) writeAll(ctx context.Context, new *newRecord, stocks []stock.Item
 		}
 	}
 	err := writeAllScript.Run(context.WithoutCancel(ctx), s.Client, keys, args...).Err()
-	if known, ok := taken(err); ok {
+	if known, ok := keyTaken(err); ok {
 		return known
 	}
 
@@ -159,8 +159,8 @@ func (s Store) writeAll(ctx context.Context, new *newRecord, stocks []stock.Item
 	return &stock.LineError{GoodsID: stocks[at].GoodsID, Err: err}
 }
 
-// taken reports whether a script has replied that its key is taken.
-func taken(err error) (*takenError, bool) {
+// keyTaken reports whether a script has replied that its key is taken.
+func keyTaken(err error) (*takenError, bool) {
 	if !redis.HasErrorPrefix(err, "TAKEN") {
 		return nil, false
 	}

@@ -39,11 +39,11 @@ func (s subject) runCancellations(t *testing.T) {
 // cancel cancels units of the only item of a sale, so that count are cancelled in all, or the whole sale without a count.
 func (s subject) cancel(t testing.TB, replica int, key string, count ...int) (stock.Sale, error) {
 	t.Helper()
-	return cancelBy(patient(t), s.replicas[replica].deducter, key, count...)
+	return cancelBy(patient(t), s.replicas[replica].deducter, stock.SaleID{Key: key}, count...)
 }
 
-func cancelBy(ctx context.Context, d stock.Deducter, key string, count ...int) (stock.Sale, error) {
-	req := stock.CancelRequest{Key: key}
+func cancelBy(ctx context.Context, d stock.Deducter, id stock.SaleID, count ...int) (stock.Sale, error) {
+	req := stock.CancelRequest{SaleID: id}
 	for _, n := range count {
 		req.Lines = append(req.Lines, stock.Line{Count: n})
 	}
@@ -77,7 +77,7 @@ func (s subject) givesBackOnce(t *testing.T) {
 	id := s.newItem(t, 10)
 	req := stock.Request{GoodsID: id, Count: 3, Key: s.key(id)}
 	s.deduct(t, req)
-	sold, err := s.replicas[1].deducter.(stock.Canceller).Sale(patient(t), req.Key)
+	sold, err := s.replicas[1].deducter.(stock.Canceller).Sale(patient(t), stock.SaleID{Key: req.Key})
 	wantSale(t, "after the sale", sold, err, stock.SaleDone, 3, 0, 0)
 	s.deduct(t, stock.Request{GoodsID: id, Count: 1})
 	for again := range 4 {
@@ -88,9 +88,10 @@ func (s subject) givesBackOnce(t *testing.T) {
 		}
 		s.wantLeft(t, id, 9)
 	}
-	sale, err := s.replicas[1].deducter.(stock.Canceller).Sale(patient(t), req.Key)
+	sale, err := s.replicas[1].deducter.(stock.Canceller).Sale(patient(t), stock.SaleID{Key: req.Key})
 	wantSale(t, "in the end", sale, err, stock.SaleCancelled, 3, 3, 3)
 	s.wantCancelled(t, req)
+	s.wantLeftInMySQL(t, id, 9)
 	s.deduct(t, stock.Request{GoodsID: id, Count: 9}) // the units can be sold again
 	s.wantLeft(t, id, 0)
 }
@@ -130,7 +131,7 @@ func (s subject) givesBackOnceAtOnce(t *testing.T) {
 // retryCancel sends a cancellation again until it is not refused as in progress or busy.
 func (s subject) retryCancel(ctx context.Context, replica int, key string, count ...int) (stock.Sale, error) {
 	for {
-		sale, err := cancelBy(ctx, s.replicas[replica].deducter, key, count...)
+		sale, err := cancelBy(ctx, s.replicas[replica].deducter, stock.SaleID{Key: key}, count...)
 		refused := errors.Is(err, stock.ErrInProgress) || errors.Is(err, stock.ErrBusy)
 		if !refused || ctx.Err() != nil {
 			return sale, err
@@ -175,12 +176,12 @@ func (s subject) cancelsNoMore(t *testing.T) {
 		{{GoodsID: id + 1, Count: 1}},
 		{{GoodsID: id, Count: 1}, {GoodsID: id + 1, Count: 1}},
 	} {
-		_, err := canceller.CancelSale(patient(t), stock.CancelRequest{Key: req.Key, Lines: lines})
+		_, err := canceller.CancelSale(patient(t), stock.CancelRequest{SaleID: stock.SaleID{Key: req.Key}, Lines: lines})
 		if !errors.Is(err, stock.ErrMoreThanSold) {
 			t.Errorf("cancel %v: %v, want more than was sold", lines, err)
 		}
 	}
-	sale, err := canceller.Sale(patient(t), req.Key)
+	sale, err := canceller.Sale(patient(t), stock.SaleID{Key: req.Key})
 	wantSale(t, "after refused cancellations", sale, err, stock.SaleDone, 3, 0, 0)
 	s.wantLeft(t, id, 7)
 }
@@ -209,7 +210,7 @@ func (s subject) cancelsPartOfNothing(t *testing.T) {
 	if _, err := s.cancel(t, 0, req.Key, 1); !errors.Is(err, stock.ErrUnknownSale) {
 		t.Errorf("cancel a part: %v, want unknown sale", err)
 	}
-	if _, err := s.replicas[0].deducter.(stock.Canceller).Sale(patient(t), req.Key); !errors.Is(err, stock.ErrUnknownSale) {
+	if _, err := s.replicas[0].deducter.(stock.Canceller).Sale(patient(t), stock.SaleID{Key: req.Key}); !errors.Is(err, stock.ErrUnknownSale) {
 		t.Errorf("read the sale: %v, want unknown sale", err)
 	}
 	if receipt := s.deduct(t, req); receipt.Replayed {
@@ -224,7 +225,7 @@ func (s subject) cancelsRefusal(t *testing.T) {
 	if _, err := s.deductOn(t, 0, req); !errors.Is(err, stock.ErrSoldOut) {
 		t.Fatalf("%v, want sold out", err)
 	}
-	sale, err := s.replicas[1].deducter.(stock.Canceller).Sale(patient(t), req.Key)
+	sale, err := s.replicas[1].deducter.(stock.Canceller).Sale(patient(t), stock.SaleID{Key: req.Key})
 	wantSale(t, "refused", sale, err, stock.SaleRefused)
 	if _, err := s.cancel(t, 1, req.Key, 1); !errors.Is(err, stock.ErrMoreThanSold) {
 		t.Errorf("cancel a part: %v, want more than was sold", err)
@@ -253,6 +254,7 @@ func (s subject) cancelsAfterSet(t *testing.T) {
 		wantSale(t, "after the stock was set", sale, err, stock.SaleCancelled, 5, 5, 2)
 	}
 	s.wantLeft(t, id, 100)
+	s.wantLeftInMySQL(t, id, 100)
 	s.wantCancelled(t, req)
 }
 
@@ -322,7 +324,7 @@ func (s subject) cancelsInFlight(t *testing.T) {
 				receipt, err := victim.Deduct(patient(t), req)
 				return Answer{receipt, err}
 			}, func() {
-				sale, err := cancelBy(stock.LimitWait(patient(t), 0), s.replicas[1].deducter, req.Key)
+				sale, err := cancelBy(stock.LimitWait(patient(t), 0), s.replicas[1].deducter, stock.SaleID{Key: req.Key})
 				switch {
 				case err == nil:
 					cancelled = sale.State == stock.SaleCancelled
@@ -359,7 +361,7 @@ func (s subject) sellsWhileCancelling(t *testing.T) {
 		req := stock.Request{GoodsID: id, Count: 3, Key: s.key(id)}
 		var sold error
 		ended, held := whileHeld(t, proxies, n, req.Key, func() Answer {
-			_, err := cancelBy(patient(t), victim, req.Key)
+			_, err := cancelBy(patient(t), victim, stock.SaleID{Key: req.Key})
 			return Answer{Err: err}
 		}, func() {
 			_, sold = s.deductOn(t, 1, req)
@@ -399,7 +401,7 @@ func (s subject) survivesLostCancellation(t *testing.T) {
 					proxy.Select(match)
 					proxy.Cut(1, where)
 				}
-				_, err := cancelBy(patient(t), victim, req.Key)
+				_, err := cancelBy(patient(t), victim, stock.SaleID{Key: req.Key})
 				struck := slices.ContainsFunc(proxies, func(p *tcpproxy.Proxy) bool { return !p.Armed() })
 				if struck == (err == nil) && n == 1 {
 					t.Errorf("cut %s of message %d: %v", where, n, err)
@@ -436,7 +438,7 @@ func (s subject) cancelsBesideHolder(t *testing.T) {
 			parked := newGate(point)
 			other := s.start(patient(t), 0, stock.Request{GoodsID: id, Count: 2, Pause: parked.pause})
 			parked.await(t, other)
-			_, err := cancelBy(stock.LimitWait(patient(t), 0), s.replicas[replica].deducter, req.Key)
+			_, err := cancelBy(stock.LimitWait(patient(t), 0), s.replicas[replica].deducter, stock.SaleID{Key: req.Key})
 			if err != nil && !errors.Is(err, stock.ErrBusy) {
 				t.Errorf("cancel while a holder is at %s: %v, want cancelled or busy", point, err)
 			}
@@ -482,6 +484,16 @@ func (s subject) cancellationsConserve(t *testing.T) {
 	}
 	wg.Wait()
 	s.wantLeft(t, id, left)
+	s.wantLeftInMySQL(t, id, left)
+}
+
+// wantLeftInMySQL checks that a strategy that writes to MySQL later has written what it gave back, once.
+func (s subject) wantLeftInMySQL(t testing.TB, id, want int64) {
+	t.Helper()
+	if s.strategy.WriteBehind {
+		Drain(t, s.replicas[0].service)
+		s.replicas[0].service.WantLeft(t, stock.MySQL, id, want)
+	}
 }
 
 // buyAndCancel returns how many units of a sale were not cancelled.
@@ -538,7 +550,7 @@ func (s subject) cancelsOrderByKey(t *testing.T) {
 		{nil, stock.SaleCancelled, []int{2, 2, 2, 3, 3, 3}, [2]int64{10, 10}},
 	} {
 		for range 2 {
-			sale, err := canceller.CancelSale(patient(t), stock.CancelRequest{Key: key, Lines: step.lines})
+			sale, err := canceller.CancelSale(patient(t), stock.CancelRequest{SaleID: stock.SaleID{Key: key}, Lines: step.lines})
 			wantSale(t, fmt.Sprintf("cancel %v", step.lines), sale, err, step.state, step.want...)
 		}
 		s.wantLeft(t, a, step.left[0])

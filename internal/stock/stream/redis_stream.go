@@ -41,6 +41,15 @@ func New(d stock.Deps) stock.Deducter {
 // Close stops writing to MySQL. Another replica, or the next start, writes what is left in the streams.
 func (r redisStream) Close() error { return r.behind.Close() }
 
+// CancelSale implements stock.Canceller. MySQL gets the units through the stream, in an entry of its own.
+func (r redisStream) CancelSale(ctx context.Context, req stock.CancelRequest) (stock.Sale, error) {
+	sale, err := r.Script.CancelSale(ctx, req)
+	for _, line := range sale.Lines {
+		r.behind.notify(line.GoodsID)
+	}
+	return sale, err
+}
+
 // seller sells with the script sell.lua, and tells writeBehind.
 type seller struct {
 	redis.Store

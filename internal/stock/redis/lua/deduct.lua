@@ -7,9 +7,9 @@ if not stock then
 end
 local reply, taken, new
 if #KEYS == 1 then
-  reply, taken, new = allot(tonumber(stock), '0', 1, 0)
+  reply, taken, new = allot(tonumber(stock), '0', 1, 0, 'done')
 else
-  reply, taken, new = allot(tonumber(stock), redis.call('GET', KEYS[2]) or '0', 2, 0)
+  reply, taken, new = allot(tonumber(stock), redis.call('GET', KEYS[2]) or '0', 2, 0, 'done')
 end
 if next(new) then
   -- Redis does not roll scripts back, so what can fail comes first: DECRBY needs a whole number, and SET needs memory.

@@ -9,7 +9,7 @@ if not stock then
   return false
 end
 local epoch = redis.call('GET', KEYS[2]) or '0'
-local reply, taken, new = allot(tonumber(stock), epoch, 3, 1)
+local reply, taken, new = allot(tonumber(stock), epoch, 3, 1, 'streamed')
 if taken > 0 then
   -- Redis does not roll scripts back, so what can fail comes first: DECRBY needs a whole number, and XADD needs memory.
   if whole(tonumber(stock)) ~= stock then
