@@ -50,7 +50,7 @@ func (d deduction) sendAgain(t *testing.T, p *program) {
 // ledgerStrategies returns the strategies that accept idempotency keys in MySQL.
 func ledgerStrategies() (names []string) {
 	for _, s := range catalogue.Strategies {
-		if s.Idempotent && s.Stores[0] == stock.MySQL {
+		if s.Idempotent() && s.Stores[0] == stock.MySQL {
 			names = append(names, s.Name)
 		}
 	}

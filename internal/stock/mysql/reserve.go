@@ -57,8 +57,8 @@ func NewReserve(d stock.Deps) stock.Deducter {
 	for _, state := range stock.EndStates {
 		s.ended[state] = new(atomic.Int64)
 	}
-	s.Queue = &newBatch(d, nil, s.tryHolds).Queue
-	s.confirms = &newBatch(d, nil, s.tryConfirms).Queue
+	s.Queue = &newBatch(s.store, nil, s.tryHolds).Queue
+	s.confirms = &newBatch(s.store, nil, s.tryConfirms).Queue
 	return s
 }
 
