@@ -21,6 +21,8 @@ type ledgerRow struct {
 	Fingerprint []byte      // identifies what was asked for: 32 bytes
 	Store       stock.Store // that was deducted from
 
+	epoch int64 // of the stock, 0 if it is that of the item now
+
 	// above reports that Remaining is counted from the units that the deducting statement leaves, which only the server
 	// knows when the row is inserted.
 	above bool
@@ -214,8 +216,12 @@ func recordSQL(rows []ledgerRow) (epochs, insert string, args []any) {
 	for _, r := range rows {
 		if variable[r.GoodsID] == "" {
 			variable[r.GoodsID] = fmt.Sprintf("@epoch%d", len(variable))
-			fmt.Fprintf(&set, ", %s = (%s)", variable[r.GoodsID], epochsSQL[r.Store])
-			args = append(args, r.GoodsID)
+			epoch, arg := epochsSQL[r.Store], r.GoodsID
+			if r.epoch != 0 {
+				epoch, arg = "?", r.epoch
+			}
+			fmt.Fprintf(&set, ", %s = (%s)", variable[r.GoodsID], epoch)
+			args = append(args, arg)
 		}
 	}
 	for i, r := range rows {
