@@ -159,8 +159,8 @@ func (c *conn) execOnce(ctx context.Context, rows []ledgerRow, query string, arg
 	case err != nil:
 		return nil, err
 	}
-	const query1 = 1 // after START TRANSACTION
-	return changed{all.AllRowsAffected()[query1], all.AllLastInsertIds()[query1]}, nil
+	const deduction = 1 // after START TRANSACTION
+	return changed{all.AllRowsAffected()[deduction], all.AllLastInsertIds()[deduction]}, nil
 }
 
 // execOnce is conn.execOnce on a connection of its own.

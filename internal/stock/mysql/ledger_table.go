@@ -36,11 +36,6 @@ const (
 	ledgerBuyerLimit ledgerOutcome = "buyer-limit"
 )
 
-// isAnswer reports whether an error is a refusal that a ledger keeps.
-func isAnswer(err error) bool {
-	return errors.Is(err, stock.ErrSoldOut) || errors.Is(err, stock.ErrBuyerLimit)
-}
-
 // deductionRow is the row of a deduction with a key that is about to be carried out.
 func (s Store) deductionRow(req stock.Request) ledgerRow {
 	return s.newRow(req.Key, req.GoodsID, req.Fingerprint(s.name))
@@ -225,20 +220,15 @@ func recordSQL(rows []ledgerRow) (epochs, insert string, args []any) {
 		}
 	}
 	for i, r := range rows {
-		remaining := "?"
-		if r.above {
-			remaining = "CAST(LAST_INSERT_ID() AS SIGNED) + ?"
-		}
 		if i > 0 {
 			values.WriteString(", ")
 		}
-		fmt.Fprintf(&values, "(?, ?, ?, ?, %s, ?, ?, ?, %s, UTC_TIMESTAMP(6))", remaining, variable[r.GoodsID])
-		args = append(args, r.args()...)
+		values.WriteString("(?, ?, ?, ?, ")
+		if r.above {
+			values.WriteString("CAST(LAST_INSERT_ID() AS SIGNED) + ")
+		}
+		values.WriteString("?, ?, ?, ?, " + variable[r.GoodsID] + ", UTC_TIMESTAMP(6))")
+		args = append(args, r.Key, r.Line, r.GoodsID, r.Count, r.Remaining, r.Outcome, r.Fingerprint, r.Store)
 	}
 	return set.String(), insertLedger + values.String(), args
-}
-
-// args are the values of ledgerColumns.
-func (r *ledgerRow) args() []any {
-	return []any{r.Key, r.Line, r.GoodsID, r.Count, r.Remaining, r.Outcome, r.Fingerprint, r.Store}
 }

@@ -62,8 +62,8 @@ func NewReserve(d stock.Deps) stock.Deducter {
 	return s
 }
 
-// Deduct implements stock.Deducter. The receipt and its critical section are those of the hold. A key is recorded in the
-// transaction that confirms: until then, nothing is sold.
+// Deduct implements stock.Deducter. The receipt and its critical section are those of the hold. A key is recorded in
+// the transaction that confirms: until then, nothing is sold.
 func (s *reserve) Deduct(ctx context.Context, req stock.Request) (stock.Receipt, error) {
 	return s.store.Once(ctx, req, func() (stock.Receipt, error) {
 		keyless := req

@@ -47,8 +47,8 @@ func (s *reserve) confirm(ctx context.Context, id stock.ReservationID, read bool
 const confirmSQL = "UPDATE reservation FORCE INDEX (PRIMARY) SET state = 'confirmed', ended_at = UTC_TIMESTAMP(6) " +
 	"WHERE state = 'held' AND NOT " + hasLapsed + " AND id IN "
 
-// confirmOnce confirms a reservation of a deduction, and records its key. It joins no batch, because a key that is taken
-// would roll all of it back.
+// confirmOnce confirms a reservation of a deduction, and records its key. It joins no batch, because a key that is
+// taken would roll all of it back.
 func (s *reserve) confirmOnce(ctx context.Context, req stock.Request, row *reservationRow, remaining int64) error {
 	rows := s.store.rowsOf(req, remaining)
 	rows[0].epoch = row.Epoch

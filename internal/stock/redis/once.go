@@ -50,13 +50,13 @@ func refusalText(fingerprint []byte, refusal *stock.SoldOutError) string {
 func parseRecord(text string) (r record, err error) {
 	fields := strings.Fields(text)
 	if len(fields) < 6 || len(fields)%4 != 2 {
-		return r, fmt.Errorf("Redis has a record of an idempotency key that is none: %q", text)
+		return r, fmt.Errorf("record of an idempotency key in Redis: %q is none", text)
 	}
 	r.fingerprint, r.outcome = fields[0], fields[1]
 	for f := range slices.Chunk(fields[2:], 4) {
 		var line stock.LineReceipt
 		if _, err := fmt.Sscan(strings.Join(f[:3], " "), &line.GoodsID, &line.Count, &line.Remaining); err != nil {
-			return r, fmt.Errorf("Redis has a record of an idempotency key that is none: %q: %w", text, err)
+			return r, fmt.Errorf("record of an idempotency key in Redis: %q is none: %w", text, err)
 		}
 		r.lines = append(r.lines, line)
 	}
@@ -135,8 +135,8 @@ func (s Store) OrderOnce(
 	return receipt, err
 }
 
-// settle returns the record that a key has already, if the request ended for that reason. It keeps a refusal, unless the
-// key has a record by now.
+// settle returns the record that a key has already, if the request ended for that reason. It keeps a refusal, unless
+// the key has a record by now.
 func (s Store) settle(ctx context.Context, key string, fingerprint []byte, failure error) (known string, err error) {
 	if taken, ok := errors.AsType[*takenError](failure); ok {
 		return taken.record, nil

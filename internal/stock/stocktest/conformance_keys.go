@@ -134,7 +134,8 @@ func (s subject) deductsOnceMeanwhile(t *testing.T) {
 	}
 	again.Wait()
 	ended := <-first
-	if ended.Err != nil && !errors.Is(ended.Err, stock.ErrInProgress) || ended.Err == nil && !s.leavesOnce(ended.Receipt, 7) {
+	inProgress := errors.Is(ended.Err, stock.ErrInProgress)
+	if ended.Err != nil && !inProgress || ended.Err == nil && !s.leavesOnce(ended.Receipt, 7) {
 		t.Errorf("the first request: %+v, want a receipt with 7 remaining", ended)
 	}
 	s.wantLeft(t, id, 7)
@@ -417,7 +418,8 @@ func (s subject) replaysRefusedOrder(t *testing.T) {
 
 func (s subject) refusesReusedKeyOfOrder(t *testing.T) {
 	a, b := s.newItem(t, 10), s.newItem(t, 10)
-	if _, err := s.orderOn(t, 0, s.key(a), stock.Line{GoodsID: a, Count: 1}, stock.Line{GoodsID: b, Count: 1}); err != nil {
+	first := []stock.Line{{GoodsID: a, Count: 1}, {GoodsID: b, Count: 1}}
+	if _, err := s.orderOn(t, 0, s.key(a), first...); err != nil {
 		t.Fatal(err)
 	}
 	for _, lines := range [][]stock.Line{
