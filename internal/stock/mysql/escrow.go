@@ -83,7 +83,7 @@ func sellHome(ctx context.Context, conn *conn, b *batching.Batch, home int) (sol
 	for _, m := range b.Undecided {
 		m.Grant(0)
 	}
-	rows := conn.store.rowsOfBatch(b.Undecided)
+	rows := conn.store.at(home).rowsOfBatch(b.Undecided)
 	result, err := conn.execOnce(ctx, rows, sellHomeSQL, asked, asked, b.GoodsID, home, asked)
 	if err != nil {
 		return false, err

@@ -21,7 +21,8 @@ type ledgerRow struct {
 	Fingerprint []byte      // identifies what was asked for: 32 bytes
 	Store       stock.Store // that was deducted from
 
-	epoch int64 // of the stock, 0 if it is that of the item now
+	epoch int64 // of the stock, 0 if the server must read it
+	slot  int   // in which to read it, for slots
 
 	// above reports that Remaining is counted from the units that the deducting statement leaves, which only the server
 	// knows when the row is inserted.
@@ -47,7 +48,10 @@ func (s Store) orderRow(req stock.OrderRequest) ledgerRow {
 }
 
 func (s Store) newRow(key string, goodsID int64, fingerprint []byte) ledgerRow {
-	return ledgerRow{Key: []byte(key), GoodsID: goodsID, Outcome: ledgerDone, Fingerprint: fingerprint, Store: s.name}
+	return ledgerRow{
+		Key: []byte(key), GoodsID: goodsID, Outcome: ledgerDone, Fingerprint: fingerprint, Store: s.name,
+		slot: s.slot,
+	}
 }
 
 // rowsOf is what the ledger records of a deduction that leaves units: nothing if it has no key.
@@ -188,47 +192,57 @@ func (r *ledgerRow) lines(ctx context.Context, in session) (rows []ledgerRow, er
 	return rows, nil
 }
 
-const insertLedger = "INSERT INTO ledger (" + ledgerColumns + ", epoch, created_at) VALUES "
+const insertLedger = "INSERT INTO ledger (" + ledgerColumns + ", epoch, created_at) "
 
-// epochsSQL read the epoch of the stock that a deduction was made from, whose row or rows the transaction has locked.
-var epochsSQL = map[stock.Store]string{
-	stock.MySQL: epochSQL,
-	stock.Slots: "SELECT epoch FROM good_slot WHERE goods_id = ? AND slot = 0",
-	stock.Units: "SELECT epoch FROM unit_stock WHERE goods_id = ?",
+// readEpoch returns a query for the epoch of the stock that the row's sale was made from, and its arguments. It locks
+// the row that it reads, so that must be one that the transaction has locked already.
+func (r *ledgerRow) readEpoch() (query string, args []any) {
+	switch {
+	case r.epoch != 0:
+		return "?", []any{r.epoch}
+	case r.Store == stock.Slots:
+		return "SELECT epoch FROM good_slot WHERE goods_id = ? AND slot = ?", []any{r.GoodsID, r.slot}
+	case r.Store == stock.Units:
+		return "SELECT epoch FROM unit_stock WHERE goods_id = ?", []any{r.GoodsID}
+	}
+	return epochSQL, []any{r.GoodsID}
 }
 
 // recordAlone returns the statements that insert rows.
 func recordAlone(rows []ledgerRow) (query string, args []any) {
-	epochs, insert, args := recordSQL(rows)
-	return "SET " + strings.TrimPrefix(epochs, ", ") + "; " + insert, args
+	epochs, values, args := recordSQL(rows)
+	if epochs != "" {
+		query = "SET " + strings.TrimPrefix(epochs, ", ") + "; "
+	}
+	return query + insertLedger + "VALUES (" + strings.Join(values, "), (") + ")", args
 }
 
-// recordSQL returns the statement that inserts rows, and the end of a SET that must come before it, with the epoch of
-// each item's stock. Both take the args.
-func recordSQL(rows []ledgerRow) (epochs, insert string, args []any) {
-	var set, values strings.Builder
+// recordSQL returns the end of a SET that reads the epoch of each item's stock, and the values of rows to insert after
+// it. Both take the args. Refusals have no epoch.
+func recordSQL(rows []ledgerRow) (epochs string, values []string, args []any) {
+	var set strings.Builder
 	variable := map[int64]string{}
 	for _, r := range rows {
-		if variable[r.GoodsID] == "" {
+		if r.Count > 0 && variable[r.GoodsID] == "" {
 			variable[r.GoodsID] = fmt.Sprintf("@epoch%d", len(variable))
-			epoch, arg := epochsSQL[r.Store], r.GoodsID
-			if r.epoch != 0 {
-				epoch, arg = "?", r.epoch
-			}
-			fmt.Fprintf(&set, ", %s = (%s)", variable[r.GoodsID], epoch)
-			args = append(args, arg)
+			query, of := r.readEpoch()
+			fmt.Fprintf(&set, ", %s = (%s)", variable[r.GoodsID], query)
+			args = append(args, of...)
 		}
 	}
-	for i, r := range rows {
-		if i > 0 {
-			values.WriteString(", ")
-		}
-		values.WriteString("(?, ?, ?, ?, ")
+	for _, r := range rows {
+		value := "?, ?, ?, ?, "
 		if r.above {
-			values.WriteString("CAST(LAST_INSERT_ID() AS SIGNED) + ")
+			value += "CAST(LAST_INSERT_ID() AS SIGNED) + "
 		}
-		values.WriteString("?, ?, ?, ?, " + variable[r.GoodsID] + ", UTC_TIMESTAMP(6))")
+		value += "?, ?, ?, ?, "
+		if r.Count > 0 {
+			value += variable[r.GoodsID]
+		} else {
+			value += "0"
+		}
+		values = append(values, value+", UTC_TIMESTAMP(6)")
 		args = append(args, r.Key, r.Line, r.GoodsID, r.Count, r.Remaining, r.Outcome, r.Fingerprint, r.Store)
 	}
-	return set.String(), insertLedger + values.String(), args
+	return set.String(), values, args
 }

@@ -262,8 +262,8 @@ func (s subject) forgetsRefusals(t *testing.T) {
 	s.replicas[0].service.Set(t, unknown, 10)
 	cancelled, stop := context.WithCancel(patient(t))
 	slow := req
-	slow.Hold = 20 * time.Millisecond
-	time.AfterFunc(slow.Hold/2, stop)
+	slow.Hold = time.Minute
+	time.AfterFunc(20*time.Millisecond, stop)
 	if ended := <-s.start(cancelled, 0, slow); !errors.Is(ended.Err, stock.ErrBusy) {
 		t.Errorf("a request that was cancelled while it worked: %v, want busy", ended.Err)
 	}
