@@ -88,7 +88,7 @@ func evalsha(t testing.TB, a stocktest.Addresses, paths ...string) string {
 	var hashes []string
 	for _, path := range paths {
 		var text []byte
-		for _, part := range strings.Split(path, "+") {
+		for part := range strings.SplitSeq(path, "+") {
 			lua, err := os.ReadFile(part)
 			if err != nil {
 				t.Fatal(err)
