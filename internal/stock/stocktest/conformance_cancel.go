@@ -428,7 +428,7 @@ func (s subject) cancelsBesideHolder(t *testing.T) {
 	}
 	for _, point := range s.points(t) {
 		for replica := range replicas {
-			id := s.newItem(t, 10)
+			id := s.newItem(t, manyUnits)
 			req := stock.Request{GoodsID: id, Count: 3, Key: s.key(id)}
 			s.deduct(t, req)
 			other := s.park(t, 0, WithWork(stock.Request{GoodsID: id, Count: 2}), point)
@@ -441,7 +441,7 @@ func (s subject) cancelsBesideHolder(t *testing.T) {
 			}
 			sale, err := s.retryCancel(patient(t), replica, req.Key)
 			wantSale(t, fmt.Sprintf("after the holder at %s", point), sale, err, stock.SaleCancelled, 3, 3, 3)
-			s.wantLeft(t, id, 8)
+			s.wantLeft(t, id, manyUnits-2)
 		}
 	}
 }

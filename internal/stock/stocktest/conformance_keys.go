@@ -119,26 +119,27 @@ func (s subject) refusesReusedKey(t *testing.T) {
 
 // deductsOnceMeanwhile sends a request again, to both replicas, while the first one stops at one of its points.
 func (s subject) deductsOnceMeanwhile(t *testing.T) {
+	const left = manyUnits - 3
 	for _, at := range s.points(t) {
-		id := s.newItem(t, 10)
+		id := s.newItem(t, manyUnits)
 		req := WithWork(stock.Request{GoodsID: id, Count: 3, Key: s.key(id)})
 		first := s.park(t, 0, req, at)
 		for replica := range s.replicas {
 			receipt, err := s.replicas[replica].deducter.Deduct(stock.LimitWait(patient(t), 0), req)
 			refused := errors.Is(err, stock.ErrInProgress) || errors.Is(err, stock.ErrBusy)
-			if err != nil && !refused || err == nil && !s.leavesOnce(receipt, 7) {
-				t.Errorf("on replica %d, while the first request stops at %s: %+v, %v, want 7 remaining, in progress or busy",
-					replica, at, receipt, err)
+			if err != nil && !refused || err == nil && !s.leavesOnce(receipt, left) {
+				t.Errorf("on replica %d, while the first request stops at %s: %+v, %v, want %d remaining, in progress or busy",
+					replica, at, receipt, err, left)
 			}
 		}
-		if err := first.Resume(); err != nil || !s.leavesOnce(first.Receipt, 7) {
-			t.Errorf("the first request, after it stopped at %s: %+v, %v, want a receipt with 7 remaining",
-				at, first.Receipt, err)
+		if err := first.Resume(); err != nil || !s.leavesOnce(first.Receipt, left) {
+			t.Errorf("the first request, after it stopped at %s: %+v, %v, want a receipt with %d remaining",
+				at, first.Receipt, err, left)
 		}
-		if again, err := s.deductOn(t, 1, req); err != nil || again != s.replay(7) {
-			t.Errorf("afterwards: %+v, %v, want a replay with 7 remaining", again, err)
+		if again, err := s.deductOn(t, 1, req); err != nil || again != s.replay(left) {
+			t.Errorf("afterwards: %+v, %v, want a replay with %d remaining", again, err, left)
 		}
-		s.wantLeft(t, id, 7)
+		s.wantLeft(t, id, left)
 	}
 }
 
