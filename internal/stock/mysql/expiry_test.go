@@ -50,7 +50,7 @@ func TestOnlyRefusalsExpire(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 { // replicas
-		expiry := mysql.Expire(deps, mysql.Ages{Refusals: 50 * time.Millisecond, Reservations: time.Hour})
+		expiry := mysql.Expire(deps, mysql.Ages{Refusals: 50 * time.Millisecond, Cancellations: time.Hour, Reservations: time.Hour})
 		t.Cleanup(func() { _ = expiry.Close() })
 	}
 	serverstest.Eventually(t, "the batches without the locked row are deleted", func() bool {
@@ -85,7 +85,7 @@ func TestReservationsThatSoldNothingExpire(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 { // replicas
-		expiry := mysql.Expire(s.deps, mysql.Ages{Refusals: 50 * time.Millisecond, Reservations: time.Hour})
+		expiry := mysql.Expire(s.deps, mysql.Ages{Refusals: 50 * time.Millisecond, Cancellations: time.Hour, Reservations: time.Hour})
 		t.Cleanup(func() { _ = expiry.Close() })
 	}
 	left := func() (ids []stock.ReservationID) {
@@ -114,7 +114,7 @@ func TestReservationsThatSoldNothingExpire(t *testing.T) {
 func TestAClosedExpiryDeletesNothing(t *testing.T) {
 	t.Parallel()
 	deps, _ := newReplica(t)
-	expiry := mysql.Expire(deps, mysql.Ages{Refusals: time.Millisecond, Reservations: time.Millisecond})
+	expiry := mysql.Expire(deps, mysql.Ages{Refusals: time.Millisecond, Cancellations: time.Millisecond, Reservations: time.Millisecond})
 	if err := expiry.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +125,7 @@ func TestAClosedExpiryDeletesNothing(t *testing.T) {
 }
 
 func TestAKeyWhoseSoldOutAnswerExpiredIsNew(t *testing.T) {
-	eachIdempotent(t, func(t *testing.T, name string) {
+	eachKeyed(t, func(t *testing.T, name string) {
 		deps, service := newReplica(t)
 		d, id := service.Deducter(t, name, stock.MySQL), service.NewItem(t, 0)
 		req := stock.Request{GoodsID: id, Count: 1, Key: "k"}
@@ -136,7 +136,7 @@ func TestAKeyWhoseSoldOutAnswerExpiredIsNew(t *testing.T) {
 			}
 			service.Set(t, id, 10)
 		}
-		expiry := mysql.Expire(deps, mysql.Ages{Refusals: time.Millisecond, Reservations: time.Millisecond})
+		expiry := mysql.Expire(deps, mysql.Ages{Refusals: time.Millisecond, Cancellations: time.Millisecond, Reservations: time.Millisecond})
 		defer expiry.Close()
 		serverstest.Eventually(t, "the answer has expired", func() bool { return countAnswers(t, deps.MySQL, "k") == 0 })
 		stocktest.Sell(t, d, req)

@@ -24,7 +24,7 @@ func (s subject) runBuyers(t *testing.T) {
 	default:
 		t.Errorf("the suite has no test of a strategy that claims the limit is %q", s.strategy.Claim.BuyerLimit)
 	}
-	if s.takesOrders() && s.strategy.Idempotent {
+	if s.takesOrders() && s.strategy.Idempotent() {
 		t.Run("refuses an order of which one item goes beyond the limit", s.refusesOrderBeyondLimit)
 	}
 }
