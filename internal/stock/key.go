@@ -3,6 +3,7 @@ package stock
 import (
 	"crypto/sha256"
 	"fmt"
+	"strconv"
 )
 
 // Fingerprint identifies what a deduction from a store asks for. A key that is used again with another fingerprint is
@@ -18,13 +19,14 @@ func (r OrderRequest) Fingerprint(on Store) []byte {
 
 // fingerprint has the word "ledger" of the versions in which only that strategy kept keys.
 func fingerprint(kind string, on Store, buyer Buyer, lines ...Line) []byte {
-	asked := []any{kind, "ledger", on}
+	asked := append(make([]byte, 0, 128), kind+" ledger "+string(on)...)
 	for _, line := range lines {
-		asked = append(asked, line.GoodsID, line.Count)
+		asked = strconv.AppendInt(append(asked, ' '), line.GoodsID, 10)
+		asked = strconv.AppendInt(append(asked, ' '), int64(line.Count), 10)
 	}
-	if buyer.Name != "" {
-		asked = append(asked, "buyer", buyer.Limit, buyer.Name) // the name comes last, because it may contain spaces
+	if buyer.Name != "" { // the name comes last, because it may contain spaces
+		asked = fmt.Append(asked, " buyer ", buyer.Limit, " ", buyer.Name)
 	}
-	hash := sha256.Sum256(fmt.Appendln(nil, asked...))
+	hash := sha256.Sum256(append(asked, '\n'))
 	return hash[:]
 }

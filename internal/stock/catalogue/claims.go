@@ -98,11 +98,8 @@ func deductingAgain(c stock.Claim) stock.Claim {
 	return c
 }
 
-// Why strategies keep no keys.
-const (
-	asPeopleWriteIt = "it is a control, and left as people write it"
-	notYet          = "it is not implemented yet"
-)
+// asPeopleWriteIt is why controls keep no keys.
+const asPeopleWriteIt = "it is a control, and left as people write it"
 
 // onBuyerLimit is a claim of a strategy that counts what buyers have bought.
 func onBuyerLimit(c stock.Claim, effect stock.BuyerLimit) stock.Claim {

@@ -126,8 +126,7 @@ var mysqlStrategies = []stock.Strategy{
 		Name: "reserve",
 		Summary: "A reservation holds units until the buyer confirms, cancels, or lets it expire. Requests share commits, " +
 			"as in batch.",
-		NoKeys: notYet,
-		Claim: exceptLate(returningLater(deductingAgain(rowLock)),
+		Claim: exceptLate(returningLater(rowLock),
 			"but only while it sells the last units or puts units back"),
 		Stores: []stock.Store{stock.MySQL},
 		New:    mysql.NewReserve,

@@ -195,9 +195,9 @@ func tryBatch(ctx context.Context, conn *conn, b *batching.Batch) error {
 	if together, err := deductTogether(ctx, conn, b); err != nil || together {
 		return err
 	}
-	var read int64
-	if err := conn.GetContext(ctx, &read, selectSQL, b.GoodsID); err != nil {
-		return classifyRead(b.GoodsID, err)
+	read, err := conn.readStock(ctx, b.GoodsID)
+	if err != nil {
+		return err
 	}
 	if batching.Allot(b.Undecided, read) == read {
 		return recordRefusals(ctx, conn, b.Undecided)
@@ -205,11 +205,23 @@ func tryBatch(ctx context.Context, conn *conn, b *batching.Batch) error {
 	return deductFitting(ctx, conn, b, read)
 }
 
-// deductTogether grants a whole batch, or writes nothing.
+func (c *conn) readStock(ctx context.Context, goodsID int64) (units int64, err error) {
+	err = c.GetContext(ctx, &units, selectSQL, goodsID)
+	return units, classifyRead(goodsID, err)
+}
+
+// deductTogether grants a whole batch, or writes nothing. If it has several keys, it first looks whether there is
+// enough: until the client has rolled back a message that found too little, the item would be locked.
 func deductTogether(ctx context.Context, conn *conn, b *batching.Batch) (granted bool, err error) {
 	asked := batching.Total(b.Undecided)
 	batching.Allot(b.Undecided, asked)
-	result, err := conn.execOnce(ctx, conn.store.rowsOfBatchStatement(b.Undecided, 0), deductSQL, asked, b.GoodsID, asked)
+	keyed := conn.store.rowsOfBatchStatement(b.Undecided, 0)
+	if len(keyed) > 1 {
+		if units, err := conn.readStock(ctx, b.GoodsID); err != nil || units < asked {
+			return false, err
+		}
+	}
+	result, err := conn.execOnce(ctx, keyed, deductSQL, asked, b.GoodsID, asked)
 	if err != nil {
 		return false, err
 	}

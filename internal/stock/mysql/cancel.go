@@ -37,13 +37,10 @@ type soldRow struct {
 }
 
 // presentSQL reads the epoch of the stock of a row of the ledger.
-var presentSQL = func() string {
-	of := func(on stock.Store) string {
-		return "(" + strings.Replace(epochsSQL[on], "?", "ledger.goods_id", 1) + ")"
-	}
-	return "CASE store WHEN 'slots' THEN " + of(stock.Slots) + " WHEN 'units' THEN " + of(stock.Units) +
-		" ELSE " + of(stock.MySQL) + " END"
-}()
+const presentSQL = `CASE store
+	WHEN 'slots' THEN (SELECT epoch FROM good_slot WHERE goods_id = ledger.goods_id AND slot = 0)
+	WHEN 'units' THEN (SELECT epoch FROM unit_stock WHERE goods_id = ledger.goods_id)
+	ELSE (SELECT epoch FROM good_stock WHERE goods_id = ledger.goods_id) END`
 
 // giveBackSQL put units back into the stock of an item if it has the epoch of the sale.
 var giveBackSQL = map[stock.Store]string{
@@ -147,7 +144,7 @@ func (s Store) whyUnknown(ctx context.Context, key string) error {
 func (s Store) insertTombstone(ctx context.Context, key string) error {
 	tombstone := ledgerRow{Key: []byte(key), Outcome: ledgerCancelled, Fingerprint: make([]byte, 32), Store: s.name}
 	err := s.use(ctx, []int64{Sales}, func(conn *conn) error {
-		_, err := conn.exec(ctx, insertLedger+"(?, ?, ?, ?, ?, ?, ?, ?, ?, 0, UTC_TIMESTAMP(6))", tombstone.args()...)
+		_, err := conn.exec(ctx, insertLedger+"VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, UTC_TIMESTAMP(6))", tombstone.args()...)
 		return err
 	})
 	switch {

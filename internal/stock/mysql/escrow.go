@@ -83,12 +83,13 @@ func sellHome(ctx context.Context, conn *conn, b *batching.Batch, home int) (sol
 	for _, m := range b.Undecided {
 		m.Grant(0)
 	}
-	result, err := conn.execOnce(ctx, conn.store.rowsOfBatch(b.Undecided), sellHomeSQL, asked, asked, b.GoodsID, home, asked)
+	rows := conn.store.at(home).rowsOfBatch(b.Undecided)
+	result, err := conn.execOnce(ctx, rows, sellHomeSQL, asked, asked, b.GoodsID, home, asked)
 	if err != nil {
 		return false, err
 	}
-	rows, err := result.RowsAffected()
-	return rows > 0, err
+	sales, err := result.RowsAffected()
+	return sales > 0, err
 }
 
 // draw grants what fits of a batch from all rows together, under their locks, and shares out the units that are left.

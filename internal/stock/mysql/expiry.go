@@ -24,10 +24,9 @@ const (
 // that are still under way, and clients that try again; after that, its key is new. Answers "done" stay until
 // PruneLedger, also those that were cancelled since, and confirmed reservations until PruneReservations.
 //
-// All replicas delete, a batch at a time. No batch waits for a row, and no sale for a row of a batch: a batch with a
-// locked row is left for the next search, and requests do not wait for rows that are being deleted (see findAnswers). A
-// replica rests after each batch for as long as it took, so that it keeps a connection busy for half of the time at
-// most.
+// All replicas delete, a batch at a time. No batch waits for a row: one with a locked row is left for the next search.
+// Only a request that is sent again just then waits for a batch. A replica rests after each batch for as long as it
+// took, so that it keeps a connection busy for half of the time at most.
 type Expiry struct {
 	store Store
 	ages  Ages

@@ -6,9 +6,10 @@ import (
 	"stock/internal/stock"
 )
 
-// holderStore is the store as seen by one holder of a lock who carries out a request. With a fence, the holder is known by
-// the lock's token (Kleppmann, "How to do distributed locking", 2016). The columns fence and fence_issuer of the item's row hold the token of the last sale. Write is
-// refused if a later holder of the same issuer has written, or if the stock is no longer what Read returned.
+// holderStore is the store as seen by one holder of a lock who carries out a request. With a fence, the holder is known
+// by the lock's token (Kleppmann, "How to do distributed locking", 2016). The columns fence and fence_issuer of the
+// item's row hold the token of the last sale. Write is refused if a later holder of the same issuer has written, or if
+// the stock is no longer what Read returned.
 //
 // To check the token alone would not be enough. A holder that was stopped for longer than its lease may wake up and
 // write between the next holder's read and write. No later token has been written yet, so the store accepts the write,

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"stock/internal/stock"
 	"stock/internal/stock/retry"
@@ -146,6 +147,10 @@ func (s Store) answerOrder(
 	return receipt, nil
 }
 
+// changedAny is changedOne for a transaction that is committed also if the statement has changed nothing, so that it
+// does not keep the row locked until the client rolls it back.
+const changedAny = "SET @changed = ROW_COUNT(), foreign_key_checks = IF(ROW_COUNT() < 0, 2, 1)"
+
 // execOnce is exec for a statement that deducts, and records rows of the ledger in the same transaction. It fails with
 // errKeyTaken if a key has an answer.
 func (c *conn) execOnce(ctx context.Context, rows []ledgerRow, query string, args ...any) (sql.Result, error) {
@@ -155,8 +160,12 @@ func (c *conn) execOnce(ctx context.Context, rows []ledgerRow, query string, arg
 	if err := c.endBefore(ctx, c); err != nil {
 		return nil, Refusal(err)
 	}
-	epochs, insert, values := recordSQL(rows)
-	all, err := c.together(ctx, query+"; "+changedOne+epochs+"; "+insert, slices.Concat(args, values)...)
+	epochs, values, of := recordSQL(rows)
+	check, insert := changedOne+epochs, insertLedger+"VALUES ("+strings.Join(values, "), (")+")"
+	if len(rows) == 1 {
+		check, insert = changedAny+epochs, insertLedger+"SELECT "+values[0]+" FROM DUAL WHERE @changed = 1"
+	}
+	all, err := c.together(ctx, query+"; "+check+"; "+insert, slices.Concat(args, of)...)
 	switch {
 	case changedNone(err):
 		return changed{}, nil
@@ -165,8 +174,8 @@ func (c *conn) execOnce(ctx context.Context, rows []ledgerRow, query string, arg
 	case err != nil:
 		return nil, err
 	}
-	const query1 = 1 // after START TRANSACTION
-	return changed{all.AllRowsAffected()[query1], all.AllLastInsertIds()[query1]}, nil
+	const deduction = 1 // after START TRANSACTION
+	return changed{all.AllRowsAffected()[deduction], all.AllLastInsertIds()[deduction]}, nil
 }
 
 // execOnce is conn.execOnce on a connection of its own.

@@ -179,7 +179,8 @@ func TestTheLedgerOfOrdersAndTheStockAddUp(t *testing.T) {
 		const initial, buyers, rounds = 100, 8, 8
 		o, a := newOrders(t, initial, initial, initial)
 		replicas := []*stocktest.Orders{o, o.OnReplica(a)}
-		answers := &orderTally{t: t, byKey: map[string][]stock.LineReceipt{}, units: map[int64]int64{}, keyed: map[int64]int64{}}
+		answers := &orderTally{t: t}
+		answers.byKey, answers.units, answers.keyed = map[string][]stock.LineReceipt{}, map[int64]int64{}, map[int64]int64{}
 		var wg sync.WaitGroup
 		for buyer := range buyers {
 			wg.Go(func() {

@@ -23,6 +23,9 @@ type ledgerRow struct {
 	Buyer       string      // empty if there is no limit for a buyer
 	Cancelled   int         // units
 
+	epoch int64 // of the stock, 0 if the server must read it
+	slot  int   // in which to read it, for slots
+
 	// above reports that Remaining is counted from the units that the deducting statement leaves, which only the server
 	// knows when the row is inserted.
 	above bool
@@ -40,11 +43,6 @@ const (
 // ledgerOutcomes lists all outcomes.
 var ledgerOutcomes = []ledgerOutcome{ledgerDone, ledgerSoldOut, ledgerBuyerLimit, ledgerCancelled}
 
-// isAnswer reports whether an error is a refusal that a ledger keeps.
-func isAnswer(err error) bool {
-	return errors.Is(err, stock.ErrSoldOut) || errors.Is(err, stock.ErrBuyerLimit)
-}
-
 // deductionRow is the row of a deduction with a key that is about to be carried out.
 func (s Store) deductionRow(req stock.Request) ledgerRow {
 	return s.newRow(req.Key, req.GoodsID, req.Buyer, req.Fingerprint(s.name))
@@ -58,6 +56,7 @@ func (s Store) orderRow(req stock.OrderRequest) ledgerRow {
 func (s Store) newRow(key string, goodsID int64, buyer stock.Buyer, fingerprint []byte) ledgerRow {
 	return ledgerRow{
 		Key: []byte(key), GoodsID: goodsID, Outcome: ledgerDone, Fingerprint: fingerprint, Store: s.name, Buyer: buyer.Name,
+		slot: s.slot,
 	}
 }
 
@@ -204,45 +203,59 @@ func (r *ledgerRow) lines(ctx context.Context, in session) (rows []ledgerRow, er
 	return rows, nil
 }
 
-const insertLedger = "INSERT INTO ledger (" + ledgerColumns + ", epoch, created_at) VALUES "
+const insertLedger = "INSERT INTO ledger (" + ledgerColumns + ", epoch, created_at) "
 
-// epochsSQL read the epoch of the stock that a deduction was made from, whose row or rows the transaction has locked.
-var epochsSQL = map[stock.Store]string{
-	stock.MySQL: epochSQL,
-	stock.Slots: "SELECT epoch FROM good_slot WHERE goods_id = ? AND slot = 0",
-	stock.Units: "SELECT epoch FROM unit_stock WHERE goods_id = ?",
+// readEpoch returns a query for the epoch of the stock that the row's sale was made from, and its arguments. It locks
+// the row that it reads, so that must be one that the transaction has locked already.
+func (r *ledgerRow) readEpoch() (query string, args []any) {
+	switch {
+	case r.epoch != 0:
+		return "?", []any{r.epoch}
+	case r.Store == stock.Slots:
+		return "SELECT epoch FROM good_slot WHERE goods_id = ? AND slot = ?", []any{r.GoodsID, r.slot}
+	case r.Store == stock.Units:
+		return "SELECT epoch FROM unit_stock WHERE goods_id = ?", []any{r.GoodsID}
+	}
+	return epochSQL, []any{r.GoodsID}
 }
 
 // recordAlone returns the statements that insert rows.
 func recordAlone(rows []ledgerRow) (query string, args []any) {
-	epochs, insert, args := recordSQL(rows)
-	return "SET " + strings.TrimPrefix(epochs, ", ") + "; " + insert, args
+	epochs, values, args := recordSQL(rows)
+	if epochs != "" {
+		query = "SET " + strings.TrimPrefix(epochs, ", ") + "; "
+	}
+	return query + insertLedger + "VALUES (" + strings.Join(values, "), (") + ")", args
 }
 
-// recordSQL returns the statement that inserts rows, and the end of a SET that must come before it, with the epoch of
-// each item's stock. Both take the args.
-func recordSQL(rows []ledgerRow) (epochs, insert string, args []any) {
-	var set, values strings.Builder
+// recordSQL returns the end of a SET that reads the epoch of each item's stock, and the values of rows to insert after
+// it. Both take the args. Refusals have no epoch.
+func recordSQL(rows []ledgerRow) (epochs string, values []string, args []any) {
+	var set strings.Builder
 	variable := map[int64]string{}
 	for _, r := range rows {
-		if variable[r.GoodsID] == "" {
+		if r.Count > 0 && variable[r.GoodsID] == "" {
 			variable[r.GoodsID] = fmt.Sprintf("@epoch%d", len(variable))
-			fmt.Fprintf(&set, ", %s = (%s)", variable[r.GoodsID], epochsSQL[r.Store])
-			args = append(args, r.GoodsID)
+			query, of := r.readEpoch()
+			fmt.Fprintf(&set, ", %s = (%s)", variable[r.GoodsID], query)
+			args = append(args, of...)
 		}
 	}
-	for i, r := range rows {
-		remaining := "?"
+	for _, r := range rows {
+		value := "?, ?, ?, ?, "
 		if r.above {
-			remaining = "CAST(LAST_INSERT_ID() AS SIGNED) + ?"
+			value += "CAST(LAST_INSERT_ID() AS SIGNED) + "
 		}
-		if i > 0 {
-			values.WriteString(", ")
+		value += "?, ?, ?, ?, ?, "
+		if r.Count > 0 {
+			value += variable[r.GoodsID]
+		} else {
+			value += "0"
 		}
-		fmt.Fprintf(&values, "(?, ?, ?, ?, %s, ?, ?, ?, ?, %s, UTC_TIMESTAMP(6))", remaining, variable[r.GoodsID])
+		values = append(values, value+", UTC_TIMESTAMP(6)")
 		args = append(args, r.args()...)
 	}
-	return set.String(), insertLedger + values.String(), args
+	return set.String(), values, args
 }
 
 // args are the values of ledgerColumns.

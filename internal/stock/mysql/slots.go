@@ -84,7 +84,8 @@ func (s slots) try(
 		receipt, err = s.deductFromAll(ctx, req, section)
 		return receipt, err == nil, err
 	}
-	receipt, rows, err := s.MySQL.execDeduct(ctx, req, section, takeSlotSQL, req.Count, req.GoodsID, slot, req.Count)
+	in := s.MySQL.at(slot)
+	receipt, rows, err := in.execDeduct(ctx, req, section, takeSlotSQL, req.Count, req.GoodsID, slot, req.Count)
 	return receipt, err == nil && rows == 1, err
 }
 

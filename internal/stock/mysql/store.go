@@ -20,6 +20,7 @@ type Store struct {
 	DB *sqlx.DB
 
 	name   stock.Store // in the ledger
+	slot   int         // in the ledger: that of a sale from slots whose epoch is read
 	shares *share.Limiter
 	tidb   bool
 	upkeep bool          // its connections count against Upkeep, whatever they are used for
@@ -34,6 +35,12 @@ func New(d stock.Deps) Store {
 
 func newStore(d stock.Deps, name stock.Store) Store {
 	return Store{DB: d.MySQL, name: name, shares: d.MySQLShares, tidb: d.TiDB, wait: d.LockWait, reply: d.MySQLReply}
+}
+
+// at is the store for sales from a slot, whose row they lock.
+func (s Store) at(slot int) Store {
+	s.slot = slot
+	return s
 }
 
 // NewAdmin makes the store for administration. Its connections count against Upkeep: the stock of an item can be read

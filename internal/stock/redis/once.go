@@ -58,13 +58,13 @@ func parseRecord(text string) (r record, err error) {
 	answer, changes, _ := strings.Cut(text, " /")
 	fields := strings.Fields(answer)
 	if len(fields)%4 != 2 || len(fields) == 2 && fields[1] != cancelled {
-		return r, fmt.Errorf("Redis has a record of an idempotency key that is none: %q", text)
+		return r, fmt.Errorf("record of an idempotency key in Redis: %q is none", text)
 	}
 	r.fingerprint, r.outcome = fields[0], fields[1]
 	for f := range slices.Chunk(fields[2:], 4) {
 		var line stock.LineReceipt
 		if _, err := fmt.Sscan(strings.Join(f[:3], " "), &line.GoodsID, &line.Count, &line.Remaining); err != nil {
-			return r, fmt.Errorf("Redis has a record of an idempotency key that is none: %q: %w", text, err)
+			return r, fmt.Errorf("record of an idempotency key in Redis: %q is none: %w", text, err)
 		}
 		r.lines, r.epochs = append(r.lines, line), append(r.epochs, f[3])
 	}
@@ -75,7 +75,7 @@ func parseRecord(text string) (r record, err error) {
 	rest := strings.NewReader(changes)
 	for i := range r.cancelled {
 		if _, err := fmt.Fscan(rest, &r.cancelled[i].units, &r.cancelled[i].back); err != nil {
-			return r, fmt.Errorf("Redis has a record of an idempotency key that is none: %q: %w", text, err)
+			return r, fmt.Errorf("record of an idempotency key in Redis: %q is none: %w", text, err)
 		}
 	}
 	return r, nil
@@ -158,8 +158,8 @@ func (s Store) OrderOnce(
 	return receipt, err
 }
 
-// settle returns the record that a key has already, if the request ended for that reason. It keeps a refusal, unless the
-// key has a record by now.
+// settle returns the record that a key has already, if the request ended for that reason. It keeps a refusal, unless
+// the key has a record by now.
 func (s Store) settle(ctx context.Context, key string, fingerprint []byte, failure error) (known string, err error) {
 	if taken, ok := errors.AsType[*takenError](failure); ok {
 		return taken.record, nil

@@ -39,8 +39,8 @@ type Wanted struct {
 	Args    []any
 }
 
-// Sell runs a script that replies as sale.lua says. It calls wanted right before it sends the script: requests that have
-// ended by then are refused. Its error is the outcome of all others.
+// Sell runs a script that replies as sale.lua says. It calls wanted right before it sends the script: requests that
+// have ended by then are refused. Its error is the outcome of all others.
 type Sell func(ctx context.Context, goodsID int64, wanted func() Wanted) (reply []any, err error)
 
 // NewScript makes the strategy `redis-script`. It is as durable as Redis is: sales that the append-only file has not

@@ -98,8 +98,8 @@ func (s Store) WriteAll(ctx context.Context, req stock.OrderRequest, stocks []st
 	if req.Key == "" {
 		return s.writeAll(ctx, nil, stocks)
 	}
-	new := newRecord{s.RecordKey(stocks[0].GoodsID, req.Key), req.Fingerprint(stock.Redis), req.Receipts(stocks)}
-	return s.writeAll(ctx, &new, stocks)
+	added := newRecord{s.RecordKey(stocks[0].GoodsID, req.Key), req.Fingerprint(stock.Redis), req.Receipts(stocks)}
+	return s.writeAll(ctx, &added, stocks)
 }
 
 // newRecord is the record of a sale that is about to be made.
@@ -117,7 +117,7 @@ func (r *newRecord) text(epoch string) string {
 }
 
 // writeAll overwrites the stock of several items, and keeps a record, if there is one.
-func (s Store) writeAll(ctx context.Context, new *newRecord, stocks []stock.ItemStock) error {
+func (s Store) writeAll(ctx context.Context, added *newRecord, stocks []stock.ItemStock) error {
 	if ctx.Err() != nil {
 		return stock.Interrupted(context.Cause(ctx))
 	}
@@ -128,10 +128,10 @@ func (s Store) writeAll(ctx context.Context, new *newRecord, stocks []stock.Item
 		keys = append(keys, s.Key(line.GoodsID), s.fenceKey(line.GoodsID))
 		args = append(args, line.Units, line.Holder.Token, line.Read)
 	}
-	if new != nil {
-		keys = append(keys, new.key)
-		args = append(args, fingerprintText(new.fingerprint)+" "+done, s.saleTTL.Milliseconds())
-		for _, line := range new.lines {
+	if added != nil {
+		keys = append(keys, added.key)
+		args = append(args, fingerprintText(added.fingerprint)+" "+done, s.saleTTL.Milliseconds())
+		for _, line := range added.lines {
 			keys = append(keys, s.EpochKey(line.GoodsID))
 			args = append(args, fmt.Sprintf("%d %d %d", line.GoodsID, line.Count, line.Remaining))
 		}

@@ -72,8 +72,8 @@ func (w watch) inTx(
 	}
 	section.Leave()
 	_, err = tx.TxPipelined(unending, func(queue redis.Pipeliner) error {
-		if new := w.newRecord(req, remaining); new != nil {
-			queue.Set(unending, new.key, new.text(seen.epoch), w.saleTTL)
+		if added := w.newRecord(req, remaining); added != nil {
+			queue.Set(unending, added.key, added.text(seen.epoch), w.saleTTL)
 		}
 		return queue.Set(unending, key, remaining, 0).Err()
 	})

@@ -44,8 +44,10 @@ func (r redisStream) Close() error { return r.behind.Close() }
 // CancelSale implements stock.Canceller. MySQL gets the units through the stream, in an entry of its own.
 func (r redisStream) CancelSale(ctx context.Context, req stock.CancelRequest) (stock.Sale, error) {
 	sale, err := r.Script.CancelSale(ctx, req)
-	for _, line := range sale.Lines {
-		r.behind.notify(line.GoodsID)
+	if !sale.Replayed {
+		for _, line := range sale.Lines {
+			r.behind.notify(line.GoodsID)
+		}
 	}
 	return sale, err
 }
