@@ -37,7 +37,7 @@ Before them it runs small workloads once. They are judged and not measured. Stra
 "rest", and those that claim to be correct run the others:
 
   orders      up to five items per order, of strategies that take orders
-  retries     requests are sent again while stock is left, to strategies that honour an Idempotency-Key
+  retries     requests are sent with a key, and again while stock is left, to strategies that keep an Idempotency-Key
   tail        up to eight units per request of items with little stock
   rest        the same, with five times the demand
   buyers      few buyers with a limit each send many requests, to strategies that take one
@@ -174,6 +174,7 @@ func (f *runFlags) runOptions(mix traffic.MixConfig, began time.Time) lab.RunOpt
 			Stock:    f.stock,
 			Workload: f.workload,
 			Restock:  f.restock,
+			Keys:     f.keys,
 			Goods:    mix.Goods,
 			Skew:     mix.Skew,
 			MinCount: mix.MinCount,

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/go-sql-driver/mysql"
+
 	"stock/internal/stock"
 )
 
@@ -19,7 +21,7 @@ const (
 	ledgerItem      = 2
 	ledgerCount     = 3
 	ledgerRemaining = 4
-	ledgerColumns   = 8
+	ledgerColumns   = 9
 	// firstRow is the first argument of the first row of a batch, after those of the UPDATE and the item of the epoch.
 	firstRow = 4
 )
@@ -119,13 +121,28 @@ var ledgerBugs = []Mutant{
 		Planted: "1 batch in 50 records another remaining stock than its first buyer was told.",
 		change:  onArgs(50, records, add(firstRow+ledgerRemaining, 1)),
 	},
+	{
+		Name: "update-records-after", Strategy: "update",
+		Planted: "A key is recorded after the COMMIT of its sale.",
+		change:  onStatement(1, "; "+records, recordAfter("COMMIT", nil)),
+	},
+	{
+		Name: "update-keeps-a-key", Strategy: "update",
+		Planted: "1 sale in 100 fails with a deadlock, is rolled back, and its key is kept.",
+		change:  onStatement(100, "; "+records, recordAfter("ROLLBACK", &mysql.MySQLError{Number: deadlock})),
+	},
+	{
+		Name: "update-forgets-a-refusal", Strategy: "update",
+		Planted: "Refusals are not recorded.",
+		change:  forgetRefusals,
+	},
 }
 
 // anotherRow is in a statement that inserts several rows into the ledger.
-const anotherRow = ", (?, ?, ?, ?, CAST(LAST_INSERT_ID() AS SIGNED) + ?, ?, ?, ?, @epoch0, UTC_TIMESTAMP(6))"
+const anotherRow = ", (?, ?, ?, ?, CAST(LAST_INSERT_ID() AS SIGNED) + ?, ?, ?, ?, ?, @epoch0, UTC_TIMESTAMP(6))"
 
 // anotherLine is in a statement that inserts the lines of an order into the ledger.
-const anotherLine = ", (?, ?, ?, ?, ?, ?, ?, ?, @epoch1, UTC_TIMESTAMP(6))"
+const anotherLine = ", (?, ?, ?, ?, ?, ?, ?, ?, ?, @epoch1, UTC_TIMESTAMP(6))"
 
 // addToRow returns an edit of onArgs: it adds to a column of the last row.
 func addToRow(column int, units int64) func([]driver.NamedValue) {
@@ -143,6 +160,42 @@ func withoutRows(
 		rest = ""
 	}
 	return next(ctx, kept+rest, args[:strings.Count(kept, "?")])
+}
+
+// deadlock is the number of MySQL's error.
+const deadlock = 1213
+
+// recordAfter ends the transaction of a deduction before its rows are inserted. Then it fails as told, if at all.
+func recordAfter(
+	end string, failure error,
+) func(context.Context, string, []driver.NamedValue, executeFunc) (driver.Result, error) {
+	return func(
+		ctx context.Context, statement string, args []driver.NamedValue, next executeFunc,
+	) (driver.Result, error) {
+		deduction, rows, _ := strings.Cut(statement, "; "+records)
+		own := strings.Count(deduction, "?")
+		result, err := next(ctx, deduction+"; "+end, args[:own])
+		if err != nil {
+			return nil, err
+		}
+		if _, err = next(ctx, records+strings.TrimSuffix(rows, "; COMMIT"), args[own:]); err != nil {
+			return nil, err
+		}
+		return result, failure
+	}
+}
+
+// forgetRefusals leaves out the statements that record refusals. They have no part in a transaction.
+func forgetRefusals(p *plan) {
+	p.execute = func(next executeFunc) executeFunc {
+		return func(ctx context.Context, statement string, args []driver.NamedValue) (driver.Result, error) {
+			if strings.HasPrefix(statement, records) {
+				p.strikes.Add(1)
+				return faked{rows: 1}, nil
+			}
+			return next(ctx, statement, args)
+		}
+	}
 }
 
 // withoutLastRow leaves out the last of several rows.

@@ -96,6 +96,9 @@ func TestJudgedWorkloadsRunOnceAndFindWhatTheyAreFor(t *testing.T) {
 			t.Errorf("%s: %d of %d requests, demand exceeded %v", run.Label(), v.Requests, run.Planned, v.DemandExceeded)
 		}
 		again := run.Workload.Name == Retries
+		if run.Keys != again {
+			t.Errorf("%s: keys %v, want them only where requests are sent again", run.Label(), run.Keys)
+		}
 		if run.Retries != again || again && (v.AgainInStock < 100 || v.AgainElsewhere < 100) {
 			t.Errorf("%s: %d were sent again, %d while stock was left, %d to the other replica",
 				run.Label(), v.SentAgain, v.AgainInStock, v.AgainElsewhere)

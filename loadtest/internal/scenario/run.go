@@ -143,7 +143,7 @@ func (c *cellRun) describe(round int) history.Run {
 		Scarce: cell.Workload.Name == FlashSale && cell.Restock == 0 ||
 			judgedOnly(cell.Workload.Name) && cell.Workload.Buyers == 0,
 		Keys:       c.load.Keys,
-		Ledger:     c.load.Keys && c.stock.store == oracle.MySQL && c.target.Oracle.Sees(oracle.MySQL),
+		Ledger:     c.load.Keys && c.row.Store == oracle.MySQL && c.target.Oracle.Sees(oracle.MySQL),
 		JudgedOnly: judgedOnly(cell.Workload.Name),
 		Retries:    c.load.Retries,
 
