@@ -29,9 +29,9 @@ func exploreCommand(getenv func(string) string) *cobra.Command {
 		Use:   "explore [SCRIPT.star... | -- COMMAND [ARGUMENT...]]",
 		Short: "Execute every interleaving of two requests, with at most one fault",
 		Long: `explore executes every interleaving of two requests on two replicas, with at most one fault between any two
-exchanges with MySQL or Redis, and compares what came of them with what each strategy claims. Which faults strike depends
-on what is asked for: docs/explore.md has a table. Proxies hold each exchange until it is chosen, so the service is as it
-sells. For each kind of damage, it keeps the shortest schedule and prints a token that replays it.
+exchanges with MySQL or Redis, and compares what came of them with what each strategy claims. Which faults strike
+depends on what is asked for: docs/explore.md has a table. Proxies hold each exchange until it is chosen, so the service
+is as it sells. For each kind of damage, it keeps the shortest schedule and prints a token that replays it.
 
 With a command after --, it explores a service of yours, in any language: it starts one process for each replica. The
 process is to listen at the address in LISTEN, and finds its stores in MYSQL_DSN (or MYSQL_HOST, MYSQL_PORT, MYSQL_USER,

@@ -41,7 +41,8 @@ func (f *exploreFlags) register(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&f.strategies, "strategies", nil, "explore only these strategies, a comma-separated list")
 	flags.IntVar(&f.requests, "requests", 2, "how many requests a schedule has, 2 or 3")
 	flags.IntVar(&f.bounds.Faults, "faults", 1, "the most faults in one schedule, 0 to 2")
-	flags.IntVar(&f.bounds.Preemptions, "preemptions", 2, "the most preemptions in one schedule; -1: no limit, as for scripts unless set")
+	flags.IntVar(&f.bounds.Preemptions, "preemptions", 2,
+		"the most preemptions in one schedule; -1: no limit, as for scripts unless set")
 	flags.BoolVar(&f.quick, "quick", false, "no faults: all strategies in half a minute")
 	flags.BoolVar(&f.bounds.NoReduction, "no-reduction", false,
 		"also execute schedules that differ only in the order of steps that do not affect each other")

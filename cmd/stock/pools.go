@@ -89,9 +89,9 @@ func (o *storeOptions) mysqlAccount() (*mysql.Config, error) {
 }
 
 // limitWaits makes the server end a wait for a row lock after --lock-wait, or sooner if the DSN says so, so that the
-// outcome is known: nothing was written. It also limits the wait for any reply, unless the DSN does. The limit is longer
-// than a wait for a row, and shorter than the time that most requests still have. So a silent server is noticed in time,
-// without a context that the driver would have to watch (stock.Deps.MySQLReply).
+// outcome is known: nothing was written. It also limits the wait for any reply, unless the DSN does. The limit is
+// longer than a wait for a row, and shorter than the time that most requests still have. So a silent server is noticed
+// in time, without a context that the driver would have to watch (stock.Deps.MySQLReply).
 func limitWaits(config *mysql.Config, lockWait, requestTimeout time.Duration) {
 	const rowLockWait = "innodb_lock_wait_timeout" // whole seconds
 	if config.Params == nil {
@@ -108,8 +108,8 @@ func limitWaits(config *mysql.Config, lockWait, requestTimeout time.Duration) {
 
 // limitIdle makes the server end a session that is silent for longer than any request lasts, unless the DSN sets
 // wait_timeout. It then rolls back its transaction and frees its named locks, which a host that has vanished would
-// otherwise keep for 8 hours, the default of wait_timeout. All of MySQL, MariaDB and TiDB have that variable, and only it
-// ends a session that holds GET_LOCK.
+// otherwise keep for 8 hours, the default of wait_timeout. All of MySQL, MariaDB and TiDB have that variable, and only
+// it ends a session that holds GET_LOCK.
 func (o *storeOptions) limitIdle(config *mysql.Config, requestTimeout time.Duration) {
 	if _, set := config.Params[waitTimeout]; !set {
 		idle := cmp.Or(o.mysqlIdle, requestTimeout+idleMargin)

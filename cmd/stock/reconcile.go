@@ -55,7 +55,7 @@ Sell the items of redis-stream with no other strategy, and restock them in Redis
 	}
 	return o.command(cmd, getenv, o.reconcile, group("What to do", func(f *pflag.FlagSet) {
 		f.Int64SliceVar(&o.goods, "goods", nil,
-			"comma-separated list of `goods_id` to compare (default: every item in MySQL, and every item with sales in the stream)")
+			"comma-separated list of `goods_id` to compare (default: every item in MySQL, or with sales in the stream)")
 		f.BoolVar(&o.mend, "mend", false, "mend Redis if MySQL proves the correct value")
 	}))
 }
