@@ -426,7 +426,7 @@ func (s subject) cancelsBesideHolder(t *testing.T) {
 	if s.strategy.Claim.TwoReplicas != stock.Correct {
 		replicas = 1
 	}
-	for _, point := range s.points(t) {
+	for _, point := range s.points(t, "") {
 		for replica := range replicas {
 			id := s.newItem(t, manyUnits)
 			req := stock.Request{GoodsID: id, Count: 3, Key: s.key(id)}
