@@ -52,7 +52,9 @@ func TestOnlyRefusalsAndTombstonesExpire(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 { // replicas
-		expiry := mysql.Expire(deps, mysql.Ages{Refusals: 50 * time.Millisecond, Cancellations: time.Hour, Reservations: time.Hour})
+		expiry := mysql.Expire(deps, mysql.Ages{
+			Refusals: 50 * time.Millisecond, Cancellations: time.Hour, Reservations: time.Hour,
+		})
 		t.Cleanup(func() { _ = expiry.Close() })
 	}
 	serverstest.Eventually(t, "the batches without the locked row are deleted", func() bool {
@@ -90,7 +92,9 @@ func TestReservationsThatSoldNothingExpire(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 { // replicas
-		expiry := mysql.Expire(s.deps, mysql.Ages{Refusals: 50 * time.Millisecond, Cancellations: time.Hour, Reservations: time.Hour})
+		expiry := mysql.Expire(s.deps, mysql.Ages{
+			Refusals: 50 * time.Millisecond, Cancellations: time.Hour, Reservations: time.Hour,
+		})
 		t.Cleanup(func() { _ = expiry.Close() })
 	}
 	left := func() (ids []stock.ReservationID) {
@@ -119,7 +123,9 @@ func TestReservationsThatSoldNothingExpire(t *testing.T) {
 func TestAClosedExpiryDeletesNothing(t *testing.T) {
 	t.Parallel()
 	deps, _ := newReplica(t)
-	expiry := mysql.Expire(deps, mysql.Ages{Refusals: time.Millisecond, Cancellations: time.Millisecond, Reservations: time.Millisecond})
+	expiry := mysql.Expire(deps, mysql.Ages{
+		Refusals: time.Millisecond, Cancellations: time.Millisecond, Reservations: time.Millisecond,
+	})
 	if err := expiry.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +147,9 @@ func TestAKeyWhoseSoldOutAnswerExpiredIsNew(t *testing.T) {
 			}
 			service.Set(t, id, 10)
 		}
-		expiry := mysql.Expire(deps, mysql.Ages{Refusals: time.Millisecond, Cancellations: time.Millisecond, Reservations: time.Millisecond})
+		expiry := mysql.Expire(deps, mysql.Ages{
+			Refusals: time.Millisecond, Cancellations: time.Millisecond, Reservations: time.Millisecond,
+		})
 		defer expiry.Close()
 		serverstest.Eventually(t, "the answer has expired", func() bool { return countAnswers(t, deps.MySQL, "k") == 0 })
 		stocktest.Sell(t, d, req)

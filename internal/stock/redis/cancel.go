@@ -48,8 +48,9 @@ func (s Store) CancelSale(ctx context.Context, req stock.CancelRequest) (stock.S
 	return s.CancelSaleUnder(ctx, req, stock.AtOnce)
 }
 
-// CancelSaleUnder implements stock.Lockable. It reads the record, and then runs a script that does nothing if the record
-// is another by then. If there is none, a cancellation of everything makes one, which every sale finds that comes later.
+// CancelSaleUnder implements stock.Lockable. It reads the record, and then runs a script that does nothing if the
+// record is another by then. If there is none, a cancellation of everything makes one, which every sale finds that
+// comes later.
 func (s Store) CancelSaleUnder(
 	ctx context.Context, req stock.CancelRequest, under stock.Under,
 ) (sale stock.Sale, err error) {
