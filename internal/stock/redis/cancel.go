@@ -139,12 +139,12 @@ func (s Store) giveBack(ctx context.Context, r record, sale *stock.Sale) (back [
 }
 
 // replaceRecord runs the script.
-func (s Store) replaceRecord(ctx context.Context, id stock.SaleID, old, new string, back []returned) error {
+func (s Store) replaceRecord(ctx context.Context, id stock.SaleID, before, after string, back []returned) error {
 	if ctx.Err() != nil {
 		return stock.Interrupted(context.Cause(ctx))
 	}
 	keys := []string{s.RecordKey(id.GoodsID, id.Key)}
-	args := []any{old, new, s.saleTTL.Milliseconds(), ""}
+	args := []any{before, after, s.saleTTL.Milliseconds(), ""}
 	var item int64 // of the stream; redis-stream takes no orders, and so has one
 	for _, b := range back {
 		keys = append(keys, s.Key(b.goodsID), s.EpochKey(b.goodsID), s.StreamKey(b.goodsID))
