@@ -129,7 +129,8 @@ func (s *Sale) find(line Line) (int, error) {
 	})
 	switch {
 	case i < 0 && line.GoodsID == 0 && len(s.Lines) > 1:
-		return 0, fmt.Errorf("%w of one item: the sale has %d, and the cancellation names none", ErrMoreThanSold, len(s.Lines))
+		return 0, fmt.Errorf("%w of one item: the sale has %d, and the cancellation names none",
+			ErrMoreThanSold, len(s.Lines))
 	case i < 0:
 		return 0, fmt.Errorf("%w: none of item %d were sold, and %d are to be cancelled", ErrMoreThanSold,
 			line.GoodsID, line.Count)

@@ -8,8 +8,8 @@ import (
 	"stock/internal/stock"
 )
 
-// CancelSale implements stock.Canceller. A holder who has read the stock would overwrite what is given back meanwhile, so
-// that is done under the locks of the items; but not with a fence, which refuses to overwrite it.
+// CancelSale implements stock.Canceller. A holder who has read the stock would overwrite what is given back meanwhile,
+// so that is done under the locks of the items; but not with a fence, which refuses to overwrite it.
 func (g guarded) CancelSale(ctx context.Context, req stock.CancelRequest) (stock.Sale, error) {
 	if g.fenced {
 		return g.whole.CancelSaleUnder(ctx, req, stock.AtOnce)

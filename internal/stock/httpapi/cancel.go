@@ -69,9 +69,10 @@ func (s *sale) find() (*saleReply, error) {
 	if err := c.readQuery(s.r.URL.RawQuery); err != nil {
 		return nil, err
 	}
-	return s.onSale(operationRead, c, func(ctx context.Context, in stock.Canceller, id stock.SaleID) (stock.Sale, error) {
+	read := func(ctx context.Context, in stock.Canceller, id stock.SaleID) (stock.Sale, error) {
 		return in.Sale(ctx, id)
-	})
+	}
+	return s.onSale(operationRead, c, read)
 }
 
 // cancel answers POST /stock/sales/{key}/cancel.
@@ -84,9 +85,10 @@ func (s *sale) cancel() (*saleReply, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.onSale(operationCancel, c, func(ctx context.Context, in stock.Canceller, id stock.SaleID) (stock.Sale, error) {
+	cancel := func(ctx context.Context, in stock.Canceller, id stock.SaleID) (stock.Sale, error) {
 		return in.CancelSale(ctx, stock.CancelRequest{SaleID: id, Lines: lines})
-	})
+	}
+	return s.onSale(operationCancel, c, cancel)
 }
 
 func (s *sale) onSale(
@@ -217,7 +219,8 @@ func describeSale(operation string, err error) error {
 	case errors.Is(err, stock.ErrMoreThanSold), errors.Is(err, stock.ErrUnknownSale):
 		return describe(err, "%v; nothing was cancelled", err)
 	case slug == slugKeyUnsupported:
-		return describe(err, "the strategy keeps no keys, and so knows no sale by its key; GET /strategies lists those that do")
+		return describe(err, "the strategy keeps no keys, and so knows no sale by its key; "+
+			"GET /strategies lists those that do")
 	case slug == slugKeyReused:
 		return describe(err, "%v; name a strategy of that store; nothing was cancelled", err)
 	case slug == slugInProgress:

@@ -213,8 +213,8 @@ type saleMetrics struct{ requests *prometheus.CounterVec }
 func newSaleMetrics(registry *prometheus.Registry) saleMetrics {
 	m := saleMetrics{prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "stock_sale_requests_total",
-		Help: "Requests for sales by operation (cancel, read) and outcome: done, replayed (it was cancelled before), or the " +
-			"type of the problem.",
+		Help: "Requests for sales by operation (cancel, read) and outcome: done, replayed (it was cancelled before), or " +
+			"the type of the problem.",
 	}, []string{"operation", "outcome"})}
 	registry.MustRegister(m.requests)
 	return m

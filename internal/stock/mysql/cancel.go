@@ -15,12 +15,12 @@ import (
 
 // A sale is cancelled in two messages. The first reads its rows of the ledger, and the epochs of its stocks. The second
 // is a transaction that puts units back and counts them in the ledger, each statement on the condition that what it
-// changes is as it was read. So units come back once, no replica can be stopped while it has an item locked, and an item
-// is locked before the key, as by a sale.
+// changes is as it was read. So units come back once, no replica can be stopped while it has an item locked, and an
+// item is locked before the key, as by a sale.
 //
 // If the key is not in the ledger, a cancellation of everything inserts a row of its own, a tombstone. As the key is
-// unique, either the sale or the tombstone is committed first. The other one waits for it, and then finds the key taken:
-// the sale is rolled back, and the cancellation begins anew, and cancels the sale.
+// unique, either the sale or the tombstone is committed first. The other one waits for it, and then finds the key
+// taken: the sale is rolled back, and the cancellation begins anew, and cancels the sale.
 
 // cancelled is the error of a request whose key was cancelled.
 func cancelled(key []byte) error { return fmt.Errorf("%w: %q", stock.ErrCancelled, key) }

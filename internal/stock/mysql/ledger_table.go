@@ -178,7 +178,8 @@ func (c *conn) findAnswers(ctx context.Context, locking string, entries ...ledge
 		keys[i] = entry.Key
 	}
 	var rows []ledgerRow
-	err := c.SelectContext(ctx, &rows, "SELECT "+ledgerColumns+", cancelled FROM ledger FORCE INDEX (PRIMARY) WHERE order_key IN "+
+	err := c.SelectContext(ctx, &rows, "SELECT "+ledgerColumns+", cancelled "+
+		"FROM ledger FORCE INDEX (PRIMARY) WHERE order_key IN "+
 		list(len(keys))+" AND line = 0"+locking, keys...)
 	known := answers{}
 	for _, row := range rows {

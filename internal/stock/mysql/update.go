@@ -90,8 +90,8 @@ func (d decrement) Deduct(ctx context.Context, req stock.Request) (stock.Receipt
 	return receipt, err
 }
 
-// execDeduct runs a statement that deducts. By itself it is a transaction of one round trip, also if it records a key. A
-// request with work to do makes it BEGIN, statement, work, COMMIT, so that the work happens while the row is locked.
+// execDeduct runs a statement that deducts. By itself it is a transaction of one round trip, also if it records a key.
+// A request with work to do makes it BEGIN, statement, work, COMMIT, so that the work happens while the row is locked.
 func (s Store) execDeduct(
 	ctx context.Context, req stock.Request, section stock.Section, query string, args ...any,
 ) (stock.Receipt, int64, error) {

@@ -48,8 +48,9 @@ func (s Store) CancelSale(ctx context.Context, req stock.CancelRequest) (stock.S
 	return s.CancelSaleUnder(ctx, req, stock.AtOnce)
 }
 
-// CancelSaleUnder implements stock.Lockable. It reads the record, and then runs a script that does nothing if the record
-// is another by then. If there is none, a cancellation of everything makes one, which every sale finds that comes later.
+// CancelSaleUnder implements stock.Lockable. It reads the record, and then runs a script that does nothing if the
+// record is another by then. If there is none, a cancellation of everything makes one, which every sale finds that
+// comes later.
 func (s Store) CancelSaleUnder(
 	ctx context.Context, req stock.CancelRequest, under stock.Under,
 ) (sale stock.Sale, err error) {
@@ -138,12 +139,12 @@ func (s Store) giveBack(ctx context.Context, r record, sale *stock.Sale) (back [
 }
 
 // replaceRecord runs the script.
-func (s Store) replaceRecord(ctx context.Context, id stock.SaleID, old, new string, back []returned) error {
+func (s Store) replaceRecord(ctx context.Context, id stock.SaleID, before, after string, back []returned) error {
 	if ctx.Err() != nil {
 		return stock.Interrupted(context.Cause(ctx))
 	}
 	keys := []string{s.RecordKey(id.GoodsID, id.Key)}
-	args := []any{old, new, s.saleTTL.Milliseconds(), ""}
+	args := []any{before, after, s.saleTTL.Milliseconds(), ""}
 	var item int64 // of the stream; redis-stream takes no orders, and so has one
 	for _, b := range back {
 		keys = append(keys, s.Key(b.goodsID), s.EpochKey(b.goodsID), s.StreamKey(b.goodsID))

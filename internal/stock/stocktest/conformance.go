@@ -258,7 +258,7 @@ func (s subject) leftByRace(t *testing.T, replicas int) int64 {
 
 // lastPoint returns the point after which the write of a request takes effect.
 func (s subject) lastPoint(t testing.TB) Point {
-	if slices.Contains(s.points(t), BeforeCommit) {
+	if slices.Contains(s.points(t, ""), BeforeCommit) {
 		return BeforeCommit
 	}
 	return BeforeWrite
@@ -267,14 +267,15 @@ func (s subject) lastPoint(t testing.TB) Point {
 // manyUnits is a stock so large that each slot has enough for a sale of few units. All such sales pass the same points.
 const manyUnits = 1000
 
-// points returns the points that a sale of few of many units passes if it has work to do.
-func (s subject) points(t testing.TB) (passed []Point) {
+// points returns the points that a sale of few of many units passes if it has work to do. Some stores
+// read in another way for a request with a key.
+func (s subject) points(t testing.TB, key string) (passed []Point) {
 	ctx := WithPause(patient(t), func(_ context.Context, at Point) {
 		if !slices.Contains(passed, at) {
 			passed = append(passed, at)
 		}
 	})
-	req := WithWork(stock.Request{GoodsID: s.newItem(t, manyUnits), Count: 1})
+	req := WithWork(stock.Request{GoodsID: s.newItem(t, manyUnits), Count: 1, Key: key})
 	if sold := <-s.start(ctx, 0, req); sold.Err != nil {
 		t.Fatal(sold.Err)
 	}

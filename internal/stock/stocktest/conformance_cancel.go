@@ -36,7 +36,8 @@ func (s subject) runCancellations(t *testing.T) {
 	}
 }
 
-// cancel cancels units of the only item of a sale, so that count are cancelled in all, or the whole sale without a count.
+// cancel cancels units of the only item of a sale, so that count are cancelled in all, or the whole sale without a
+// count.
 func (s subject) cancel(t testing.TB, replica int, key string, count ...int) (stock.Sale, error) {
 	t.Helper()
 	return cancelBy(patient(t), s.replicas[replica].deducter, stock.SaleID{Key: key}, count...)
@@ -146,7 +147,8 @@ func (s subject) cancelsInParts(t *testing.T) {
 	s.deduct(t, req)
 	for step, want := range []struct{ asked, cancelled int }{{2, 2}, {2, 2}, {1, 2}, {4, 4}, {3, 4}} {
 		sale, err := s.cancel(t, step%2, req.Key, want.asked)
-		wantSale(t, fmt.Sprintf("%d cancelled in all", want.asked), sale, err, stock.SaleDone, 5, want.cancelled, want.cancelled)
+		what := fmt.Sprintf("%d cancelled in all", want.asked)
+		wantSale(t, what, sale, err, stock.SaleDone, 5, want.cancelled, want.cancelled)
 		s.wantLeft(t, id, int64(5+want.cancelled))
 		again, err := s.deductOn(t, step%2, req)
 		if err != nil || again != s.replay(5) {
@@ -210,7 +212,8 @@ func (s subject) cancelsPartOfNothing(t *testing.T) {
 	if _, err := s.cancel(t, 0, req.Key, 1); !errors.Is(err, stock.ErrUnknownSale) {
 		t.Errorf("cancel a part: %v, want unknown sale", err)
 	}
-	if _, err := s.replicas[0].deducter.(stock.Canceller).Sale(patient(t), stock.SaleID{Key: req.Key}); !errors.Is(err, stock.ErrUnknownSale) {
+	_, err := s.replicas[0].deducter.(stock.Canceller).Sale(patient(t), stock.SaleID{Key: req.Key})
+	if !errors.Is(err, stock.ErrUnknownSale) {
 		t.Errorf("read the sale: %v, want unknown sale", err)
 	}
 	if receipt := s.deduct(t, req); receipt.Replayed {
@@ -312,7 +315,8 @@ func whileHeld(
 	return <-done, true
 }
 
-// cancelsInFlight cancels a sale while one of its messages, the first, the second and so on, has not reached its server.
+// cancelsInFlight cancels a sale while one of its messages, the first, the second and so on, has not reached its
+// server.
 func (s subject) cancelsInFlight(t *testing.T) {
 	victim, proxies := s.behindProxies(t)
 	for _, units := range []int64{10, 2} { // enough, and too few
@@ -426,7 +430,7 @@ func (s subject) cancelsBesideHolder(t *testing.T) {
 	if s.strategy.Claim.TwoReplicas != stock.Correct {
 		replicas = 1
 	}
-	for _, point := range s.points(t) {
+	for _, point := range s.points(t, "") {
 		for replica := range replicas {
 			id := s.newItem(t, manyUnits)
 			req := stock.Request{GoodsID: id, Count: 3, Key: s.key(id)}
@@ -539,7 +543,10 @@ func (s subject) cancelsOrderByKey(t *testing.T) {
 		left  [2]int64
 	}{
 		{[]stock.Line{{GoodsID: b, Count: 1}}, stock.SaleDone, []int{2, 0, 0, 3, 1, 1}, [2]int64{8, 8}},
-		{[]stock.Line{{GoodsID: b, Count: 1}, {GoodsID: a, Count: 2}}, stock.SaleDone, []int{2, 2, 2, 3, 1, 1}, [2]int64{10, 8}},
+		{
+			[]stock.Line{{GoodsID: b, Count: 1}, {GoodsID: a, Count: 2}},
+			stock.SaleDone, []int{2, 2, 2, 3, 1, 1}, [2]int64{10, 8},
+		},
 		{nil, stock.SaleCancelled, []int{2, 2, 2, 3, 3, 3}, [2]int64{10, 10}},
 	} {
 		for range 2 {

@@ -120,7 +120,7 @@ func (s subject) refusesReusedKey(t *testing.T) {
 // deductsOnceMeanwhile sends a request again, to both replicas, while the first one stops at one of its points.
 func (s subject) deductsOnceMeanwhile(t *testing.T) {
 	const left = manyUnits - 3
-	for _, at := range s.points(t) {
+	for _, at := range s.points(t, s.key(NewItem())) {
 		id := s.newItem(t, manyUnits)
 		req := WithWork(stock.Request{GoodsID: id, Count: 3, Key: s.key(id)})
 		first := s.park(t, 0, req, at)

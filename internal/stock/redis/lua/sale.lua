@@ -1,12 +1,13 @@
 -- What the scripts that sell to several requests have in common. This text comes before theirs.
 --
 -- A request may have an idempotency key. The record of a key is the answer to the first request that had it:
--- "fingerprint outcome", and for each item " id count remaining epoch". After a cancellation, it goes on with " /", and for
--- each item " cancelled given-back", in units. "- cancelled" is that of a key that was cancelled before it was used.
+-- "fingerprint outcome", and for each item " id count remaining epoch". After a cancellation, it goes on with " /", and
+-- for each item " cancelled given-back", in units. "- cancelled" is that of a key that was cancelled before it was
+-- used.
 -- KEYS, after those of the script: the records of the requests that have keys
 -- ARGV, after those of the script: the units that each request wants, in the order of arrival; and then, if there are
--- records: for each of them the number of its request, counted from 1, and the fingerprint; and at the end the id of the
--- item, and for how many milliseconds records of sales and of refusals are kept
+-- records: for each of them the number of its request, counted from 1, and the fingerprint; and at the end the id of
+-- the item, and for how many milliseconds records of sales and of refusals are kept
 
 -- A whole number as text: Lua would write large ones with an exponent.
 local function whole(number)
@@ -14,9 +15,9 @@ local function whole(number)
 end
 
 -- allot decides on the requests, one after the other, as long as there is enough. keys and args are the numbers of the
--- script's own, and sold is the outcome in the records of those that are granted. It returns the reply, the units that it
--- took, and the records to keep. The reply has two values for each request: 1 and the units left, or 0 and the units there
--- if it wants more, or its record and 0 if its key is taken.
+-- script's own, and sold is the outcome in the records of those that are granted. It returns the reply, the units that
+-- it took, and the records to keep. The reply has two values for each request: 1 and the units left, or 0 and the units
+-- there if it wants more, or its record and 0 if its key is taken.
 local function allot(units, epoch, keys, args, sold)
   local records, last, asked = #KEYS - keys, #ARGV, {}
   if records > 0 then
