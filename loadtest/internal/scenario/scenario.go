@@ -292,7 +292,8 @@ func (r *Runner) newLoad(row row, mix *traffic.Mix, prefix string) traffic.Load 
 	}
 	if w := judgedWorkloadOf(row.Workload.Name); w != nil {
 		load.Requests, load.Duration, load.Retries, load.Reservations = w.requests, judgedTime, w.retries, w.reservations
-		load.Keys = (load.Keys || w.retries) && w.reservations == nil
+		load.Cancels = w.cancels
+		load.Keys = (load.Keys || w.retries || w.cancels) && w.reservations == nil
 	}
 	return load
 }
