@@ -195,7 +195,7 @@ type faked struct{ rows int64 }
 func (f faked) RowsAffected() (int64, error) { return f.rows, nil }
 func (f faked) LastInsertId() (int64, error) { return 0, nil }
 func (f faked) AllRowsAffected() []int64     { return []int64{0, f.rows} }
-func (f faked) AllLastInsertIds() []int64    { return []int64{0, 0} } //nolint:revive // the name is that of mysql.Result
+func (f faked) AllLastInsertIds() []int64    { return []int64{0, 0} } //nolint:revive // named by mysql.Result
 
 // changedOne reports whether a statement, or the first one after START TRANSACTION of several in one message, has
 // changed one row.
