@@ -170,7 +170,9 @@ func parse(text []byte) (line, error) {
 		return line{}, err
 	}
 	kinds := 0
-	for _, set := range []bool{l.Run != nil, l.Op != nil, l.Call != nil, l.Cancellation != nil, l.Entry != nil, l.End != nil} {
+	for _, set := range []bool{
+		l.Run != nil, l.Op != nil, l.Call != nil, l.Cancellation != nil, l.Entry != nil, l.End != nil,
+	} {
 		if set {
 			kinds++
 		}

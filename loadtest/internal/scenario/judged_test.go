@@ -49,7 +49,8 @@ func TestJudgedWorkloadsOfEachStrategy(t *testing.T) {
 	}
 	onTwo := []string{
 		"update orders 2", "update tail 2", "lock tail 2", "ledger orders 2", "ledger retries 2", "ledger tail 2",
-		"ledger cancellations 2", "keys retries 2", "keys tail 2", "keys cancellations 2", "gives-back rest 2", "holds tail 2", "holds reservations 2", "holds tail 2",
+		"ledger cancellations 2", "keys retries 2", "keys tail 2", "keys cancellations 2", "gives-back rest 2",
+		"holds tail 2", "holds reservations 2", "holds tail 2",
 		"limits tail 2", "limits buyers 2", "checks tail 2", "checks buyers 2",
 	}
 	if rows := got(2, false); !slices.Equal(rows, onTwo) {
