@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// Canceller undoes sales by their keys. Every Deducter that keeps keys is one, apart from that of `reserve`.
+// Canceller undoes sales by their keys. A Deducter that keeps keys is one.
 //
 // A cancellation needs no key of its own: it says how many units are to be cancelled in all, so that the same one again
 // changes nothing. All errors are refusals or ErrUnknown, as those of Deduct; after a refusal the sale is as it was. An

@@ -31,6 +31,7 @@ import (
 // the two deadlock, the server rolls one of them back, and that one tries again.
 type reserve struct {
 	*batching.Queue // of holds
+	stock.Canceller // of deductions
 
 	store    Store
 	confirms *batching.Queue
@@ -53,7 +54,10 @@ const (
 
 // NewReserve makes the strategy `reserve`.
 func NewReserve(d stock.Deps) stock.Deducter {
-	s := &reserve{store: New(d), log: d.Log, ended: map[stock.ReservationState]*atomic.Int64{}}
+	store := New(d)
+	s := &reserve{
+		Canceller: store, store: store, log: d.Log, ended: map[stock.ReservationState]*atomic.Int64{},
+	}
 	for _, state := range stock.EndStates {
 		s.ended[state] = new(atomic.Int64)
 	}

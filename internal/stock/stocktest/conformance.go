@@ -96,9 +96,7 @@ func (s subject) run(t *testing.T) {
 	}
 	if s.strategy.Idempotent() {
 		s.runKeys(t)
-		if !s.holdsFirst() { // what it sells is cancelled as a reservation
-			s.runCancellations(t)
-		}
+		s.runCancellations(t)
 	}
 	if claim.BuyerLimit != "" {
 		s.runBuyers(t)
