@@ -164,8 +164,8 @@ func TestKillInTheMiddleOfAFaultLeavesNothing(t *testing.T) {
 	serverstest.Gone(t, r.pids, r.addresses)
 }
 
-// startFault plays a fault, and returns when a replica is stopped (SIGSTOP). That is the first step of the story, and
-// nobody presses Enter.
+// startFault plays a fault, and returns when a replica is stopped (SIGSTOP). Somebody presses Enter after each step until
+// then.
 func startFault(t *testing.T) runningRun {
 	t.Helper()
 	if runtime.GOOS != "linux" {
@@ -192,6 +192,9 @@ func startFault(t *testing.T) runningRun {
 	})
 	lines := bufio.NewScanner(stdout)
 	for stopped := false; !stopped; stopped = strings.HasSuffix(lines.Text(), "the victim is stopped") {
+		if strings.Contains(lines.Text(), " s  ") { // a step, and the time since the beginning
+			fmt.Fprintln(input)
+		}
 		if !lines.Scan() {
 			r.cmd.Wait()
 			t.Fatalf("the replica was not stopped: %s", r.stderr)
