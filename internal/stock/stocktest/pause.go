@@ -129,8 +129,8 @@ type pausingTx struct {
 
 func (tx pausingTx) Commit() error { return step{before: BeforeCommit}.around(tx.ctx, tx.Tx.Commit) }
 
-// tables have stock. What fault.Sale of the lab matches on the wire must agree with what is matched here. It leaves out
-// unit_stock, from which only large sales take units.
+// tables have stock. The lab's fault.Sale matches the same on the wire, apart from unit_stock: only large sales take
+// units from it.
 const tables = `(?:good_stock|good_slot|unit_stock|good_unit)\b`
 
 var (
