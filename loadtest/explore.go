@@ -124,10 +124,10 @@ func (f *exploreFlags) choose(ctx context.Context, l *lab.Lab) (choices []scenar
 	var known []string
 	for _, s := range catalogue {
 		known = append(known, s.Name)
-		if f.strategies == nil && (s.Baseline() || s.Unavailable[s.Stores[0]] != "") {
+		if f.strategies == nil && (s.Baseline() || explore.Obstacle(s) != "") {
 			continue
 		}
-		if why := s.Unavailable[s.Stores[0]]; why != "" && slices.Contains(f.strategies, s.Name) {
+		if why := explore.Obstacle(s); why != "" && slices.Contains(f.strategies, s.Name) {
 			return nil, fmt.Errorf("%s cannot be explored: %s", s.Name, why)
 		}
 		if f.strategies == nil || slices.Contains(f.strategies, s.Name) {

@@ -34,7 +34,7 @@ func exploreQuickly(ctx context.Context, l *lab.Lab, run *lab.Run, screen *scree
 	}
 	defer x.Close()
 	for i, choice := range run.Choices {
-		if choice.Strategy.Baseline() {
+		if choice.Strategy.Baseline() || explore.Obstacle(choice.Strategy) != "" {
 			continue
 		}
 		x.Watch = showProgress(screen, i, len(run.Choices))

@@ -70,8 +70,8 @@ func (c *Console) search(body exploreRequest) (*searching, error) {
 	switch {
 	case !known || strategy.Baseline() || len(strategy.Stores) == 0:
 		return nil, malformed("no strategy that can be explored is named %q", body.Strategy)
-	case strategy.Unavailable[strategy.Stores[0]] != "":
-		return nil, conflict("%s cannot be used here: %s", strategy.Name, strategy.Unavailable[strategy.Stores[0]])
+	case explore.Obstacle(strategy) != "":
+		return nil, conflict("%s cannot be explored: %s", strategy.Name, explore.Obstacle(strategy))
 	}
 	s.choice = scenario.Choice{Strategy: strategy, Store: strategy.Stores[0]}
 	return s, nil

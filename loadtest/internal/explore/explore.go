@@ -186,6 +186,14 @@ func (x *Explorer) search(
 	return r, ctx.Err()
 }
 
+// Obstacle returns why a strategy cannot be explored; empty if it can. The lanes may lack a server that the lab has.
+func Obstacle(s scenario.Strategy) string {
+	if slices.Contains(s.Needs, "redis-replica") {
+		return "explorations have no replica of Redis"
+	}
+	return s.Unavailable[s.Stores[0]]
+}
+
 // hides reports whether there are views, triggers or foreign keys where a Subject keeps its tables. What a statement
 // touches is not in its text then.
 func (x *Explorer) hides(ctx context.Context, choice scenario.Choice, workloads []workload) (hides bool, err error) {

@@ -141,6 +141,16 @@ func TestAnAtomicUpdateIsAlwaysRight(t *testing.T) {
 }
 
 // The write of a late holder needs no fault of its own: its lease ends, and all others go first.
+func TestWhatNeedsAReplicaOfRedisIsNotExplored(t *testing.T) {
+	r := start(t)
+	for name, choice := range r.choices {
+		obstacle := explore.Obstacle(choice.Strategy)
+		if refused := obstacle != ""; refused != (name == "lock-redis-wait") {
+			t.Errorf("%s: %q", name, obstacle)
+		}
+	}
+}
+
 func TestOnlyAFenceStopsTheWriteOfALateHolder(t *testing.T) {
 	r := explored(t, "lock-redis-lua", "enough", explore.LeaseEnds)
 	late := wantDamage(t, r, explore.LeaseEnds, trace.LostUpdate)
