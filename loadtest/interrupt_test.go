@@ -164,8 +164,8 @@ func TestKillInTheMiddleOfAFaultLeavesNothing(t *testing.T) {
 	serverstest.Gone(t, r.pids, r.addresses)
 }
 
-// startFault plays a fault, and returns when a replica is stopped (SIGSTOP). Somebody presses Enter after each step until
-// then.
+// startFault plays a fault, and returns when a replica is stopped (SIGSTOP). Until then, somebody presses Enter after
+// each step.
 func startFault(t *testing.T) runningRun {
 	t.Helper()
 	if runtime.GOOS != "linux" {
