@@ -47,7 +47,7 @@ func strangeStrategy(name string, end deductFunc) stock.Strategy {
 
 // idempotent makes a strategy accept idempotency keys.
 func idempotent(s stock.Strategy) stock.Strategy {
-	s.Idempotent = true
+	s.NoKeys = ""
 	s.Claim.ClientRetry = stock.RetryRepeatsAnswer
 	return s
 }
@@ -398,12 +398,12 @@ var contract = []contractCase{
 		header: key("a, b"), status: 400, slug: "malformed", detail: "in quotes",
 	},
 	{
-		name: "key with a strategy that is not idempotent", method: "POST", path: deduct + "/update?goods_id=1&count=1",
-		header: key("a"), status: 400, slug: "idempotency-key-unsupported", detail: "update",
+		name: "key with a strategy that keeps none", method: "POST", path: deduct + "/none?goods_id=1&count=1",
+		header: key("a"), status: 400, slug: "idempotency-key-unsupported", detail: "it is a control",
 	},
 	{
-		name: "malformed key with a strategy that is not idempotent", method: "POST",
-		path: deduct + "/update?goods_id=1&count=1", header: key(""), status: 400, slug: "malformed",
+		name: "malformed key with a strategy that keeps none", method: "POST",
+		path: deduct + "/none?goods_id=1&count=1", header: key(""), status: 400, slug: "malformed",
 		detail: "0 characters",
 	},
 	{

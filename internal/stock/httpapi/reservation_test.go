@@ -16,7 +16,7 @@ const reservations = "/stock/reservations"
 func newShop(t *testing.T) (*replica, *sqlx.DB) {
 	t.Helper()
 	db := database(t)
-	r := newReplica(t, options{deps: stock.Deps{MySQL: db}, sweeps: true})
+	r := newReplica(t, options{deps: stock.Deps{MySQL: db}, sweeps: true, strategy: "update"})
 	do(t, request{method: http.MethodPut, url: r.admin + "/admin/stock/1", body: `{"stock":10}`}).want(t, 200, "")
 	return r, db
 }

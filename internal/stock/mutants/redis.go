@@ -36,6 +36,11 @@ var redisBugs = []Mutant{
 		change:  rewriteLua(200, "wanted <= units", "false"),
 	},
 	{
+		Name: "redis-script-forgets-a-refusal", Strategy: "redis-script",
+		Planted: "The script does not keep the refusals of requests with keys.",
+		change:  rewriteLua(1, "if own then", "if own and granted then"),
+	},
+	{
 		Name: "redis-watch-unwatched", Strategy: "redis-watch",
 		Planted: "The key is not watched.",
 		change: onCommand("watch", "", func(_ context.Context, cmd redis.Cmder, _ redis.ProcessHook) error {

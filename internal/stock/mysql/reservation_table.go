@@ -3,7 +3,6 @@ package mysql
 import (
 	"context"
 	"database/sql"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -119,8 +118,6 @@ func insertSQL(rows []*reservationRow) (query string, args []any) {
 		"(id, client_key, goods_id, count, ttl_ms, epoch, state, created_at, expires_at) VALUES " +
 		one + strings.Repeat(", "+one, len(rows)-1), args
 }
-
-func keyTaken(err error) error { return fmt.Errorf("%w: %w: %w", stock.ErrBusy, errKeyTaken, err) }
 
 // endHeld ends those of the given reservations that are held and fulfil the condition, and returns them. The
 // transaction must have locked the rows of their items, and then gives their units back. An error is a refusal.

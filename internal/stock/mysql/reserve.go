@@ -31,6 +31,7 @@ import (
 // the two deadlock, the server rolls one of them back, and that one tries again.
 type reserve struct {
 	*batching.Queue // of holds
+	stock.Canceller // of deductions
 
 	store    Store
 	confirms *batching.Queue
@@ -53,27 +54,41 @@ const (
 
 // NewReserve makes the strategy `reserve`.
 func NewReserve(d stock.Deps) stock.Deducter {
-	s := &reserve{store: New(d), log: d.Log, ended: map[stock.ReservationState]*atomic.Int64{}}
+	store := New(d)
+	s := &reserve{
+		Canceller: store, store: store, log: d.Log, ended: map[stock.ReservationState]*atomic.Int64{},
+	}
 	for _, state := range stock.EndStates {
 		s.ended[state] = new(atomic.Int64)
 	}
-	s.Queue = &newBatch(d, nil, s.tryHolds).Queue
-	s.confirms = &newBatch(d, nil, s.tryConfirms).Queue
+	s.Queue = &newBatch(s.store, nil, s.tryHolds).Queue
+	s.confirms = &newBatch(s.store, nil, s.tryConfirms).Queue
 	return s
 }
 
-// Deduct implements stock.Deducter. The receipt and its critical section are those of the hold.
+// Deduct implements stock.Deducter. The receipt and its critical section are those of the hold. A key is recorded in
+// the transaction that confirms: until then, nothing is sold.
 func (s *reserve) Deduct(ctx context.Context, req stock.Request) (stock.Receipt, error) {
-	held, receipt, err := s.Hold(ctx, stock.HoldRequest{Request: req, TTL: deductTTL})
-	if err != nil {
-		return stock.Receipt{}, err
-	}
-	if _, err := s.confirm(ctx, held.ID, false); err != nil {
-		if err := s.abandon(ctx, held.ID, err); err != nil {
+	return s.store.Once(ctx, req, func() (stock.Receipt, error) {
+		keyless := req
+		keyless.Key = ""
+		row, receipt, err := s.hold(ctx, stock.HoldRequest{Request: keyless, TTL: deductTTL})
+		if err != nil {
 			return stock.Receipt{}, err
 		}
-	}
-	return receipt, nil
+		id := stock.ReservationID(row.ID)
+		if req.Key == "" {
+			_, err = s.confirm(ctx, id, false)
+		} else {
+			err = s.confirmOnce(ctx, req, row, receipt.Remaining)
+		}
+		if err != nil {
+			if err := s.abandon(ctx, id, err); err != nil {
+				return stock.Receipt{}, err
+			}
+		}
+		return receipt, nil
+	})
 }
 
 // abandon cancels a hold that Deduct could not confirm. If that succeeds, nothing is deducted. If the hold turns out to
@@ -102,9 +117,17 @@ type hold struct {
 }
 
 // Hold implements stock.Reserver. A request with work to do, or that waits less than others, does not join a batch.
-func (s *reserve) Hold(
+func (s *reserve) Hold(ctx context.Context, req stock.HoldRequest) (stock.Reservation, stock.Receipt, error) {
+	row, receipt, err := s.hold(ctx, req)
+	if err != nil {
+		return stock.Reservation{}, stock.Receipt{}, err
+	}
+	return row.reservation(), receipt, nil
+}
+
+func (s *reserve) hold(
 	ctx context.Context, req stock.HoldRequest,
-) (_ stock.Reservation, receipt stock.Receipt, err error) {
+) (row *reservationRow, receipt stock.Receipt, err error) {
 	h := &hold{ttl: req.TTL}
 	limit, limited := stock.WaitLimit(ctx)
 	if limited && limit < s.store.wait || req.Hold > 0 {
@@ -112,17 +135,11 @@ func (s *reserve) Hold(
 	} else {
 		receipt, err = s.Do(ctx, req.Request, h)
 	}
-	if err != nil {
-		return stock.Reservation{}, stock.Receipt{}, err
+	if err != nil || !h.replayed {
+		return h.row, receipt, err
 	}
-	row := h.row
-	if h.replayed {
-		receipt = stock.Receipt{Attempts: 1, Replayed: true}
-		if row, err = s.endLapsed(ctx, row); err != nil {
-			return stock.Reservation{}, stock.Receipt{}, err
-		}
-	}
-	return row.reservation(), receipt, nil
+	row, err = s.endLapsed(ctx, h.row)
+	return row, stock.Receipt{Attempts: 1, Replayed: true}, err
 }
 
 // holdAlone is a hold by itself. It tries again if the server rolled it back because of a conflict.

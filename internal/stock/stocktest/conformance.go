@@ -37,6 +37,9 @@ type subject struct {
 	strategy stock.Strategy
 	store    stock.Store
 	replicas [2]replica
+
+	strategies []stock.Strategy // the catalogue
+	addresses  Addresses
 }
 
 type replica struct {
@@ -47,7 +50,7 @@ type replica struct {
 func newSubject(
 	t *testing.T, strategies []stock.Strategy, strategy stock.Strategy, store stock.Store, a Addresses,
 ) subject {
-	s := subject{strategy: strategy, store: store}
+	s := subject{strategy: strategy, store: store, strategies: strategies, addresses: a}
 	for i := range s.replicas {
 		deps := a.Connect(t)
 		service := NewService(t, deps, strategies...)
@@ -91,8 +94,9 @@ func (s subject) run(t *testing.T) {
 		t.Run("refuses a request that does not wait while the lock is held", s.triesLocked)
 		t.Run("refuses a request that waits briefly while the lock is held", s.waitsBriefly)
 	}
-	if s.strategy.Idempotent {
+	if s.strategy.Idempotent() {
 		s.runKeys(t)
+		s.runCancellations(t)
 	}
 	if claim.BuyerLimit != "" {
 		s.runBuyers(t)
@@ -252,12 +256,28 @@ func (s subject) leftByRace(t *testing.T, replicas int) int64 {
 
 // lastPoint returns the point after which the write of a request takes effect.
 func (s subject) lastPoint(t testing.TB) Point {
-	last := BeforeWrite
-	ctx := WithPause(patient(t), Once(BeforeCommit, func(context.Context) { last = BeforeCommit }))
-	if sold := <-s.start(ctx, 0, stock.Request{GoodsID: s.newItem(t, 1), Count: 1}); sold.Err != nil {
+	if slices.Contains(s.points(t, ""), BeforeCommit) {
+		return BeforeCommit
+	}
+	return BeforeWrite
+}
+
+// manyUnits is a stock so large that each slot has enough for a sale of few units. All such sales pass the same points.
+const manyUnits = 1000
+
+// points returns the points that a sale of few of many units passes if it has work to do. Some stores
+// read in another way for a request with a key.
+func (s subject) points(t testing.TB, key string) (passed []Point) {
+	ctx := WithPause(patient(t), func(_ context.Context, at Point) {
+		if !slices.Contains(passed, at) {
+			passed = append(passed, at)
+		}
+	})
+	req := WithWork(stock.Request{GoodsID: s.newItem(t, manyUnits), Count: 1, Key: key})
+	if sold := <-s.start(ctx, 0, req); sold.Err != nil {
 		t.Fatal(sold.Err)
 	}
-	return last
+	return passed
 }
 
 func (s subject) oversells(t *testing.T, replicas int) {

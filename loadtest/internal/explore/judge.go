@@ -158,7 +158,7 @@ func (x *session) left(ctx context.Context, items []int64, told []answers) (*his
 		Story: "explore", Claim: claim, Witness: history.WitnessOracle, Exclusive: x.strategy.Claim.Exclusive &&
 			claim == verify.ClaimCorrect,
 		Fenced: x.strategy.Fenced(), OmitsRemaining: x.strategy.OmitsRemaining(), Keys: x.strategy.Idempotent,
-		Ledger: x.strategy.Idempotent && durable == oracle.MySQL && x.lane.subject == nil,
+		Ledger: x.strategy.Idempotent && x.store == oracle.MySQL && x.lane.subject == nil,
 		Set:    x.stockOf(items), Initial: x.stockOf(items),
 	}, End: &history.End{}}
 	var err error
