@@ -25,11 +25,11 @@ func TestAProcessWithDeadChildrenIsAsleep(t *testing.T) {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	}()
-	l := &lane{replicas: []*replica{{Replica: &topology.Replica{PID: cmd.Process.Pid}}}}
+	r := &replica{Replica: &topology.Replica{PID: cmd.Process.Pid}}
 	serverstest.Eventually(t, "the child is dead", func() bool {
 		children, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", cmd.Process.Pid))
 		state, _ := os.ReadFile(fmt.Sprintf("/proc/%s/stat", bytes.TrimSpace(children)))
 		return bytes.Contains(state, []byte(") Z "))
 	})
-	serverstest.Eventually(t, "the process is asleep", func() bool { return l.asleep(&actor{}) })
+	serverstest.Eventually(t, "the process is asleep", func() bool { return !r.awake() })
 }
