@@ -74,7 +74,7 @@ func (l *lane) concerned(e *wire.Exchange, serving bool) *schedule {
 	_, script := l.subject.(*scripted)
 	switch {
 	case script:
-	case !scansStreams(e) && slices.ContainsFunc(l.names, func(name string) bool { return strings.Contains(e.Text, name) }):
+	case !scansStreams(e) && l.named(e):
 		l.sticky[e.Conn] = true
 		l.names = append(l.names, uuids.FindAllString(e.Text, -1)...)
 	case l.sticky[e.Conn] && endsTransaction(e):
@@ -87,6 +87,11 @@ func (l *lane) concerned(e *wire.Exchange, serving bool) *schedule {
 		return nil
 	}
 	return l.now
+}
+
+// named reports whether an exchange names an item of the schedule, or what was made for one.
+func (l *lane) named(e *wire.Exchange) bool {
+	return slices.ContainsFunc(l.names, func(name string) bool { return strings.Contains(e.Text, name) })
 }
 
 // looksForWork reports whether a replica looks for reservations that have expired, or for sales on their way to MySQL,

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"stock/internal/servers/serverstest"
+	"stock/loadtest/internal/explore/wire"
 	"stock/loadtest/internal/topology"
 )
 
@@ -32,4 +33,21 @@ func TestAProcessWithDeadChildrenIsAsleep(t *testing.T) {
 		return bytes.Contains(state, []byte(") Z "))
 	})
 	serverstest.Eventually(t, "the process is asleep", func() bool { return !r.awake() })
+}
+
+func TestWhatAReplicaLooksForInTheBackgroundIsNoStep(t *testing.T) {
+	t.Parallel()
+	l := &lane{now: &schedule{}, names: []string{"5000007"}, sticky: map[*wire.Conn]bool{}}
+	for text, step := range map[string]bool{
+		"XINFO stream stock:{5000001}:sales\nXINFO stream stock:{5000007}:sales": false,
+		"EXISTS stock:{5000007}:sales":                                           false,
+		"SELECT goods_id FROM reservation WHERE state = 'held'":                  false,
+		"XREADGROUP group stock stock count 256 streams stock:{5000007}:sales >": true,
+		"SELECT stock FROM good_stock WHERE goods_id = 5000007":                  true,
+	} {
+		e := &wire.Exchange{Conn: &wire.Conn{}, Text: text}
+		if got := l.concerned(e, false) != nil; got != step || looksForWork(e) == step {
+			t.Errorf("%s: a step %v, looks for work %v", text, got, looksForWork(e))
+		}
+	}
 }

@@ -68,9 +68,10 @@ func (l *lane) awake(a *actor) bool {
 }
 
 // awake reports whether a thread of the process runs, or could run. One whose connection is being opened, or that has
-// asked a server, goes on soon.
+// asked a server, goes on soon: it may ask before its threads are looked at, or after that.
 func (r *replica) awake() bool {
-	return r.Replica != nil && (slices.ContainsFunc(r.proxies, (*wire.Proxy).Busy) || anyThread(r.PID, runs))
+	busy := func() bool { return slices.ContainsFunc(r.proxies, (*wire.Proxy).Busy) }
+	return r.Replica != nil && (busy() || anyThread(r.PID, runs) || anyThread(r.PID, runs) || busy())
 }
 
 // runs reports whether a thread in this state runs, or waits for a disk and will go on by itself.
