@@ -60,8 +60,11 @@ var ghostLocks = []Scenario{{
 		"lock-redis-expiry": ghostUntilLeaseEnds,
 		"lock-redis-queue":  claim("asks again, and is granted the lock that is its own", report.Safe),
 	}, takesBack),
-	On:        onGhosts,
-	Practices: []Practice{retrySetNX, retryAsOwner},
+	On: onGhosts,
+	Practices: []Practice{
+		script("retry-set-nx", "is refused by the lock that its own first request has set", report.Blocked),
+		script("retry-as-owner", "is granted the lock that is its own", report.Safe),
+	},
 	Play: func(s *Stage) {
 		a, asks := s.askForLock()
 		asks.Cut(tcpproxy.BeforeReply)

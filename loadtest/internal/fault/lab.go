@@ -125,7 +125,7 @@ func (l *Lab) cells(sc Scenario, o Options, repeat int) (cells []*cell) {
 			c := l.newCell(sc, scenario.Choice{Strategy: p.asStrategy(), Store: cmp.Or(p.Store, oracle.MySQL)}, o, repeat)
 			c.claim, c.practice = p.Claim, true
 			if p.Play == nil {
-				c.script, c.fault = cmp.Or(p.Script, p.Name), p.Fault
+				c.script = cmp.Or(p.Script, p.Name)
 			} else {
 				c.play = p.Play
 			}

@@ -9,9 +9,82 @@ import (
 	"stock/loadtest/internal/report"
 )
 
-// masterScenarios are stories of a lock that several independent masters of Redis grant.
+// masterScenarios are stories of a Redis that fails although a Redis replica or other masters have the lock, and of
+// locks that are lost otherwise.
 var masterScenarios = []Scenario{
-	redlockClockJumps,
+	{
+		Name: "wait-for-replica/healthy",
+		Title: "The master of Redis is killed while a holder is inside, and the Redis replica, which has confirmed the " +
+			"lock (WAIT), is promoted.",
+		Applies: only("lock-redis-wait"),
+		Claim:   lockKept,
+		On:      Setting{Redis: redisPair, Args: endless},
+		Play: func(s *Stage) {
+			a := s.holdWrite()
+			s.forget(a, s.redis.master, s.redis.replica, replicaPromoted, s.redis.failOver)
+			sold := s.askMeanwhile(a)
+			// Until the promoted one has a Redis replica, it grants nothing.
+			s.mend("the old master is back, as a Redis replica of the promoted one", s.redis.rejoin)
+			s.buyOn(sold)
+		},
+	}, {
+		Name: "wait-for-replica/cut",
+		Title: "The Redis replica receives nothing more. If the lock is granted all the same, the master is killed, and " +
+			"the Redis replica is promoted.",
+		Applies: only("lock-redis-wait"),
+		Claim:   always("is not granted the lock without the Redis replica", report.Unavailable),
+		// Requests wait longer for the lock than it waits for the Redis replica, so that it is what gives up.
+		On:        Setting{Redis: redisPair, Args: withLease(longLease, lockWait(3*waitLimit))},
+		Practices: []Practice{waitOnAnotherConnection},
+		Play: func(s *Stage) {
+			s.cutReplication()
+			waits := s.catch(s.Victim.Redis, mentions("wait"))
+			a := s.start(to(s.Victim, "A", 1))
+			a.caught(waits)
+			waits.Release()
+			asked := time.Now()
+			if a.wait().Outcome == history.Sold {
+				s.Failf("A was granted the lock while its Redis replica received nothing")
+				return
+			}
+			s.lacksLock(s.redis.replica)
+			s.Provef("A had set the lock and sent WAIT, and the Redis replica has not received the lock")
+			s.buyWithin("B", asked, 4*shortWait, s.sends(to(s.Survivor, "B", 2))) // for a few tries
+		},
+	}, {
+		Name:    "clock-jumps/ahead",
+		Title:   "The clock of Redis jumps ahead by an hour while a holder's write is on its way.",
+		Applies: leaseInRedis,
+		Claim:   secondHolderClaim,
+		Missing: noClocks,
+		On:      Setting{Clocked: 1, Args: withLease(longLease)},
+		Play: func(s *Stage) {
+			s.overtake(func() {
+				rest := s.keyPTTL()
+				s.jump("the clock of Redis jumps ahead by an hour", clockJump, s.clocked[0])
+				if rest > clockBusy && s.keyPTTL() == noKey {
+					s.Provef("TIME is an hour ahead; A's lock had a PTTL of %s, and is gone", rest)
+				}
+			})
+		},
+	}, {
+		Name:    "redlock-clock-jumps",
+		Title:   "The clocks of two of three masters jump ahead by an hour while a holder's write is on its way.",
+		Applies: only("lock-redlock"),
+		Claim:   secondHolderClaim,
+		Missing: noClocks,
+		On:      Setting{Clocked: 3, Args: withLease(longLease)},
+		Play: func(s *Stage) {
+			s.overtake(func() {
+				before := s.votes()
+				s.jump("the clocks of masters 1 and 2 jump ahead by an hour", clockJump, s.clocked[:2]...)
+				if after := s.votes(); len(before) == 3 && len(after) == 1 && after[3] > clockBusy {
+					s.Provef("TIME is an hour ahead on masters 1 and 2, and A's votes there are gone; on master 3, the PTTL of "+
+						"A's vote is %s", after[3])
+				}
+			})
+		},
+	},
 	{
 		Name: "redlock-restarts-empty",
 		Title: "A is granted the lock by masters 1 and 2 of three. Master 2 restarts without its data, and master 3, which " +
@@ -98,29 +171,59 @@ var masterScenarios = []Scenario{
 			})
 		},
 	},
+	{
+		Name: "pass-after-loss",
+		Title: "The lock of a holder is deleted and granted to another replica. Then the holder passes it to the next " +
+			"caller of its own process.",
+		Applies: only("lock-redis-rlock"),
+		Claim:   always("passes only what it has", report.Safe),
+		On:      Setting{Args: withLease(longLease, lockWait(patientTimeout/2))},
+		Play: func(s *Stage) {
+			s.send(to(s.Survivor, "Z", 1)) // so that it knows the item, and the first thing that it reads is under the lock
+			a := s.hold(to(s.Victim, "A", 1), Write)
+			b := s.start(to(s.Victim, "B", 2))
+			s.deleteLock(s.Item)
+			read := s.catch(s.Survivor.MySQL, s.readsStock)
+			write := s.catch(s.Survivor.MySQL, s.writesStock)
+			c := s.start(to(s.Survivor, "C", 3))
+			c.caught(read)
+			pass := s.catch(s.Victim.Redis, s.passesLock)
+			a.Release()
+			a.caught(pass)
+			read.Release() // A has written
+			c.caught(write)
+			s.Provef("C was inside when A, who had lost the lock, passed it to B in a message of %d bytes", pass.Bytes())
+			asks := s.seen(mentions(s.lockKey()), s.Victim.Redis)
+			pass.Release()
+			if !b.answeredBefore(asks) {
+				s.Stepf("B asks Redis for the lock")
+			}
+			a.wait()
+			write.land()
+			c.wait()
+			b.wait()
+		},
+	}, {
+		Name: "late-order",
+		Title: "A has read both items of its order. Its lock of the second is deleted, and B buys that item before A " +
+			"writes both.",
+		Applies: only("lock-redis-fenced"),
+		Claim:   lockLost,
+		On:      Setting{Args: withLease(longLease, lockWait(patientTimeout/2))},
+		Play: func(s *Stage) {
+			second := s.newItem()
+			lines := []history.Line{{GoodsID: s.Item, Count: 1}, {GoodsID: second, Count: 1}}
+			a := s.hold(order{client: "A", at: s.Victim, lines: lines}, Write)
+			s.deleteLock(second)
+			s.mustBuy(order{client: "B", at: s.Survivor, lines: []history.Line{{GoodsID: second, Count: 2}}})
+			s.Provef("B has bought the second item, which A has read and not written")
+			a.land()
+			s.buy(order{client: "C", at: s.Survivor, lines: lines}, time.Now())
+		},
+	},
 }
 
 var leaseEnds = always("granted again when the lease has ended", report.Blocked)
-
-// redlockClockJumps is the story of a majority whose clocks are wrong.
-var redlockClockJumps = Scenario{
-	Name:    "redlock-clock-jumps",
-	Title:   "The clocks of two of three masters jump ahead by an hour while a holder's write is on its way.",
-	Applies: only("lock-redlock"),
-	Claim:   secondHolderClaim,
-	Missing: noClocks,
-	On:      Setting{Clocked: 3, Args: withLease(longLease)},
-	Play: func(s *Stage) {
-		s.overtake(func() {
-			before := s.votes()
-			s.jump("the clocks of masters 1 and 2 jump ahead by an hour", clockJump, s.clocked[:2]...)
-			if after := s.votes(); len(before) == 3 && len(after) == 1 && after[3] > clockBusy {
-				s.Provef("TIME is an hour ahead on masters 1 and 2, and A's votes there are gone; on master 3, the PTTL of "+
-					"A's vote is %s", after[3])
-			}
-		})
-	},
-}
 
 // restartAround has masters restart while A holds the lock, and others while B waits for it.
 func (s *Stage) restartAround(held, waited func()) {

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"stock/internal/tcpproxy"
-	"stock/loadtest/internal/explore"
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/oracle"
 	"stock/loadtest/internal/report"
@@ -52,7 +51,10 @@ func (s *Stage) again() order {
 var retryScenarios = []Scenario{
 	commitUnknown("before", tcpproxy.BeforeRequest, units, commitLost),
 	commitUnknown("after", tcpproxy.BeforeReply, units-1, retryClaim),
-	clientTimesOut,
+	scripted("client-times-out",
+		"The client gives up while its sale is on its way to the store, and sends its request again.",
+		script("update-sent-again", "deducts-again", report.Unsafe),
+		script("ledger", "repeats-answer", report.Safe)),
 	{
 		Name:    "proxy-resends/post",
 		Title:   "A replica's answer does not reach nginx, which never sends a POST again unless it is told to.",
@@ -228,19 +230,6 @@ func commitUnknown(variant string, at tcpproxy.CutPoint, left int64, claimed fun
 			s.buy(s.again(), time.Now())
 		},
 	}
-}
-
-// clientTimesOut is about a client that is less patient than the service, or whose replica is stopped and goes on.
-var clientTimesOut = Scenario{
-	Name:    "client-times-out",
-	Title:   "The client gives up while its sale is on its way to the store, and sends its request again.",
-	Applies: noStrategy,
-	Practices: []Practice{
-		{
-			Name: "update-sent-again", Fault: explore.SentAgain, Claim: claim("deducts-again", report.Unsafe),
-		},
-		{Name: "ledger", Fault: explore.SentAgain, Claim: claim("repeats-answer", report.Safe)},
-	},
 }
 
 // loseAnswerToNginx sends a request of client A through nginx, and loses the first answer of a replica on its way to

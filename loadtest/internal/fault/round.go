@@ -39,7 +39,7 @@ type cell struct {
 	play     func(*Stage)
 	practice bool
 	script   string        // that the explorer executes; empty: it is a story
-	fault    string        // of the explorer
+	faults   []string      // of the script
 	found    *trace.Result // by the explorer
 	repeat   int
 	command  string // Options.Command

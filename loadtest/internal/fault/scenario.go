@@ -59,7 +59,16 @@ type Practice struct {
 	// every order of its steps.
 	Play   func(*Stage)
 	Script string // in loadtest/scripts, without .star; empty: that with the practice's name
-	Fault  string // of the explorer that strikes; empty: none
+}
+
+// script is a practice that is the script of its name.
+func script(name, words string, outcome report.Outcome) Practice {
+	return Practice{Name: name, Claim: claim(words, outcome)}
+}
+
+// scripted is a scenario that no strategy plays: it compares practices.
+func scripted(name, title string, practices ...Practice) Scenario {
+	return Scenario{Name: name, Title: title, Applies: noStrategy, Practices: practices}
 }
 
 // asStrategy is the practice as the judge sees it: it should sell correctly.

@@ -12,7 +12,7 @@ import (
 
 // Scenarios lists every story. To add one, add it to the list of its family.
 var Scenarios = slices.Concat(
-	Basic, []Scenario{holderPauses}, holderScenarios, crowdScenarios, limitScenarios, redisScenarios, rowScenarios,
+	Basic, holderScenarios, crowdScenarios, limitScenarios, redisScenarios, ghostLocks, masterScenarios, rowScenarios,
 	retryScenarios,
 )
 

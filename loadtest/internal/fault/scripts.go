@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"stock/internal/servers"
@@ -69,7 +70,7 @@ func (l *Lab) startScripts(ctx context.Context) (x *explore.Explorer, missing st
 	return x, "", err
 }
 
-// explore executes every interleaving of a practice, with its fault at every point.
+// explore executes every interleaving of a practice, with the faults of its script at every point.
 func (c *cell) explore(ctx context.Context, x *explore.Explorer) {
 	c.found, c.err = &trace.Result{}, nil
 	path := "loadtest/scripts/" + c.script + ".star"
@@ -83,12 +84,8 @@ func (c *cell) explore(ctx context.Context, x *explore.Explorer) {
 		c.err = err
 		return
 	}
-	bounds := trace.Bounds{Preemptions: 2}
-	x.Faults = []string{}
-	if c.fault != "" {
-		bounds.Faults, x.Faults = 1, []string{c.fault}
-	}
-	*c.found, c.err = x.ExploreScript(ctx, script, bounds)
+	c.faults = script.Faults
+	*c.found, c.err = x.ExploreScript(ctx, script, trace.Bounds{Preemptions: 2, Faults: min(len(script.Faults), 1)})
 }
 
 // damaged returns the shortest schedule that did damage; nil if none did.
@@ -124,8 +121,8 @@ func (c *cell) explored(r report.Fault) report.Fault {
 		r.Outcome = report.Safe
 	}
 	r.Proof = fmt.Sprintf("%d schedules were executed: all orders of the steps", c.found.Tally.Schedules)
-	if c.fault != "" {
-		r.Proof += ", with at most one fault: " + c.fault
+	if len(c.faults) > 0 {
+		r.Proof += ", with at most one fault: " + strings.Join(c.faults, ", ")
 	}
 	r.ClaimHeld = c.held(r.Outcome)
 	return r
