@@ -1,12 +1,12 @@
 package fault
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"net/http"
 	"net/url"
 	"os"
@@ -34,8 +34,23 @@ var limitScenarios = []Scenario{
 			poolUsers, poolConns),
 		Applies: only("for-update", "serializable", "ledger", "mutex-around-tx", "lock-mysql-getlock", "lock-redis-fenced",
 			"lock-multi"),
-		Claim:     always("those who wait leave connections for the holder", report.Safe),
-		Practices: poolPractices,
+		Claim: always("those who wait leave connections for the holder", report.Safe),
+		Practices: []Practice{
+			{
+				Name:  "lock-and-work-share-a-pool",
+				Claim: claim("nobody buys until those who wait give up", report.Blocked),
+				Play: func(s *Stage) {
+					pool := s.openPool()
+					s.buyFromPools(pool, pool, "while A needs one to read and write")
+				},
+			}, {
+				Name:  "lock-has-its-own-pool",
+				Claim: claim("correct", report.Safe),
+				Play: func(s *Stage) {
+					s.buyFromPools(s.openPool(), s.openPool(), "while A has a pool of its own to read and write")
+				},
+			},
+		},
 		On: Setting{Args: withLease(longLease, lockWait(10*time.Second), fmt.Sprint("--mysql-conns=", poolConns),
 			fmt.Sprint("--mysql-lock-conns=", poolConns))},
 		Play: func(s *Stage) {
@@ -190,12 +205,16 @@ var limitScenarios = []Scenario{
 			s.buyNow("C", 3)
 		},
 	}, {
-		Name:      "sequence-wraps",
-		Title:     "The counter by which ZooKeeper numbers those that want a lock comes to its end, 2147483647.",
-		Applies:   only("lock-zookeeper"),
-		Claim:     always("orders by the transactions that created the nodes", report.Safe),
-		On:        Setting{ZooKeeper: true, Args: patient()},
-		Practices: []Practice{smallestNumber},
+		Name:    "sequence-wraps",
+		Title:   "The counter by which ZooKeeper numbers those that want a lock comes to its end, 2147483647.",
+		Applies: only("lock-zookeeper"),
+		Claim:   always("orders by the transactions that created the nodes", report.Safe),
+		On:      Setting{ZooKeeper: true, Args: patient()},
+		Practices: []Practice{{
+			Name:  "smallest-number",
+			Claim: claim("takes the smallest number for the oldest", report.Unsafe),
+			Play:  playSmallestNumber,
+		}},
 		Play: func(s *Stage) {
 			s.send(to(s.Victim, "Z", 1))
 			queue := "/stock/" + url.PathEscape(s.lockKey())
@@ -318,14 +337,70 @@ func (s *Stage) readRedoLog(db *sql.DB) (log redoLog) {
 	var engine, name, status string
 	s.check(db.QueryRowContext(s.ctx, "SHOW ENGINE INNODB STATUS").Scan(&engine, &name, &status))
 	match := redoLogStatus.FindStringSubmatch(status)
-	if match == nil {
-		s.failf("SHOW ENGINE INNODB STATUS does not say how far the log has come")
-	}
+	s.require(match != nil, "SHOW ENGINE INNODB STATUS does not say how far the log has come")
 	var errs [2]error
 	log.written, errs[0] = strconv.ParseInt(match[1], 10, 64)
 	log.flushed, errs[1] = strconv.ParseInt(match[2], 10, 64)
 	s.check(errors.Join(errs[:]...))
 	return log
+}
+
+const (
+	poolConns    = 4 // of each pool
+	poolUsers    = 8 // of one item, at the same replica
+	poolPatience = 2 * time.Second
+)
+
+// openPool opens a pool of few connections.
+func (s *Stage) openPool() *sql.DB {
+	db := s.mysql()
+	db.SetMaxOpenConns(poolConns)
+	db.SetMaxIdleConns(poolConns)
+	return db
+}
+
+// buyFromPools has users take a lock of MySQL on a connection of one pool, and read and write on one of another pool. A
+// works when the others have all the rest of the first pool.
+func (s *Stage) buyFromPools(locks, work *sql.DB, how string) {
+	began := time.Now()
+	patient, cancel := context.WithTimeout(s.ctx, poolPatience)
+	defer cancel()
+	buy := func(ctx context.Context, client string, inside func()) history.Op {
+		return s.perform(client, 1, func() (int64, error) { return s.buyFromPool(ctx, locks, work, inside) })
+	}
+	var others []func()
+	a := buy(patient, "A", func() {
+		for i := 1; i < poolUsers; i++ {
+			others = append(others, s.meanwhile(func() { buy(patient, fmt.Sprintf("B%d", i), func() {}) }))
+		}
+		s.eventually("the others have all connections", func() bool { return locks.Stats().InUse == poolConns })
+		s.Provef("all %d connections are in use: A holds the lock on one, and the others ask for it on the rest, %s",
+			poolConns, how)
+	})
+	for _, wait := range others {
+		wait()
+	}
+	if a.Outcome != history.Sold { // the others sell only after A
+		c := buy(s.ctx, "C", func() {})
+		s.blocked, s.never = s.between(began, answeredAt(c)), c.Outcome != history.Sold
+	}
+}
+
+// buyFromPool calls inside when it has the lock.
+func (s *Stage) buyFromPool(ctx context.Context, locks, work *sql.DB, inside func()) (remaining int64, err error) {
+	lock, err := locks.Conn(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer lock.Close()
+	var granted bool
+	err = lock.QueryRowContext(ctx, "SELECT GET_LOCK(?, 10)", s.lockKey()).Scan(&granted)
+	if err != nil || !granted {
+		return 0, cmp.Or(err, errHeld)
+	}
+	defer lock.ExecContext(context.WithoutCancel(ctx), "DO RELEASE_ALL_LOCKS()") //nolint:errcheck // ends with conn
+	inside()
+	return s.readAndWrite(ctx, work, 1)
 }
 
 // buyAtOnce has all users but A ask while A is inside.
@@ -377,9 +452,8 @@ func (s *Stage) poolUse() (conns, waiting int) {
 	} {
 		_, after, _ := strings.Cut(string(metrics), "\n"+name+" ")
 		text, _, _ := strings.Cut(after, "\n")
-		if *value, err = strconv.Atoi(text); err != nil {
-			s.failf("the metric %s: %w", name, err)
-		}
+		*value, err = strconv.Atoi(text)
+		s.require(err == nil, "the metric %s: %w", name, err)
 	}
 	return conns, waiting
 }
@@ -493,23 +567,3 @@ func (s *Stage) buyOnFullDisk() (sales int, refused bool) {
 // writesWithoutMemory is the strategy whose lock is granted by a script that removes its caller from the queue first. A
 // script that has written may go on writing when memory is short, because Redis does not roll back.
 const writesWithoutMemory = "lock-redis-fair"
-
-// proveWrapped proves that a holder and the others have numbers that say nothing about their order.
-func (s *Stage) proveWrapped(queue string, others []*pending) {
-	conn, err := s.zookeeper.connect()
-	s.check(err)
-	defer conn.Close()
-	s.eventually("the others wait for A", func() bool {
-		names, _, err := conn.Children(queue)
-		s.check(err)
-		if slices.ContainsFunc(others, (*pending).answered) {
-			return true
-		}
-		inOrder := func(name string) bool { return 0 <= number(name) && number(name) < math.MaxInt32 }
-		if len(names) > len(others) && !slices.ContainsFunc(names, inOrder) {
-			s.Provef("A was inside, and %d others waited; the first of the queue's numbers is %d, and the last %d",
-				len(others), number(slices.MinFunc(names, byNumber)), number(slices.MaxFunc(names, byNumber)))
-		}
-		return len(names) > len(others)
-	})
-}

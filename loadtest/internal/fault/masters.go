@@ -1,8 +1,11 @@
 package fault
 
 import (
+	"errors"
 	"fmt"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"stock/internal/servers"
 	"stock/loadtest/internal/history"
@@ -34,8 +37,12 @@ var masterScenarios = []Scenario{
 		Applies: only("lock-redis-wait"),
 		Claim:   always("is not granted the lock without the Redis replica", report.Unavailable),
 		// Requests wait longer for the lock than it waits for the Redis replica, so that it is what gives up.
-		On:        Setting{Redis: redisPair, Args: withLease(longLease, lockWait(3*waitLimit))},
-		Practices: []Practice{waitOnAnotherConnection},
+		On: Setting{Redis: redisPair, Args: withLease(longLease, lockWait(3*waitLimit))},
+		Practices: []Practice{{
+			Name:  "wait-on-another-connection",
+			Claim: claim("is told of what that connection had seen, which was before the lock", report.Unsafe),
+			Play:  playWaitOnAnotherConnection,
+		}},
 		Play: func(s *Stage) {
 			s.cutReplication()
 			waits := s.catch(s.Victim.Redis, mentions("wait"))
@@ -49,7 +56,7 @@ var masterScenarios = []Scenario{
 			}
 			s.lacksLock(s.redis.replica)
 			s.Provef("A had set the lock and sent WAIT, and the Redis replica has not received the lock")
-			s.buyWithin("B", asked, 4*shortWait, s.sends(to(s.Survivor, "B", 2))) // for a few tries
+			s.buyWithin(to(s.Survivor, "B", 2), asked, 4*shortWait) // for a few tries
 		},
 	}, {
 		Name:    "clock-jumps/ahead",
@@ -284,14 +291,49 @@ func (s *Stage) refuseInside(left int, strike func()) {
 // untilStarted has C ask in vain until masters have been started again.
 func (s *Stage) untilStarted(numbers ...int) {
 	since := time.Now()
-	sold := s.untilSold("C", since, lease, func(client string) history.Op {
-		time.Sleep(200 * time.Millisecond) // a few tries are enough
-		return s.send(to(s.Survivor, client, 3))
-	})
-	if sold {
+	if s.tryToBuy(to(s.Survivor, "C", 3), since, lease) {
 		return
 	}
 	s.giveUp(since)
 	s.startMasters("what was killed starts again, without its data", numbers...)
 	s.send(to(s.Survivor, "D", 1))
+}
+
+// playWaitOnAnotherConnection asks for the Redis replica on another connection than the one that has set the lock: WAIT
+// is about what was written before a connection's last command.
+func playWaitOnAnotherConnection(s *Stage) {
+	db, master := s.mysql(), s.openRedis()
+	defer master.Close()
+	asks := master.Conn()
+	defer asks.Close()
+	replicas, err := asks.Wait(s.ctx, 1, patientTimeout).Result()
+	s.require(replicas > 0, "the Redis replica is not in sync before the fault: %w", err)
+	s.cutReplication()
+	a := s.ask("A", 1)
+	s.check(s.setLock(master, "A"))
+	replicas, err = asks.Wait(s.ctx, 1, waitLimit).Result()
+	s.check(err)
+	units, err := s.readUnits(s.ctx, db)
+	s.check(err)
+	s.Stepf("A has set the lock, is told that %d Redis replicas have it, and has read %d", replicas, units)
+	s.strike(replicaPromoted, s.redis.failOver)
+	promoted := openRedis(s.redis.replica.Addr)
+	defer promoted.Close()
+	b := s.perform("B", 2, func() (int64, error) {
+		if err := s.setLock(promoted, "B"); err != nil {
+			return 0, err
+		}
+		return s.readAndWrite(s.ctx, db, 2)
+	})
+	s.Provef("A was inside when the master was killed, and on the promoted Redis replica, B was told: %s", b.Outcome)
+	a.answer(s.writeUnits(s.ctx, db, units-1))
+}
+
+// setLock asks a server of Redis for the lock once.
+func (s *Stage) setLock(at *redis.Client, owner string) error {
+	err := at.SetArgs(s.ctx, s.lockKey(), owner, redis.SetArgs{Mode: "NX", TTL: longLease}).Err()
+	if errors.Is(err, redis.Nil) {
+		return errHeld
+	}
+	return err
 }

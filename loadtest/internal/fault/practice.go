@@ -3,6 +3,7 @@ package fault
 import (
 	"context"
 	"database/sql"
+	"errors"
 
 	"github.com/go-sql-driver/mysql"
 
@@ -43,6 +44,36 @@ func (a *asked) answer(remaining int64, err error) {
 		a.op.Outcome, a.op.Status, a.op.Error = history.Busy, 503, err.Error()
 	}
 	a.stage.record(a.client, a.op)
+}
+
+// Read-modify-write in MySQL.
+const (
+	readSQL  = "SELECT stock FROM good_stock WHERE goods_id = ?"
+	writeSQL = "UPDATE good_stock SET stock = ?, version = version + 1 WHERE goods_id = ?"
+)
+
+// errHeld is a refusal: somebody else holds the lock.
+var errHeld = errors.New("the lock is held")
+
+// readUnits reads the item's stock.
+func (s *Stage) readUnits(ctx context.Context, db *sql.DB) (units int64, err error) {
+	err = db.QueryRowContext(ctx, readSQL, s.Item).Scan(&units)
+	return units, err
+}
+
+// writeUnits overwrites the item's stock, and returns it.
+func (s *Stage) writeUnits(ctx context.Context, db *sql.DB, units int64) (int64, error) {
+	_, err := db.ExecContext(ctx, writeSQL, units, s.Item)
+	return units, err
+}
+
+// readAndWrite takes units in two steps.
+func (s *Stage) readAndWrite(ctx context.Context, db *sql.DB, count int64) (remaining int64, err error) {
+	units, err := s.readUnits(ctx, db)
+	if err != nil {
+		return 0, err
+	}
+	return s.writeUnits(ctx, db, units-count)
 }
 
 // execute returns what carries out a statement.

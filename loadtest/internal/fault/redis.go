@@ -62,7 +62,7 @@ var redisScenarios = []Scenario{
 			}
 			return claim("deletes its own lock alone", report.Safe)
 		},
-		On: Setting{Args: patient()},
+		On: Setting{Args: patient(lockWait(patientTimeout / 2))}, // B waits until A's lease has ended
 		Play: func(s *Stage) {
 			// The scripts must be known to Redis, or it would ask for the text of the one that comes late.
 			s.send(to(s.Victim, "Z", 1))
@@ -74,7 +74,7 @@ var redisScenarios = []Scenario{
 			if s.Strategy.Claim.HolderCrash == "blocks-forever" { // the lock does not end by itself
 				s.deleteLock(s.Item)
 			}
-			b := s.holdNext(to(s.Survivor, "B", 2), Write)
+			b := s.hold(patiently(to(s.Survivor, "B", 2)), Write)
 			asked, rest := time.Now(), s.keyPTTL()
 			s.Stepf("B has been granted the lock and has read the stock; the PTTL of the lock is %s", rest)
 			late.land()
@@ -240,17 +240,13 @@ func (s *Stage) ranOutOfMemory() {
 	info, err := client.InfoMap(s.ctx, "stats", "errorstats").Result()
 	s.check(err)
 	evicted, refused := info["Stats"]["evicted_keys"], info["Errorstats"]["errorstat_OOM"]
-	if evicted == "0" && refused == "" {
-		s.failf("redis has neither evicted a key nor refused a command for want of memory")
-	}
+	s.require(evicted != "0" || refused != "", "Redis has neither evicted a key nor refused a command")
 	s.Stepf("evicted_keys of Redis is %s, and its errorstat_OOM is %q", evicted, refused)
 }
 
 // lacksLock ends the story if a server of Redis has the item's lock.
 func (s *Stage) lacksLock(r *servers.Redis) {
-	if s.lockPTTL(r) != noKey {
-		s.failf("the Redis replica has received the lock of client A")
-	}
+	s.require(s.lockPTTL(r) == noKey, "the Redis replica has received the lock of client A")
 }
 
 // isMaster ends the story unless a server of Redis says that it is a master.
@@ -259,9 +255,7 @@ func (s *Stage) isMaster(r *servers.Redis) {
 	defer client.Close()
 	role, err := client.Do(s.ctx, "ROLE").Slice()
 	s.check(err)
-	if len(role) == 0 || role[0] != "master" {
-		s.failf("%s is not a master: %v", r.Name, role)
-	}
+	s.require(len(role) > 0 && role[0] == "master", "%s is not a master: %v", r.Name, role)
 }
 
 // enterIfFree has C buy if A's release has deleted the lock of B, which is inside. rest was left of B's lease when
@@ -271,9 +265,7 @@ func (s *Stage) enterIfFree(asked time.Time, rest pttl) {
 		s.Provef("A's release arrived while B was inside; B's lock is still there")
 		return
 	}
-	if rest > 0 && time.Since(asked) > time.Duration(rest) {
-		s.failf("the lease of client B may have ended by itself")
-	}
+	s.require(rest <= 0 || time.Since(asked) <= time.Duration(rest), "B's lease may have ended by itself")
 	s.Provef("A's release arrived while B was inside, and deleted B's lock")
 	if s.Strategy.Fenced() { // the fence keeps the stock right
 		s.Failf("A's release has deleted the lock of B, which was inside")

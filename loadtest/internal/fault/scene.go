@@ -58,12 +58,8 @@ func (s *Stage) Look(ctx context.Context, viewer *oracle.Viewer) Scene {
 // heldOf returns which message of a request a proxy holds; empty if none. The caller holds s.mu.
 func (s *Stage) heldOf(request string) string {
 	for _, h := range s.held {
-		select {
-		case <-h.Answered():
-		default:
-			if h.request == request {
-				return h.what
-			}
+		if h.request == request && !happened(h.Answered()) {
+			return h.what
 		}
 	}
 	return ""

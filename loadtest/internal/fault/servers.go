@@ -2,26 +2,20 @@ package fault
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	_ "embed"
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
-	"log"
 	"net"
 	"os"
 	"os/exec"
 	"runtime"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
-	"github.com/go-zookeeper/zk"
 	"github.com/redis/go-redis/v9"
 
 	"stock/internal/monotonic"
@@ -531,26 +525,3 @@ const firstItem = 1_000_000
 
 // errLeftOut is why a scenario is not played here.
 var errLeftOut = errors.New("not played")
-
-// wrapped is a ZooKeeper whose counters come to their end.
-type wrapped struct {
-	*servers.ZooKeeper
-	mu     sync.Mutex
-	queues []string // the nodes whose children it numbers
-}
-
-// connect opens a connection of the story's own. The caller closes it.
-func (z *wrapped) connect() (*zk.Conn, error) {
-	conn, _, err := zk.Connect([]string{z.Addr}, patientTimeout, zk.WithLogger(log.New(io.Discard, "", 0)))
-	return conn, err
-}
-
-// number is what the server has appended to the name of a node: a number, which may be negative.
-func number(name string) int {
-	_, digits, _ := strings.Cut(name, "-")
-	n, _ := strconv.Atoi(digits)
-	return n
-}
-
-// byNumber orders the names of nodes as recipes do.
-func byNumber(a, b string) int { return cmp.Or(number(a)-number(b), strings.Compare(a, b)) }

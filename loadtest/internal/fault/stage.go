@@ -79,6 +79,13 @@ func (s *Stage) check(err error) {
 // failf ends the story. That is no verdict: the cell is inconclusive, unless the judge finds damage.
 func (s *Stage) failf(format string, args ...any) { s.check(fmt.Errorf(format, args...)) }
 
+// require ends the story unless a condition holds.
+func (s *Stage) require(holds bool, format string, args ...any) {
+	if !holds {
+		s.failf(format, args...)
+	}
+}
+
 // tell plays a part of a story, and returns why it could not be played to its end.
 func tell(part func()) (err error) {
 	defer func() {
@@ -122,6 +129,16 @@ func (s *Stage) eventually(what string, holds func() bool) {
 		err = tell(func() { held = holds() })
 		return held, err
 	}))
+}
+
+// happened reports whether something has happened.
+func happened(event <-chan struct{}) bool {
+	select {
+	case <-event:
+		return true
+	default:
+		return false
+	}
 }
 
 // await waits until something has happened.
@@ -209,9 +226,8 @@ func (s *Stage) meet(what string) {
 
 // together does something once for all cells that are played side by side.
 func (s *Stage) together(kind report.StepKind, what string, do func(context.Context) error) {
-	if err := s.company.together(s.ctx, do); err != nil {
-		s.failf("%s: %w", what, err)
-	}
+	err := s.company.together(s.ctx, do)
+	s.require(err == nil, "%s: %w", what, err)
 	s.step(kind, what)
 }
 

@@ -55,27 +55,10 @@ func (s *Stage) hold(o order, steps ...Step) held {
 		if caught {
 			return h
 		}
-		if h.op.Outcome != history.Sold {
-			s.failf("client %s was refused before it could be held: %s", o.client, h.op.Error)
-		}
+		s.require(h.op.Outcome == history.Sold, "client %s was refused before it could be held: %s", o.client, h.op.Error)
 	}
 	s.failf("the strategy has none of the steps %v", steps)
 	return held{}
-}
-
-// holdNext sends requests until one is held: the first ones may not be granted the lock.
-func (s *Stage) holdNext(o order, step Step) held {
-	client := o.client
-	for i := 1; ; i++ {
-		h, caught := s.tryToHold(o, step)
-		if caught {
-			return h
-		}
-		if h.op.Outcome == history.Sold {
-			s.failf("the strategy does not have the step %s", step)
-		}
-		o.client = fmt.Sprintf("%s%d", client, i)
-	}
 }
 
 // holdBesideOthers is hold for a request that waits until the cells that are played side by side have one, too. Those
@@ -126,9 +109,8 @@ func (h held) stage() *Stage { return h.pending.stage }
 // ends the story if the replica had answered.
 func (h held) die() {
 	h.Cut(tcpproxy.BeforeRequest)
-	if op := h.wait(); op.Status != 0 {
-		h.stage().failf("%s was answered before its replica was killed: %d %s", h.request, op.Status, op.Error)
-	}
+	op := h.wait()
+	h.stage().require(op.Status == 0, "%s was answered before its replica was killed: %d %s", h.request, op.Status, op.Error)
 }
 
 // caught waits until a message of the request is held. The request must not be answered before that.
@@ -279,16 +261,13 @@ func (s *Stage) forget(
 	a held, before, after *servers.Redis, what string, strike func(context.Context) error,
 ) {
 	rest := s.lockPTTL(before)
-	if rest == noKey {
-		s.failf("client A is inside, but its lock %s is not in Redis", s.lockKey())
-	}
+	s.require(rest != noKey, "client A is inside, but its lock %s is not in Redis", s.lockKey())
 	asked := time.Now()
 	s.strike(what, strike)
 	left := s.lockPTTL(after)
 	a.isUnanswered("the fault struck")
-	if rest > 0 && time.Since(asked) >= time.Duration(rest) {
-		s.failf("the lease of client A may have ended by itself, after %v", time.Since(asked))
-	}
+	took := time.Since(asked)
+	s.require(rest <= 0 || took < time.Duration(rest), "A's lease may have ended by itself, after %v", took)
 	s.Provef("A was inside when %s; the PTTL of its lock was %s before, and is %s now", what, rest, left)
 }
 
