@@ -129,6 +129,11 @@ func (l *Lab) deploy(ctx context.Context, on Setting) (d *Deployment, err error)
 func (d *Deployment) startMySQL(ctx context.Context, l *Lab, on Setting) (err error) {
 	server, name := l.Topology.Servers.MySQL, fmt.Sprintf("round_%d", l.items.Add(1))
 	if on.MySQL != nil {
+		if on.MySQL.Disk > 0 {
+			if err := servers.CheckMount(); err != nil {
+				return fmt.Errorf("%w: %w", errLeftOut, err)
+			}
+		}
 		if server, err = servers.StartMySQL(ctx, *on.MySQL); err != nil {
 			return err
 		}
@@ -327,6 +332,9 @@ const (
 	NoCluster = "the replicas of the scenarios reach the servers through proxies, and the clients of a Redis Cluster " +
 		"would go past them, to the addresses that its masters tell"
 )
+
+// errLeftOut is why a scenario is not played here.
+var errLeftOut = errors.New("not played")
 
 // spares returns why a setting is not deployed: a server of the user's cannot be reached through proxies, or the story
 // breaks it or needs other settings of it.

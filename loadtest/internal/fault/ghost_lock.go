@@ -20,8 +20,7 @@ var ghostLocks = []Scenario{{
 	Claim: ghostClaim(map[string]Claim{
 		"lock-redis-expiry": ghostUntilLeaseEnds, "lock-redis-owner": ghostUntilLeaseEnds,
 	}, takesBack),
-	Missing: processStates,
-	On:      onGhosts,
+	On: onGhosts,
 	Play: func(s *Stage) {
 		a, asks := s.askForLock()
 		s.strike("Redis is stopped", s.redis.stall)

@@ -29,7 +29,6 @@ var holderScenarios = []Scenario{
 		},
 		Claim:     pauseClaim,
 		Practices: []Practice{script("check-then-write", "loses-updates", report.Unsafe)},
-		Missing:   processStates,
 		On:        Setting{Args: withLease(pauseLease)},
 		Play:      playHolderPauses,
 	},
@@ -113,7 +112,6 @@ var holderScenarios = []Scenario{
 		Title:   "A holder dies, and the clock of Redis is set back by an hour.",
 		Applies: leaseInRedis,
 		Claim:   always("blocked until the clock has caught up", report.Unavailable),
-		Missing: noClocks,
 		On:      Setting{Clocked: 1, Args: withLease(pauseLease)},
 		Play: func(s *Stage) {
 			a := s.hold(to(s.Victim, "A", 1), Commit)

@@ -129,12 +129,6 @@ var limitScenarios = []Scenario{
 			}
 			return claim("goes on selling: it needs no more space", report.Safe)
 		},
-		Missing: func(context.Context) string {
-			if err := servers.CheckMount(); err != nil {
-				return err.Error()
-			}
-			return ""
-		},
 		On: Setting{MySQL: &servers.MySQLOptions{Disk: smallDisk, Args: []string{
 			"--skip-log-bin", // with a binary log, it would hang until there is room
 			"--innodb-flush-log-at-trx-commit=2",

@@ -63,7 +63,6 @@ var masterScenarios = []Scenario{
 		Title:   "The clock of Redis jumps ahead by an hour while a holder's write is on its way.",
 		Applies: leaseInRedis,
 		Claim:   secondHolderClaim,
-		Missing: noClocks,
 		On:      Setting{Clocked: 1, Args: withLease(longLease)},
 		Play: func(s *Stage) {
 			s.overtake(func() {
@@ -79,7 +78,6 @@ var masterScenarios = []Scenario{
 		Title:   "The clocks of two of three masters jump ahead by an hour while a holder's write is on its way.",
 		Applies: only("lock-redlock"),
 		Claim:   secondHolderClaim,
-		Missing: noClocks,
 		On:      Setting{Clocked: 3, Args: withLease(longLease)},
 		Play: func(s *Stage) {
 			s.overtake(func() {

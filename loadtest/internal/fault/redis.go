@@ -138,7 +138,6 @@ var redisScenarios = []Scenario{
 		// send that have not learnt of the promotion.
 		Applies: keyInOneRedis,
 		Claim:   lockLost,
-		Missing: processStates,
 		On:      Setting{Redis: redisWithSentinels, Args: endless},
 		Play: func(s *Stage) {
 			master, replica := s.redis.master, s.redis.replica

@@ -78,19 +78,7 @@ func (r *round) play(ctx context.Context) {
 		ctx, cancel = context.WithTimeout(ctx, roundTime)
 		defer cancel()
 	}
-	var missing string
-	if r.scenario.Missing != nil {
-		missing = r.scenario.Missing(ctx)
-	}
-	var playable []*cell
-	for _, c := range r.cells {
-		if missing != "" {
-			c.missing = missing
-		}
-		if c.missing == "" {
-			playable = append(playable, c)
-		}
-	}
+	playable := slices.DeleteFunc(slices.Clone(r.cells), func(c *cell) bool { return c.missing != "" })
 	if len(playable) == 0 {
 		return
 	}

@@ -5,7 +5,6 @@
 package fault
 
 import (
-	"context"
 	"slices"
 	"strings"
 
@@ -25,9 +24,6 @@ type Scenario struct {
 	Claim func(scenario.Strategy) Claim
 	// Practices play the story too. They are ways to deduct that the catalogue does not offer, such as common mistakes.
 	Practices []Practice
-	// Missing returns what the story needs and this machine does not have; empty if it has everything. Nil means that
-	// it needs nothing else than the lab itself.
-	Missing func(context.Context) string
 	// Sells reports whether cells may sell an item. Nil means any item.
 	Sells func(item int64) bool
 	// On is what the story is played on.

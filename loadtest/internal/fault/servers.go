@@ -219,18 +219,13 @@ func (r *redisServers) stall(ctx context.Context) error {
 
 // awaitStopped waits until a process that was sent SIGSTOP has stopped.
 func awaitStopped(ctx context.Context, name string, pid int) error {
+	if runtime.GOOS != "linux" {
+		return fmt.Errorf("%w: only Linux shows in /proc that a process is stopped", errLeftOut)
+	}
 	return eventually(ctx, name+" is stopped", func() (bool, error) {
 		state, err := servers.ProcessState(pid)
 		return state == 'T', err
 	})
-}
-
-// processStates returns why the state of a process cannot be seen here.
-func processStates(context.Context) string {
-	if runtime.GOOS != "linux" {
-		return "only Linux shows in /proc that a process is stopped"
-	}
-	return ""
 }
 
 // lostMaster is the master of a Redis Cluster that the stories kill: that of the first third of the hash slots.
@@ -292,24 +287,11 @@ type clockedRedis struct {
 	offset *os.File // of its clock, which the library reads
 }
 
-// noClocks returns why the clock of a Redis cannot be set here.
-func noClocks(ctx context.Context) string {
-	if runtime.GOOS != "linux" {
-		return "the library that sets the clock of a process is made for Linux"
-	}
-	dir, err := servers.NewDir("clock")
-	if err != nil {
-		return err.Error()
-	}
-	defer dir.Remove() //nolint:errcheck // the next NewDir removes what is left
-	if _, err := compileClock(ctx, dir); err != nil {
-		return "the library that sets the clock of a process needs a C compiler: " + err.Error()
-	}
-	return ""
-}
-
 // compileClock compiles the library, and returns its path.
 func compileClock(ctx context.Context, dir *servers.Dir) (library string, err error) {
+	if runtime.GOOS != "linux" {
+		return "", fmt.Errorf("%w: the library that sets the clock of a process is made for Linux", errLeftOut)
+	}
 	source, library := dir.File("clock.c"), dir.File("clock.so")
 	if err := os.WriteFile(source, clockSource, 0o600); err != nil {
 		return "", err
@@ -317,7 +299,8 @@ func compileClock(ctx context.Context, dir *servers.Dir) (library string, err er
 	output, err := exec.CommandContext(ctx, "cc", "-shared", "-fPIC", "-o", library, source).CombinedOutput()
 	if err != nil {
 		first, _, _ := bytes.Cut(output, []byte("\n"))
-		return "", fmt.Errorf("cc: %w: %s", err, first)
+		return "", fmt.Errorf("%w: the library that sets the clock of a process needs a C compiler: cc: %w: %s",
+			errLeftOut, err, first)
 	}
 	return library, nil
 }
@@ -522,6 +505,3 @@ func madeBy(member uint64) func(tcpproxy.Message) bool {
 
 // firstItem is below the ids of the stories' items: no load uses them.
 const firstItem = 1_000_000
-
-// errLeftOut is why a scenario is not played here.
-var errLeftOut = errors.New("not played")
