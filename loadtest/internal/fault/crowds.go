@@ -2,7 +2,6 @@ package fault
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -45,7 +44,7 @@ var crowdScenarios = []Scenario{
 			c.killedNS.Store(monotonic.Now())
 			a.die()
 			over()
-			c.report(received)
+			c.report()
 			unknown := c.count(0, monotonic.Now(), history.Unknown)
 			if unknown > crowdUsers {
 				s.Failf("%d outcomes are unknown, but only %d users were buying", unknown, crowdUsers)
@@ -68,7 +67,7 @@ var crowdScenarios = []Scenario{
 			s.strike("MySQL is killed and started again", s.MySQL.Restart)
 			c.killedNS.Store(monotonic.Now()) // the crowd leaves when the survivor has sold enough since then
 			over()
-			if c.report(received); c.since < crowdSales {
+			if c.report(); c.since < crowdSales {
 				s.never = true
 				return
 			}
@@ -98,8 +97,7 @@ var crowdScenarios = []Scenario{
 			s.eventually("the users have bought what the Redis replica does not receive", func() bool {
 				return c.soldSince(cut) >= clusterSales
 			})
-			s.strike(clusterMasterKilled, s.redis.failOverCluster)
-			c.killedNS.Store(s.redis.killedNS.Load())
+			c.killedNS.Store(s.strike(clusterMasterKilled, s.redis.failOverCluster))
 			over()
 			unreplicated := c.count(cut, c.killedNS.Load(), history.Sold)
 			s.provePause(c, fmt.Sprintf("%d sales were confirmed after replication was cut", unreplicated))
@@ -133,9 +131,9 @@ var crowdScenarios = []Scenario{
 				a = s.holdWrite()
 			}
 			over := c.goOn()
-			s.forget(a, s.redis.master, s.redis.replica, clusterMasterKilled, s.redis.failOverCluster)
-			promoted, killed := time.Now(), s.redis.killedNS.Load()
+			killed := s.forget(a, s.redis.master, s.redis.replica, clusterMasterKilled, s.redis.failOverCluster)
 			c.killedNS.Store(killed)
+			promoted := time.Now()
 			s.eventually("somebody else is granted the lock, or has waited for it", func() bool {
 				return c.soldSince(killed) > 0 || time.Since(promoted) > 2*shortWait
 			})
@@ -154,8 +152,7 @@ var crowdScenarios = []Scenario{
 		Play: func(s *Stage) {
 			c := s.openCrowd(clusterPace)
 			over := c.goOn()
-			s.strike("the leader of etcd is killed", s.etcd.killLeader)
-			killed := s.etcd.killedNS.Load()
+			killed := s.strike("the leader of etcd is killed", s.etcd.killLeader)
 			c.killedNS.Store(killed)
 			leader, term, err := s.etcd.awaitElection(s.ctx, s.etcd.term)
 			s.check(err)
@@ -173,9 +170,9 @@ var crowdScenarios = []Scenario{
 // A crowd is several users who buy through nginx.
 type crowd struct {
 	stage    *Stage
+	pace     time.Duration // pause of a user after each request
 	asked    atomic.Int64  // requests so far
 	killedNS atomic.Int64  // when something was killed; 0: it is alive
-	pace     time.Duration // pause of a user after each request
 
 	mu    sync.Mutex
 	ops   []history.Op
@@ -192,11 +189,7 @@ const (
 func (s *Stage) openCrowd(pace time.Duration) *crowd {
 	s.setManyUnits()
 	c := &crowd{stage: s, sales: map[string]int{}, pace: pace}
-	c.buy(func() bool {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		return len(c.sales) == 2
-	})
+	c.buy(func() bool { return len(c.sales) == 2 })()
 	return c
 }
 
@@ -204,36 +197,32 @@ func (s *Stage) openCrowd(pace time.Duration) *crowd {
 // returns when all buy.
 func (c *crowd) goOn() (wait func()) {
 	earlier := c.asked.Load()
-	wait = c.stage.meanwhile(func() {
-		c.buy(func() bool {
-			killed := c.killedNS.Load()
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			return killed > 0 && (c.since >= crowdSales || monotonic.Now()-killed > int64(patience))
-		})
+	wait = c.buy(func() bool {
+		killed := c.killedNS.Load()
+		return killed > 0 && (c.since >= crowdSales || monotonic.Now()-killed > int64(patience))
 	})
 	c.stage.eventually("all users buy", func() bool { return c.asked.Load() >= earlier+crowdUsers })
 	return wait
 }
 
 // buy has every user buy one time after the other until the crowd has had enough.
-func (c *crowd) buy(enough func() bool) {
-	var users sync.WaitGroup
-	errs := make([]error, crowdUsers)
-	for user := range crowdUsers {
-		users.Go(func() {
-			errs[user] = tell(func() {
-				for !enough() {
-					c.buyOnce()
-				}
-			})
-		})
+func (c *crowd) buy(enough func() bool) (wait func()) {
+	var users []func()
+	for range crowdUsers {
+		users = append(users, c.stage.meanwhile(func() {
+			for over := false; !over; over = c.buyOnce(enough) {
+			}
+		}))
 	}
-	users.Wait()
-	c.stage.check(errors.Join(errs...))
+	return func() {
+		for _, user := range users {
+			user()
+		}
+	}
 }
 
-func (c *crowd) buyOnce() {
+// buyOnce has a user buy, and reports whether the crowd has had enough.
+func (c *crowd) buyOnce(enough func() bool) bool {
 	client := fmt.Sprintf("user-%d", c.asked.Add(1))
 	op := c.stage.exchange(order{client: client, through: c.stage.nginx.URL})
 	pause := c.pace
@@ -251,6 +240,7 @@ func (c *crowd) buyOnce() {
 		}
 	}
 	c.stage.check(c.stage.ctx.Err())
+	return enough()
 }
 
 // count counts requests that were sent after a time and answered before another one.
@@ -268,24 +258,20 @@ func (c *crowd) count(from, to int64, outcomes ...history.Outcome) (n int) {
 // soldSince counts the sales that were confirmed after a time.
 func (c *crowd) soldSince(ns int64) int { return c.count(ns, monotonic.Now(), history.Sold) }
 
-// report adds what the crowd did to the history, and says for how long nobody could buy after the kill. A sale counts
-// that was sent, or answered, after that.
-func (c *crowd) report(moment func(history.Op) int64) {
+// report adds what the crowd did to the history, and says for how long nobody could buy after the kill: until a sale
+// that was asked for after that.
+func (c *crowd) report() {
 	s, killed, next := c.stage, c.killedNS.Load(), monotonic.Now()
 	s.booked.Store(true)
 	s.keep(c.ops...)
 	s.never = true
 	for _, op := range c.ops {
-		if op.Outcome == history.Sold && moment(op) > killed {
+		if op.Outcome == history.Sold && op.SentNS > killed {
 			s.never, next = false, min(next, op.ReceivedNS)
 		}
 	}
 	s.blocked = time.Duration(next - killed)
 }
-
-// Moments of a request.
-func sent(op history.Op) int64     { return op.SentNS }
-func received(op history.Op) int64 { return op.ReceivedNS }
 
 const (
 	clusterPace  = 20 * time.Millisecond // pause of a user: many cells are played side by side
@@ -313,9 +299,8 @@ const etcdLease = 10 * time.Second
 
 // provePause adds what the crowd did to the history, and proves what nobody could do meanwhile.
 func (s *Stage) provePause(c *crowd, what string) {
-	c.report(sent)
-	killed := c.killedNS.Load()
-	refused, unknown := 0, 0
+	c.report()
+	killed, refused, unknown := c.killedNS.Load(), 0, 0
 	for _, op := range c.ops {
 		switch meanwhile := op.ReceivedNS > killed && op.ReceivedNS < killed+int64(s.blocked); {
 		case meanwhile && op.Outcome == history.Unknown:

@@ -18,7 +18,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"stock/internal/monotonic"
 	"stock/internal/servers"
 	"stock/internal/tcpproxy"
 	"stock/loadtest/internal/oracle"
@@ -65,8 +64,7 @@ type redisServers struct {
 	cluster   *servers.RedisCluster  // to which both belong; nil: to none
 
 	// Of failOverCluster.
-	held         []func() // release what waits until the master has been killed
-	killedNS     atomic.Int64
+	held         []func()     // release what waits until the master has been killed
 	othersDownNS atomic.Int64 // for how long another master refused its keys
 }
 
@@ -243,7 +241,6 @@ func (r *redisServers) failOverCluster(ctx context.Context) error {
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	watched := make(chan struct{})
-	r.killedNS.Store(monotonic.Now())
 	r.master.Kill()
 	go func() {
 		defer close(watched)
@@ -375,10 +372,7 @@ type etcdMembers struct {
 	cluster *servers.EtcdCluster
 	links   []*tcpproxy.Proxy // in front of each member
 	leader  *servers.Etcd     // at the start, or when it was killed
-
-	// Of killLeader.
-	term     uint64 // in which the leader was killed
-	killedNS atomic.Int64
+	term    uint64            // in which the leader was killed
 }
 
 func startEtcdMembers(ctx context.Context) (m *etcdMembers, err error) {
@@ -443,7 +437,6 @@ func (m *etcdMembers) killLeader(ctx context.Context) error {
 		return err
 	}
 	m.leader, m.term = leader, status.Term
-	m.killedNS.Store(monotonic.Now())
 	leader.Kill()
 	return nil
 }

@@ -209,9 +209,10 @@ func (s *Stage) Failf(format string, args ...any) {
 // proofPrefix is how the step with the proof begins.
 const proofPrefix = "proof: "
 
-// strike lets a fault strike once for all cells that are played side by side.
-func (s *Stage) strike(what string, strike func(context.Context) error) {
+// strike lets a fault strike once for all cells that are played side by side, and returns when that began.
+func (s *Stage) strike(what string, strike func(context.Context) error) (struckNS int64) {
 	s.together(report.Strike, what, strike)
+	return s.company.struckNS.Load()
 }
 
 // mend ends a fault once for all cells that are played side by side.
@@ -249,6 +250,8 @@ type company struct {
 	over    chan struct{}               // closed when it has struck
 	err     error                       // of the last fault
 
+	struckNS atomic.Int64 // when it began to strike
+
 	turn sync.Mutex // held by the member whose turn it is
 }
 
@@ -284,6 +287,7 @@ func (c *company) strikeIfReady(ctx context.Context) {
 	if c.waiting == 0 || c.waiting < c.members {
 		return
 	}
+	c.struckNS.Store(monotonic.Now())
 	c.err = c.strike(ctx)
 	c.waiting = 0
 	close(c.over)

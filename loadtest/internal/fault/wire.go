@@ -256,19 +256,21 @@ func (s *Stage) continueVictim() {
 	s.mend("the victim goes on", func(context.Context) error { return s.Victim.Continue() })
 }
 
-// forget has a fault strike while A is inside. The lock is on the server before, and should be on the server after.
+// forget has a fault strike while A is inside, and returns when. The lock is on the server before, and should be on the
+// server after.
 func (s *Stage) forget(
 	a held, before, after *servers.Redis, what string, strike func(context.Context) error,
-) {
+) (struckNS int64) {
 	rest := s.lockPTTL(before)
 	s.require(rest != noKey, "client A is inside, but its lock %s is not in Redis", s.lockKey())
 	asked := time.Now()
-	s.strike(what, strike)
+	struckNS = s.strike(what, strike)
 	left := s.lockPTTL(after)
 	a.isUnanswered("the fault struck")
 	took := time.Since(asked)
 	s.require(rest <= 0 || took < time.Duration(rest), "A's lease may have ended by itself, after %v", took)
 	s.Provef("A was inside when %s; the PTTL of its lock was %s before, and is %s now", what, rest, left)
+	return struckNS
 }
 
 // streamKey is the stream of the item's sales.
