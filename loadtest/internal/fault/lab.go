@@ -32,20 +32,25 @@ func (l *Lab) Run(ctx context.Context, o Options) error {
 	var doubtful []*cell
 	for _, r := range rounds {
 		<-r.over // no round may go on after Run has returned
-		if failure == nil {
-			failure = ctx.Err()
-		}
-		if failure == nil {
-			var left []*cell
-			left, failure = r.report(o)
-			doubtful = append(doubtful, left...)
+		for _, c := range r.cells {
+			result := c.result()
+			switch failure = cmp.Or(failure, ctx.Err()); {
+			case failure != nil:
+			case o.Step == nil && doubted(result):
+				doubtful = append(doubtful, c)
+			default:
+				failure = o.Done(result, c.history)
+			}
 		}
 		if failure != nil {
 			cancel()
 		}
 	}
 	if failure == nil {
-		failure = cmp.Or(l.playAgain(ctx, doubtful, o), l.explore(ctx, explored, o))
+		failure = l.playAgain(ctx, doubtful, o)
+	}
+	if failure == nil {
+		failure = l.explore(ctx, explored, o)
 	}
 	return failure
 }
@@ -86,23 +91,21 @@ func (l *Lab) rounds(o Options) (rounds []*round, explored []*cell) {
 	place := 0
 	for repeat := 1; repeat <= o.Repeat; repeat++ {
 		for _, sc := range o.Scenarios {
-			cells := l.cells(sc, o, repeat)
-			for _, c := range cells {
+			var played []*cell
+			for _, c := range l.cells(sc, o, repeat) {
 				place++
 				c.place = place
-			}
-			isScript := func(c *cell) bool { return c.script != "" }
-			for _, c := range cells {
-				if isScript(c) {
+				if c.script != "" {
 					explored = append(explored, c)
+				} else {
+					played = append(played, c)
 				}
 			}
-			cells = slices.DeleteFunc(cells, isScript)
-			perRound := max(len(cells), 1)
+			perRound := max(len(played), 1)
 			if o.Step != nil {
 				perRound = 1
 			}
-			for group := range slices.Chunk(cells, perRound) {
+			for group := range slices.Chunk(played, perRound) {
 				rounds = append(rounds, &round{lab: l, scenario: sc, cells: group, over: make(chan struct{})})
 			}
 		}

@@ -144,19 +144,6 @@ func (c *cell) judgeable(ctx context.Context) bool {
 	return !c.practice && c.stage.booked.Load() && !errors.Is(ctx.Err(), context.Canceled)
 }
 
-// report calls Done for each cell but those that are to be played again, which it returns.
-func (r *round) report(o Options) (doubtful []*cell, err error) {
-	for _, c := range r.cells {
-		result := c.result()
-		if o.Step == nil && doubted(result) {
-			doubtful = append(doubtful, c)
-		} else if err := o.Done(result, c.history); err != nil {
-			return nil, err
-		}
-	}
-	return doubtful, nil
-}
-
 // doubted reports whether a result may come of a busy machine. Damage never does.
 func doubted(f report.Fault) bool {
 	return !f.ClaimHeld && f.Outcome != report.Skipped && f.Outcome != report.Unsafe
