@@ -154,12 +154,12 @@ var crowdScenarios = []Scenario{
 			over := c.goOn()
 			killed := s.strike("the leader of etcd is killed", s.etcd.killLeader)
 			c.killedNS.Store(killed)
-			leader, term, err := s.etcd.awaitElection(s.ctx, s.etcd.term)
+			leader, term, err := s.etcd.awaitElection(s.ctx)
 			s.check(err)
 			elected := time.Duration(monotonic.Now() - killed)
 			over()
 			s.provePause(c, fmt.Sprintf("the leader of term %d was killed, and %s led in term %d after %.1f s",
-				s.etcd.term, leader.Name, term, elected.Seconds()))
+				s.etcd.status.Term, leader.Name, term, elected.Seconds()))
 		},
 	},
 	holdsAfterCrash("replica", "One of two replicas is killed while it holds units for its clients (SIGKILL).", Setting{}),

@@ -297,19 +297,17 @@ func (d *Deployment) startNginx(ctx context.Context, _ *Lab, on Setting) (err er
 		return nil
 	}
 	d.nginx = &front{}
-	victim, survivor := d.Victim.Address(), d.Survivor.Address()
+	addresses := []string{d.Victim.Address(), d.Survivor.Address()}
 	if on.Proxies {
-		if d.nginx.victim, err = tcpproxy.Start(victim); err != nil {
-			return err
+		for i, proxy := range []**tcpproxy.Proxy{&d.nginx.victim, &d.nginx.survivor} {
+			if *proxy, err = tcpproxy.Start(addresses[i]); err != nil {
+				return err
+			}
+			addresses[i] = (*proxy).Addr()
+			d.onStop(func(context.Context) error { (*proxy).Close(); return nil })
 		}
-		d.onStop(func(context.Context) error { d.nginx.victim.Close(); return nil })
-		if d.nginx.survivor, err = tcpproxy.Start(survivor); err != nil {
-			return err
-		}
-		d.onStop(func(context.Context) error { d.nginx.survivor.Close(); return nil })
-		victim, survivor = d.nginx.victim.Addr(), d.nginx.survivor.Addr()
 	}
-	if d.nginx.Balancer, err = topology.StartBalancer(ctx, on.Resend, victim, survivor); err == nil {
+	if d.nginx.Balancer, err = topology.StartBalancer(ctx, on.Resend, addresses...); err == nil {
 		d.onStop(d.nginx.Stop)
 	}
 	return err

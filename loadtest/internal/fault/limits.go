@@ -137,7 +137,8 @@ var limitScenarios = []Scenario{
 			s.setManyUnits()
 			ballast := filepath.Join(s.MySQL.Data, "ballast")
 			s.strike("the disk of MySQL is full", func(context.Context) error { return fillDisk(ballast) })
-			sales, refused := s.buyOnFullDisk()
+			sales, refusal := s.buyOnFullDisk()
+			refused := refusal != ""
 			var disk syscall.Statfs_t
 			s.check(syscall.Statfs(s.MySQL.Data, &disk))
 			tellOf := s.Provef
@@ -148,7 +149,7 @@ var limitScenarios = []Scenario{
 			case disk.Bavail > 0:
 				s.failf("the disk has %d free blocks", disk.Bavail)
 			case refused:
-				tellOf("the disk has no free block; after %d more sales, the next is refused: %s", sales, s.last().Error)
+				tellOf("the disk has no free block; after %d more sales, the next is refused: %s", sales, refusal)
 			default:
 				tellOf("the disk has no free block, and %d more sales are made", sales)
 			}
@@ -276,7 +277,10 @@ func databaseCrash(flush int) Scenario {
 			s.setManyUnits()
 			set := fmt.Sprintf("SET GLOBAL innodb_flush_log_at_trx_commit = %d", flush)
 			s.together(report.Event, set, execute(db, set))
-			before, after := s.sellUntilAllHaveSold(db, flush)
+			before, after := s.sellAndFlush(db, flush)
+			s.meet("all have sold")
+			now := s.readRedoLog(db).flushed
+			s.require(flush == 1 || now == before.flushed, "the log was flushed after the sales, up to %d", now)
 			s.strike("MySQL is killed and started again", s.MySQL.Restart)
 			s.Provef("the log was flushed up to %d before the sales, and up to %d of %d after them; then MySQL was killed",
 				before.flushed, after.flushed, after.written)
@@ -285,40 +289,20 @@ func databaseCrash(flush int) Scenario {
 	}
 }
 
-// sellUntilAllHaveSold sells for all cells, and again for those whose sales the server flushed for other reasons while
-// others still sold. When it returns, nobody sells until MySQL is killed.
-func (s *Stage) sellUntilAllHaveSold(db *sql.DB, flush int) (before, after redoLog) {
-	const times = 3 // the same for all cells, because each time they wait for each other
-	for i := range times {
-		if i == 0 || flush != 1 && after.flushed != before.flushed {
-			before, after = s.sellAndFlush(db, flush, i)
-		}
-		s.meet("all have sold")
-		after.flushed = s.readRedoLog(db).flushed
-	}
-	if flush != 1 && after.flushed != before.flushed {
-		s.failf("the log was flushed after the sales, up to %d", after.flushed)
-	}
-	return before, after
-}
-
 // sellAndFlush has clients buy until the log is as it should be after their sales: flushed to its end if each COMMIT
-// flushes it, and not flushed at all otherwise. The server also writes and flushes for other reasons. again is how
-// often the same cell has done this before.
-func (s *Stage) sellAndFlush(db *sql.DB, flush, again int) (before, after redoLog) {
-	const tries = 20
-	for try := range tries {
-		number := strconv.Itoa(again*tries + try + 1)
+// flushes it, and not flushed at all otherwise. The server also writes and flushes for other reasons.
+func (s *Stage) sellAndFlush(db *sql.DB, flush int) (before, after redoLog) {
+	for try := range 40 {
 		before = s.readRedoLog(db)
-		s.mustBuy(to(s.Victim, "A"+number, 1))
-		s.mustBuy(to(s.Survivor, "B"+number, 2))
-		s.mustBuy(to(s.Victim, "C"+number, 1))
+		s.mustBuy(to(s.Victim, fmt.Sprintf("A%d", try), 1))
+		s.mustBuy(to(s.Survivor, fmt.Sprintf("B%d", try), 2))
+		s.mustBuy(to(s.Victim, fmt.Sprintf("C%d", try), 1))
 		after = s.readRedoLog(db)
 		if flush == 1 && after.flushed >= after.written || flush != 1 && after.flushed == before.flushed {
 			return before, after
 		}
 	}
-	s.failf("in each of %d tries, the log was flushed up to %d of %d after the sales", tries, after.flushed, after.written)
+	s.failf("each time, the log was flushed up to %d of %d after the sales", after.flushed, after.written)
 	return before, after
 }
 
@@ -536,9 +520,9 @@ const (
 	fullDiskTries = 10000 // until one is refused, by a strategy that needs some
 )
 
-// buyOnFullDisk counts the sales until one is refused, or until there were enough. It fails the claim if an answer
-// leaves open whether something was sold.
-func (s *Stage) buyOnFullDisk() (sales int, refused bool) {
+// buyOnFullDisk counts the sales until one is refused, and returns why, or until there were enough. It fails the claim
+// if an answer leaves open whether something was sold.
+func (s *Stage) buyOnFullDisk() (sales int, refusal string) {
 	enough := fullDiskSales
 	if s.Strategy.Idempotent {
 		enough = fullDiskTries
@@ -549,13 +533,13 @@ func (s *Stage) buyOnFullDisk() (sales int, refused bool) {
 		switch op.Outcome {
 		case history.Sold:
 		case history.Busy:
-			return sales, true
+			return sales, op.Error
 		default:
 			s.Failf("with a full disk, A%d was answered %d %s, which is no clear refusal", sales, op.Status, op.Error)
-			return sales, true
+			return sales, "no clear refusal"
 		}
 	}
-	return sales, false
+	return sales, ""
 }
 
 // writesWithoutMemory is the strategy whose lock is granted by a script that removes its caller from the queue first. A

@@ -116,13 +116,6 @@ func describeLines(lines []history.Line) string {
 	return strings.Join(parts, ", ")
 }
 
-// last is the request that was answered last.
-func (s *Stage) last() history.Op {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.ops[len(s.ops)-1]
-}
-
 // pending is a request that was sent and is not answered yet.
 type pending struct {
 	stage   *Stage

@@ -370,9 +370,9 @@ func (r *clockedRedis) setClock(ctx context.Context, ahead time.Duration) error 
 // etcdMembers is an etcd cluster whose members reach each other through proxies.
 type etcdMembers struct {
 	cluster *servers.EtcdCluster
-	links   []*tcpproxy.Proxy // in front of each member
-	leader  *servers.Etcd     // at the start, or when it was killed
-	term    uint64            // in which the leader was killed
+	links   []*tcpproxy.Proxy  // in front of each member
+	leader  *servers.Etcd      // at the start, or when it was killed
+	status  servers.EtcdStatus // of the leader at that time
 }
 
 func startEtcdMembers(ctx context.Context) (m *etcdMembers, err error) {
@@ -396,28 +396,16 @@ func startEtcdMembers(ctx context.Context) (m *etcdMembers, err error) {
 	if err != nil {
 		return m, err
 	}
-	m.leader, _, err = m.awaitLeader(ctx)
-	return m, err
+	return m, m.awaitLeader(ctx)
 }
 
 // awaitLeader waits until a member says that it leads. On a busy machine, members may need more than one try to answer.
-func (m *etcdMembers) awaitLeader(ctx context.Context) (leader *servers.Etcd, status servers.EtcdStatus, err error) {
-	err = eventually(ctx, "a member of etcd leads", func() (bool, error) {
+func (m *etcdMembers) awaitLeader(ctx context.Context) error {
+	return eventually(ctx, "a member of etcd leads", func() (bool, error) {
 		var err error
-		leader, status, err = m.cluster.Leader(ctx)
+		m.leader, m.status, err = m.cluster.Leader(ctx)
 		return err == nil, nil
 	})
-	return leader, status, err
-}
-
-// leaderStatus waits for the status of the member that led at the start.
-func (m *etcdMembers) leaderStatus(ctx context.Context) (status servers.EtcdStatus, err error) {
-	err = eventually(ctx, "the leader of etcd tells its status", func() (bool, error) {
-		var err error
-		status, err = m.leader.Status(ctx)
-		return err == nil, nil
-	})
-	return status, err
 }
 
 func (m *etcdMembers) stop(ctx context.Context) (err error) {
@@ -432,13 +420,11 @@ func (m *etcdMembers) stop(ctx context.Context) (err error) {
 
 // killLeader kills the member that leads now, which may be another one than at the start.
 func (m *etcdMembers) killLeader(ctx context.Context) error {
-	leader, status, err := m.awaitLeader(ctx)
-	if err != nil {
-		return err
+	err := m.awaitLeader(ctx)
+	if err == nil {
+		m.leader.Kill()
 	}
-	m.leader, m.term = leader, status.Term
-	leader.Kill()
-	return nil
+	return err
 }
 
 // followers lists the addresses of all members but the leader.
@@ -452,18 +438,14 @@ func (m *etcdMembers) followers() (addresses []string) {
 }
 
 // cutOffLeader drops all messages between the leader and the other members, in both directions.
-func (m *etcdMembers) cutOffLeader(ctx context.Context) error {
-	status, err := m.leaderStatus(ctx)
-	if err != nil {
-		return err
-	}
+func (m *etcdMembers) cutOffLeader(context.Context) error {
 	for i, link := range m.links {
 		if m.cluster.Members[i] == m.leader {
 			link.BlackHole()
 			continue
 		}
 		// Its messages also travel on the connections that it makes to the others.
-		link.Select(madeBy(status.ID))
+		link.Select(madeBy(m.status.ID))
 		link.Hold()
 		link.Break()
 	}
@@ -472,11 +454,11 @@ func (m *etcdMembers) cutOffLeader(ctx context.Context) error {
 
 // awaitElection waits until another member leads, in a later term. A member knows that it leads before it tells the new
 // term.
-func (m *etcdMembers) awaitElection(ctx context.Context, before uint64) (leader *servers.Etcd, term uint64, err error) {
+func (m *etcdMembers) awaitElection(ctx context.Context) (leader *servers.Etcd, term uint64, err error) {
 	err = eventually(ctx, "another member of etcd leads", func() (bool, error) {
 		found, status, err := m.cluster.Leader(ctx)
 		leader, term = found, status.Term
-		return err == nil && leader != m.leader && term > before, nil // an error: there is no leader yet
+		return err == nil && leader != m.leader && term > m.status.Term, nil // an error: there is no leader yet
 	})
 	return leader, term, err
 }

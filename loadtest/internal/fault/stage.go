@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"stock/internal/monotonic"
+	"stock/internal/tcpproxy"
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/oracle"
 	"stock/loadtest/internal/report"
@@ -59,7 +60,6 @@ type Stage struct {
 	calls  []history.Call
 	reads  []period          // of those who read the steps, one after the other
 	asking []*Asking         // in the order of asking
-	held   []held            // so far, also those that have been released
 	owners map[string]string // the client that was seen to be the owner of a lock; empty: one that nobody knows
 }
 
@@ -453,6 +453,7 @@ type Asking struct {
 	ForMS   int64  `json:"for_ms"`
 	request string // its name
 	since   time.Time
+	held    *tcpproxy.Caught
 }
 
 // asks notes that a client waits for an answer. answered must be called when it has come.

@@ -76,7 +76,10 @@ func (s *Stage) holdBesideOthers(o order, steps ...Step) held {
 
 // tryToHold sends a request, and reports whether it is held. If it is not, it is answered.
 func (s *Stage) tryToHold(o order, step Step) (h held, caught bool) {
-	if step == Read && len(s.held) == 0 {
+	s.mu.Lock()
+	first := len(s.ops) == 0
+	s.mu.Unlock()
+	if step == Read && first {
 		// At the first request for an item, a replica reads the stock before it takes the lock, to see that the item exists.
 		s.send(to(o.at, "Z", 1))
 	}
@@ -90,7 +93,11 @@ func (s *Stage) tryToHold(o order, step Step) (h held, caught bool) {
 	}
 	h.what = Describe(o.client+"'s", step, m.Data())
 	s.mu.Lock()
-	s.held = append(s.held, h)
+	for _, a := range s.asking {
+		if a.request == h.request {
+			a.Held, a.held = h.what, m.Caught
+		}
+	}
 	s.mu.Unlock()
 	s.Stepf("a proxy between the %s and its servers holds %s", o.at.Name, h.what)
 	return h, true
