@@ -93,7 +93,7 @@ type Deployment struct {
 	etcd      *etcdMembers
 	zookeeper *wrapped
 
-	stops []stopper // in the order in which the parts were started
+	stops []func(context.Context) error // in the order in which the parts were started
 }
 
 // front is an nginx in front of both replicas.
@@ -182,11 +182,11 @@ func atIsolation(dsn, level string, settings map[string]string) (string, error) 
 // what other replicas have sold in Redis and have not written yet.
 func (d *Deployment) startRedis(ctx context.Context, _ *Lab, on Setting) error {
 	if on.Clocked > 0 {
-		started, stop, err := startClocked(ctx, on.Clocked)
-		d.clocked = started
-		d.onStop(stop)
+		if err := d.startClocked(ctx, on.Clocked); err != nil {
+			return err
+		}
 		var addresses []string
-		for _, r := range started {
+		for _, r := range d.clocked {
 			addresses = append(addresses, r.Addr)
 		}
 		if on.Clocked > 1 {
@@ -194,7 +194,7 @@ func (d *Deployment) startRedis(ctx context.Context, _ *Lab, on Setting) error {
 		} else {
 			d.Addresses.Redis, d.Addresses.RedisReplica = addresses, false
 		}
-		return err
+		return nil
 	}
 	start := on.Redis
 	if start == nil && (on.MySQL != nil || on.Database) {
@@ -203,11 +203,29 @@ func (d *Deployment) startRedis(ctx context.Context, _ *Lab, on Setting) error {
 	if start == nil {
 		return nil
 	}
-	own, err := start(ctx)
-	d.redis = own
-	d.onStop(own.stop)
-	d.Addresses.Redis, d.Addresses.RedisReplica = own.addresses(), own.replica != nil
-	return err
+	if err := start(ctx, d); err != nil {
+		return err
+	}
+	d.Addresses.Redis, d.Addresses.RedisReplica = d.redis.addresses(), d.redis.replica != nil
+	return nil
+}
+
+// newRedis starts a Redis for the round.
+func (d *Deployment) newRedis(ctx context.Context, o servers.RedisOptions) (*servers.Redis, error) {
+	r, err := servers.StartRedis(ctx, o)
+	if err == nil {
+		d.onStop(r.Stop)
+	}
+	return r, err
+}
+
+// newProxy starts a proxy for the round.
+func (d *Deployment) newProxy(address string) (*tcpproxy.Proxy, error) {
+	proxy, err := tcpproxy.Start(address)
+	if err == nil {
+		d.onStop(func(context.Context) error { proxy.Close(); return nil })
+	}
+	return proxy, err
 }
 
 func (d *Deployment) startMasters(ctx context.Context, _ *Lab, on Setting) (err error) {
@@ -300,11 +318,10 @@ func (d *Deployment) startNginx(ctx context.Context, _ *Lab, on Setting) (err er
 	addresses := []string{d.Victim.Address(), d.Survivor.Address()}
 	if on.Proxies {
 		for i, proxy := range []**tcpproxy.Proxy{&d.nginx.victim, &d.nginx.survivor} {
-			if *proxy, err = tcpproxy.Start(addresses[i]); err != nil {
+			if *proxy, err = d.newProxy(addresses[i]); err != nil {
 				return err
 			}
 			addresses[i] = (*proxy).Addr()
-			d.onStop(func(context.Context) error { (*proxy).Close(); return nil })
 		}
 	}
 	if d.nginx.Balancer, err = topology.StartBalancer(ctx, on.Resend, addresses...); err == nil {

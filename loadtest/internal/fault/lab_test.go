@@ -21,9 +21,9 @@ func skipped(missing func(name string), names ...string) (scenarios []Scenario) 
 	for _, name := range names {
 		scenarios = append(scenarios, Scenario{
 			Name: name, Applies: noStrategy, Practices: []Practice{practice},
-			On: Setting{Redis: func(context.Context) (*redisServers, error) {
+			On: Setting{Redis: func(context.Context, *Deployment) error {
 				missing(name)
-				return &redisServers{}, fmt.Errorf("%w: there is no server", errLeftOut)
+				return fmt.Errorf("%w: there is no server", errLeftOut)
 			}},
 		})
 	}

@@ -23,9 +23,6 @@ import (
 	"stock/loadtest/internal/oracle"
 )
 
-// stopper stops a part of what a round is played on.
-type stopper = func(context.Context) error
-
 // pollInterval is the time between two looks at what a story waits for.
 const pollInterval = 5 * time.Millisecond
 
@@ -76,84 +73,64 @@ func (r *redisServers) addresses() []string {
 	return []string{r.address}
 }
 
-// startRedis starts the servers of a round. If it fails, it returns those that it has started.
-type startRedis func(context.Context) (*redisServers, error)
+// startRedis starts the Redis of a round, which the deployment stops.
+type startRedis func(context.Context, *Deployment) error
 
 // oneRedis starts a master alone.
 func oneRedis(o servers.RedisOptions) startRedis {
-	return func(ctx context.Context) (*redisServers, error) {
+	return func(ctx context.Context, d *Deployment) error {
 		o.Name = "redis of the round"
-		master, err := servers.StartRedis(ctx, o)
-		if err != nil {
-			return &redisServers{}, err
+		master, err := d.newRedis(ctx, o)
+		if err == nil {
+			d.redis = &redisServers{address: master.Addr, master: master}
 		}
-		return &redisServers{address: master.Addr, master: master}, nil
+		return err
 	}
 }
 
 // redisPair starts a master with a Redis replica. There is a proxy between the two, and one in front of the master.
-func redisPair(ctx context.Context) (*redisServers, error) {
+func redisPair(ctx context.Context, d *Deployment) (err error) {
 	r := &redisServers{}
-	var err error
-	if r.master, err = servers.StartRedis(ctx, servers.RedisOptions{Name: "master"}); err != nil {
-		return r, err
+	d.redis = r
+	if r.master, err = d.newRedis(ctx, servers.RedisOptions{Name: "master"}); err != nil {
+		return err
 	}
-	if r.front, err = tcpproxy.Start(r.master.Addr); err != nil {
-		return r, err
+	if r.front, err = d.newProxy(r.master.Addr); err != nil {
+		return err
 	}
-	if r.link, err = tcpproxy.Start(r.master.Addr); err != nil {
-		return r, err
+	if r.link, err = d.newProxy(r.master.Addr); err != nil {
+		return err
 	}
 	r.address = r.front.Addr()
 	o := servers.RedisOptions{Name: "Redis replica", ReplicaOf: r.link.Addr()}
-	if r.replica, err = servers.StartRedis(ctx, o); err != nil {
-		return r, err
+	if r.replica, err = d.newRedis(ctx, o); err != nil {
+		return err
 	}
-	return r, awaitReplica(ctx, r.master)
+	return awaitReplica(ctx, r.master)
 }
 
 // redisWithSentinels starts a master with a Redis replica, which three Sentinels promote when the master is down.
-func redisWithSentinels(ctx context.Context) (*redisServers, error) {
+func redisWithSentinels(ctx context.Context, d *Deployment) error {
 	group, err := servers.StartRedisSentinel(ctx, servers.RedisSentinelOptions{})
-	if err != nil {
-		return &redisServers{}, err
+	if err == nil {
+		d.onStop(group.Stop)
+		d.redis = &redisServers{
+			address: group.Master.Addr, master: group.Master, replica: group.Replica, sentinels: group,
+		}
 	}
-	return &redisServers{
-		address: group.Master.Addr, master: group.Master, replica: group.Replica, sentinels: group,
-	}, nil
+	return err
 }
 
 // redisCluster starts a Cluster whose masters have a Redis replica each.
-func redisCluster(ctx context.Context) (*redisServers, error) {
+func redisCluster(ctx context.Context, d *Deployment) error {
 	cluster, err := servers.StartRedisCluster(ctx, servers.RedisClusterOptions{Replicas: true})
-	if err != nil {
-		return &redisServers{}, err
-	}
-	return &redisServers{
-		cluster: cluster, master: cluster.Masters[lostMaster], replica: cluster.Replicas[lostMaster],
-	}, nil
-}
-
-// stop stops what was started.
-func (r *redisServers) stop(ctx context.Context) error {
-	for _, proxy := range []*tcpproxy.Proxy{r.front, r.link} {
-		if proxy != nil {
-			proxy.Close()
+	if err == nil {
+		d.onStop(cluster.Stop)
+		d.redis = &redisServers{
+			cluster: cluster, master: cluster.Masters[lostMaster], replica: cluster.Replicas[lostMaster],
 		}
 	}
-	if r.sentinels != nil {
-		return r.sentinels.Stop(ctx)
-	}
-	if r.cluster != nil {
-		return r.cluster.Stop(ctx)
-	}
-	var errs []error
-	for _, server := range []*servers.Redis{r.replica, r.master} {
-		if server != nil {
-			errs = append(errs, server.Stop(ctx))
-		}
-	}
-	return errors.Join(errs...)
+	return err
 }
 
 // awaitReplica waits until a master knows that its Redis replica is in sync, which the latter tells it once a second.
@@ -302,45 +279,35 @@ func compileClock(ctx context.Context, dir *servers.Dir) (library string, err er
 	return library, nil
 }
 
-// startClocked starts n servers, each with a clock of its own. stop must be called even after an error.
-func startClocked(ctx context.Context, n int) (started []*clockedRedis, stop stopper, err error) {
+// startClocked starts n servers, each with a clock of its own.
+func (d *Deployment) startClocked(ctx context.Context, n int) error {
 	dir, err := servers.NewDir("clock")
 	if err != nil {
-		return nil, func(context.Context) error { return nil }, err
+		return err
 	}
-	stop = func(ctx context.Context) error {
-		var errs []error
-		for _, r := range started {
-			errs = append(errs, r.Stop(ctx), r.offset.Close())
-		}
-		return errors.Join(append(errs, dir.Remove())...)
-	}
+	d.onStop(func(context.Context) error { return dir.Remove() })
 	library, err := compileClock(ctx, dir)
 	for i := 0; i < n && err == nil; i++ {
-		var r *clockedRedis
-		if r, err = startOneClocked(ctx, fmt.Sprintf("redis-%d", i+1), dir, library); err == nil {
-			started = append(started, r)
-		}
+		err = d.startOneClocked(ctx, fmt.Sprintf("redis-%d", i+1), dir, library)
 	}
-	return started, stop, err
+	return err
 }
 
-func startOneClocked(ctx context.Context, name string, dir *servers.Dir, library string) (*clockedRedis, error) {
+func (d *Deployment) startOneClocked(ctx context.Context, name string, dir *servers.Dir, library string) error {
 	offset, err := os.Create(dir.File(name))
 	if err != nil {
-		return nil, err
+		return err
 	}
+	d.onStop(func(context.Context) error { return offset.Close() })
 	r := &clockedRedis{offset: offset}
-	err = r.setOffset(0)
-	if err == nil {
-		r.Redis, err = servers.StartRedis(ctx, servers.RedisOptions{
-			Name: name, Env: []string{"LD_PRELOAD=" + library, "STOCK_CLOCK=" + offset.Name()},
-		})
+	if err := r.setOffset(0); err != nil {
+		return err
 	}
-	if err != nil {
-		return nil, errors.Join(err, offset.Close())
-	}
-	return r, nil
+	d.clocked = append(d.clocked, r)
+	r.Redis, err = d.newRedis(ctx, servers.RedisOptions{
+		Name: name, Env: []string{"LD_PRELOAD=" + library, "STOCK_CLOCK=" + offset.Name()},
+	})
+	return err
 }
 
 // setOffset makes the clock differ from that of the machine by seconds. The server reads the file at every look at the
