@@ -27,7 +27,7 @@ var ghostLocks = []Scenario{{
 		a.isUnanswered("Redis was stopped")
 		asks.Release() // to the socket of the server, which does not read it yet
 		a.wait()
-		s.require(!happened(asks.Answered()), "Redis answered client A while it was stopped")
+		s.requiref(!happened(asks.Answered()), "Redis answered client A while it was stopped")
 		s.Provef("A was refused before Redis answered its request for the lock, of %d bytes", asks.Bytes())
 		s.mend("Redis goes on", func(context.Context) error { return s.redis.master.Signal(syscall.SIGCONT) })
 		s.buyAfterGhost(asks)

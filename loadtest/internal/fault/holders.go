@@ -122,7 +122,7 @@ var holderScenarios = []Scenario{
 			})
 			struck := time.Now()
 			rest := s.keyPTTL()
-			s.require(rest >= pttl(clockJump), "A's lock had ended before the clock was set back: its PTTL is %s", rest)
+			s.requiref(rest >= pttl(clockJump), "A's lock had ended before the clock was set back: its PTTL is %s", rest)
 			s.Provef("A was inside; TIME is an hour behind, and the PTTL of A's lock of %v is %s", pauseLease, rest)
 			a.die()
 			// Long enough to see that the lock does not end with its lease.
@@ -154,11 +154,11 @@ var holderScenarios = []Scenario{
 			})
 			s.Provef("a proxy held %s when the victim got SIGTERM, and /readyz has answered 503 since", holder.what)
 			took := time.Since(since)
-			s.require(s.Store != oracle.Redis || took <= redisTimeout,
+			s.requiref(s.Store != oracle.Redis || took <= redisTimeout,
 				"the client of Redis may have given up: its message was held for %v", took)
 			a := holder.land()
 			took = time.Duration(a.ReceivedNS - a.SentNS)
-			s.require(a.Outcome == history.Sold || took < shutdownTimeout,
+			s.requiref(a.Outcome == history.Sold || took < shutdownTimeout,
 				"the request of client A took %v, and may take %v", took, shutdownTimeout)
 			if a.Outcome != history.Sold {
 				s.Failf("A was inside when the victim was told to stop, and was not sold anything: %s", a.Error)

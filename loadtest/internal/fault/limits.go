@@ -280,7 +280,7 @@ func databaseCrash(flush int) Scenario {
 			before, after := s.sellAndFlush(db, flush)
 			s.meet("all have sold")
 			now := s.readRedoLog(db).flushed
-			s.require(flush == 1 || now == before.flushed, "the log was flushed after the sales, up to %d", now)
+			s.requiref(flush == 1 || now == before.flushed, "the log was flushed after the sales, up to %d", now)
 			s.strike("MySQL is killed and started again", s.MySQL.Restart)
 			s.Provef("the log was flushed up to %d before the sales, and up to %d of %d after them; then MySQL was killed",
 				before.flushed, after.flushed, after.written)
@@ -315,7 +315,7 @@ func (s *Stage) readRedoLog(db *sql.DB) (log redoLog) {
 	var engine, name, status string
 	s.check(db.QueryRowContext(s.ctx, "SHOW ENGINE INNODB STATUS").Scan(&engine, &name, &status))
 	match := redoLogStatus.FindStringSubmatch(status)
-	s.require(match != nil, "SHOW ENGINE INNODB STATUS does not say how far the log has come")
+	s.requiref(match != nil, "SHOW ENGINE INNODB STATUS does not say how far the log has come")
 	var errs [2]error
 	log.written, errs[0] = strconv.ParseInt(match[1], 10, 64)
 	log.flushed, errs[1] = strconv.ParseInt(match[2], 10, 64)
@@ -431,7 +431,7 @@ func (s *Stage) poolUse() (conns, waiting int) {
 		_, after, _ := strings.Cut(string(metrics), "\n"+name+" ")
 		text, _, _ := strings.Cut(after, "\n")
 		*value, err = strconv.Atoi(text)
-		s.require(err == nil, "the metric %s: %w", name, err)
+		s.requiref(err == nil, "the metric %s: %w", name, err)
 	}
 	return conns, waiting
 }

@@ -134,7 +134,7 @@ func (s *Stage) deleteLock(item int64) {
 	defer side.Close()
 	deleted, err := side.Del(s.ctx, s.lockKeyOf(item)).Result()
 	s.check(err)
-	s.require(deleted == 1, "the lock %s is not in Redis", s.lockKeyOf(item))
+	s.requiref(deleted == 1, "the lock %s is not in Redis", s.lockKeyOf(item))
 	s.Stepf("an operator deletes the lock %s", s.lockKeyOf(item))
 }
 

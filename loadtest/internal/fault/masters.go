@@ -305,7 +305,7 @@ func playWaitOnAnotherConnection(s *Stage) {
 	asks := master.Conn()
 	defer asks.Close()
 	replicas, err := asks.Wait(s.ctx, 1, patientTimeout).Result()
-	s.require(replicas > 0, "the Redis replica is not in sync before the fault: %w", err)
+	s.requiref(replicas > 0, "the Redis replica is not in sync before the fault: %w", err)
 	s.cutReplication()
 	a := s.ask("A", 1)
 	s.check(s.setLock(master, "A"))

@@ -134,8 +134,8 @@ var redisScenarios = []Scenario{
 		Name: "sentinel-split-brain",
 		Title: "The master of Redis is stopped (SIGSTOP), and goes on when Sentinel has promoted its Redis replica. " +
 			"One replica of the service has not learnt of that.",
-		// Until a Sentinel tells the old master that it is a Redis replica now, several seconds later, it accepts what clients
-		// send that have not learnt of the promotion.
+		// Until a Sentinel tells the old master that it is a Redis replica now, several seconds later, it accepts what
+		// clients send that have not learnt of the promotion.
 		Applies: keyInOneRedis,
 		Claim:   lockLost,
 		On:      Setting{Redis: redisWithSentinels, Args: endless},
@@ -239,13 +239,13 @@ func (s *Stage) ranOutOfMemory() {
 	info, err := client.InfoMap(s.ctx, "stats", "errorstats").Result()
 	s.check(err)
 	evicted, refused := info["Stats"]["evicted_keys"], info["Errorstats"]["errorstat_OOM"]
-	s.require(evicted != "0" || refused != "", "Redis has neither evicted a key nor refused a command")
+	s.requiref(evicted != "0" || refused != "", "Redis has neither evicted a key nor refused a command")
 	s.Stepf("evicted_keys of Redis is %s, and its errorstat_OOM is %q", evicted, refused)
 }
 
 // lacksLock ends the story if a server of Redis has the item's lock.
 func (s *Stage) lacksLock(r *servers.Redis) {
-	s.require(s.lockPTTL(r) == noKey, "the Redis replica has received the lock of client A")
+	s.requiref(s.lockPTTL(r) == noKey, "the Redis replica has received the lock of client A")
 }
 
 // isMaster ends the story unless a server of Redis says that it is a master.
@@ -254,7 +254,7 @@ func (s *Stage) isMaster(r *servers.Redis) {
 	defer client.Close()
 	role, err := client.Do(s.ctx, "ROLE").Slice()
 	s.check(err)
-	s.require(len(role) > 0 && role[0] == "master", "%s is not a master: %v", r.Name, role)
+	s.requiref(len(role) > 0 && role[0] == "master", "%s is not a master: %v", r.Name, role)
 }
 
 // enterIfFree has C buy if A's release has deleted the lock of B, which is inside. rest was left of B's lease when
@@ -264,7 +264,7 @@ func (s *Stage) enterIfFree(asked time.Time, rest pttl) {
 		s.Provef("A's release arrived while B was inside; B's lock is still there")
 		return
 	}
-	s.require(rest <= 0 || time.Since(asked) <= time.Duration(rest), "B's lease may have ended by itself")
+	s.requiref(rest <= 0 || time.Since(asked) <= time.Duration(rest), "B's lease may have ended by itself")
 	s.Provef("A's release arrived while B was inside, and deleted B's lock")
 	if s.Strategy.Fenced() { // the fence keeps the stock right
 		s.Failf("A's release has deleted the lock of B, which was inside")

@@ -185,7 +185,7 @@ func (s *Stage) buyWithin(o order, since time.Time, limit time.Duration) {
 // mustBuy sends a request that nothing keeps from being sold.
 func (s *Stage) mustBuy(o order) {
 	op := s.send(o)
-	s.require(op.Outcome == history.Sold, "client %s was not sold anything: %s", o.client, op.Error)
+	s.requiref(op.Outcome == history.Sold, "client %s was not sold anything: %s", o.client, op.Error)
 }
 
 // tryToBuy sends requests until one is sold, each with another client's name, and records how long the item was blocked
@@ -229,7 +229,7 @@ func (s *Stage) restock(item, count int64) {
 	op, err := traffic.RestockOne(s.ctx, s.Survivor.AdminURL, s.Store, clientTimeout, op)
 	s.check(err)
 	s.keep(op)
-	s.require(op.Outcome == history.Sold, "%d units of item %d were not put back: %s", count, item, op.Error)
+	s.requiref(op.Outcome == history.Sold, "%d units of item %d were not put back: %s", count, item, op.Error)
 	s.Stepf("%d of item %d put back; there are %d now", count, item, op.Remaining)
 }
 
@@ -251,6 +251,6 @@ func (s *Stage) reserve(client string, ttl time.Duration) history.Call {
 	held := s.call(s.Victim, history.Call{
 		Kind: history.Hold, Name: requestName(s.Item, client), GoodsID: s.Item, Count: 1, TTLMS: ttl.Milliseconds(),
 	})
-	s.require(held.Outcome == history.Done, "client %s was not granted a reservation: %s", client, held.Error)
+	s.requiref(held.Outcome == history.Done, "client %s was not granted a reservation: %s", client, held.Error)
 	return held
 }

@@ -25,7 +25,7 @@ var clientRetries = Scenario{
 		front.Cut(1, tcpproxy.BeforeReply)
 		first := s.send(order{client: "A", at: s.Victim, through: "http://" + front.Addr()})
 		stock := s.stock(s.Store)
-		s.require(first.Outcome == history.Unknown && !front.Armed() && stock == units-1,
+		s.requiref(first.Outcome == history.Unknown && !front.Armed() && stock == units-1,
 			"client A was told %q, and %s has %d units", first.Outcome, s.Store, stock)
 		s.Provef("the proxy in front of the victim cut the connection when the answer came; %s has %d units", s.Store, stock)
 		s.send(s.again())
@@ -80,7 +80,7 @@ var retryScenarios = []Scenario{
 		On:      Setting{Nginx: true, Proxies: true, Resend: true},
 		Play: func(s *Stage) {
 			op, sent := s.loseAnswerToNginx()
-			s.require(op.Outcome == history.Sold && sent == 2,
+			s.requiref(op.Outcome == history.Sold && sent == 2,
 				"nginx sent the request %d times, and A was told %q", sent, op.Outcome)
 			s.Provef("the proxy cut nginx's connection when the replica's answer came; nginx sent the request to the %s too",
 				op.Replica)
@@ -221,7 +221,7 @@ func commitUnknown(variant string, at tcpproxy.CutPoint, left int64, claimed fun
 			first.caught(commit)
 			commit.Cut(at)
 			told, stock := first.wait().Outcome, s.stock(s.Store)
-			s.require(told == history.Unknown && stock == left, "client A was told %q, and MySQL has %d units", told, stock)
+			s.requiref(told == history.Unknown && stock == left, "client A was told %q, and MySQL has %d units", told, stock)
 			s.Provef("the proxy cut the connection %s the sale's %d bytes reached MySQL, which now has %d units",
 				variant, commit.Bytes(), left)
 			s.buy(s.again(), time.Now())

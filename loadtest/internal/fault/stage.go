@@ -79,8 +79,8 @@ func (s *Stage) check(err error) {
 // failf ends the story. That is no verdict: the cell is inconclusive, unless the judge finds damage.
 func (s *Stage) failf(format string, args ...any) { s.check(fmt.Errorf(format, args...)) }
 
-// require ends the story unless a condition holds.
-func (s *Stage) require(holds bool, format string, args ...any) {
+// requiref ends the story unless a condition holds.
+func (s *Stage) requiref(holds bool, format string, args ...any) {
 	if !holds {
 		s.failf(format, args...)
 	}
@@ -228,7 +228,7 @@ func (s *Stage) meet(what string) {
 // together does something once for all cells that are played side by side.
 func (s *Stage) together(kind report.StepKind, what string, do func(context.Context) error) {
 	err := s.company.together(s.ctx, do)
-	s.require(err == nil, "%s: %w", what, err)
+	s.requiref(err == nil, "%s: %w", what, err)
 	s.step(kind, what)
 }
 

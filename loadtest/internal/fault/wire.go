@@ -55,7 +55,7 @@ func (s *Stage) hold(o order, steps ...Step) held {
 		if caught {
 			return h
 		}
-		s.require(h.op.Outcome == history.Sold, "client %s was refused before it could be held: %s", o.client, h.op.Error)
+		s.requiref(h.op.Outcome == history.Sold, "client %s was refused before it could be held: %s", o.client, h.op.Error)
 	}
 	s.failf("the strategy has none of the steps %v", steps)
 	return held{}
@@ -117,7 +117,8 @@ func (h held) stage() *Stage { return h.pending.stage }
 func (h held) die() {
 	h.Cut(tcpproxy.BeforeRequest)
 	op := h.wait()
-	h.stage().require(op.Status == 0, "%s was answered before its replica was killed: %d %s", h.request, op.Status, op.Error)
+	h.stage().requiref(op.Status == 0, "%s was answered before its replica was killed: %d %s",
+		h.request, op.Status, op.Error)
 }
 
 // caught waits until a message of the request is held. The request must not be answered before that.
@@ -269,13 +270,13 @@ func (s *Stage) forget(
 	a held, before, after *servers.Redis, what string, strike func(context.Context) error,
 ) (struckNS int64) {
 	rest := s.lockPTTL(before)
-	s.require(rest != noKey, "client A is inside, but its lock %s is not in Redis", s.lockKey())
+	s.requiref(rest != noKey, "client A is inside, but its lock %s is not in Redis", s.lockKey())
 	asked := time.Now()
 	struckNS = s.strike(what, strike)
 	left := s.lockPTTL(after)
 	a.isUnanswered("the fault struck")
 	took := time.Since(asked)
-	s.require(rest <= 0 || took < time.Duration(rest), "A's lease may have ended by itself, after %v", took)
+	s.requiref(rest <= 0 || took < time.Duration(rest), "A's lease may have ended by itself, after %v", took)
 	s.Provef("A was inside when %s; the PTTL of its lock was %s before, and is %s now", what, rest, left)
 	return struckNS
 }
