@@ -80,12 +80,9 @@ var crowdScenarios = []Scenario{
 		Name: "cluster-failover/sales",
 		Title: "While clients buy, a master of a Redis Cluster is killed (SIGKILL). The Cluster promotes its Redis " +
 			"replica, which has not received the last sales.",
-		Applies: func(s scenario.Strategy) string {
-			if s.Stores[0] != oracle.Redis || s.Claim.TwoReplicas != verify.ClaimCorrect {
-				return "it does not sell from Redis, or loses updates even if no master fails"
-			}
-			return ""
-		},
+		Applies: applies(func(s scenario.Strategy) bool {
+			return s.Stores[0] == oracle.Redis && s.Claim.TwoReplicas == verify.ClaimCorrect
+		}, "it does not sell from Redis, or loses updates even if no master fails"),
 		Claim: failoverLosesSales,
 		Sells: onLostMaster,
 		On:    Setting{Nginx: true, Redis: redisCluster, Args: patient()},

@@ -367,11 +367,13 @@ func (l *Lab) spares(on Setting) error {
 	return nil
 }
 
-// reason is why a scenario is not played, without where that was noticed.
-func reason(err error) string {
-	_, why, found := strings.Cut(err.Error(), errLeftOut.Error()+": ")
-	if !found {
-		return err.Error()
+// missing is why a scenario is not played here, without where that was noticed; empty if the error is another one.
+func missing(err error) (why string) {
+	switch {
+	case errors.Is(err, errLeftOut):
+		_, why, _ = strings.Cut(err.Error(), errLeftOut.Error()+": ")
+	case errors.Is(err, servers.ErrNotInstalled):
+		why = err.Error()
 	}
 	return why
 }

@@ -96,8 +96,7 @@ var onGhosts = Setting{Redis: oneRedis(servers.RedisOptions{}), Args: patient(lo
 func (s *Stage) askForLock() (*pending, message) {
 	s.send(to(s.Victim, "Z", 1)) // the first request may need more messages: Redis does not know the script yet
 	asks := s.catch(s.Victim.Redis, mentions(s.lockKey()))
-	a := s.start(patiently(to(s.Victim, "A", 1)))
-	a.caught(asks)
+	a := s.start(patiently(to(s.Victim, "A", 1))).caught(asks)
 	s.Stepf("the proxy between the victim and Redis holds A's request for the lock")
 	return a, asks
 }

@@ -467,8 +467,7 @@ func (s *Stage) enter(client string) held {
 // times are the replicas'.
 func (s *Stage) askAmongMany(holder held) {
 	question := s.catch(s.Victim.Redis, s.asksForLock)
-	a := s.start(patiently(to(s.Victim, "A", 1)))
-	a.caught(question)
+	a := s.start(patiently(to(s.Victim, "A", 1))).caught(question)
 	question.land()
 	s.Stepf("B1 has the lock, and A has asked for it")
 	front := s.proxyTo(s.Survivor.Address()) // those who wait in one replica may share one question

@@ -31,12 +31,9 @@ const (
 var endless = withLease(longLease, lockWait(shortWait))
 
 // keyInRedis applies to locks that are one key of Redis.
-func keyInRedis(s scenario.Strategy) string {
-	if !strings.HasPrefix(s.Name, "lock-redis-") || slices.Contains(s.Needs, "redlock") {
-		return "the story is about a lock that is one key of one Redis"
-	}
-	return ""
-}
+var keyInRedis = applies(func(s scenario.Strategy) bool {
+	return strings.HasPrefix(s.Name, "lock-redis-") && !slices.Contains(s.Needs, "redlock")
+}, "the story is about a lock that is one key of one Redis")
 
 // keyInOneRedis applies to locks that are one key of Redis, and that need no Redis replica.
 func keyInOneRedis(s scenario.Strategy) string {

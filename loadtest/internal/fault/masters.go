@@ -46,8 +46,7 @@ var masterScenarios = []Scenario{
 		Play: func(s *Stage) {
 			s.cutReplication()
 			waits := s.catch(s.Victim.Redis, mentions("wait"))
-			a := s.start(to(s.Victim, "A", 1))
-			a.caught(waits)
+			a := s.start(to(s.Victim, "A", 1)).caught(waits)
 			waits.Release()
 			asked := time.Now()
 			if a.wait().Outcome == history.Sold {
@@ -190,8 +189,7 @@ var masterScenarios = []Scenario{
 			s.deleteLock(s.Item)
 			read := s.catch(s.Survivor.MySQL, s.readsStock)
 			write := s.catch(s.Survivor.MySQL, s.writesStock)
-			c := s.start(to(s.Survivor, "C", 3))
-			c.caught(read)
+			c := s.start(to(s.Survivor, "C", 3)).caught(read)
 			pass := s.catch(s.Victim.Redis, s.passesLock)
 			a.Release()
 			a.caught(pass)
@@ -307,7 +305,7 @@ func playWaitOnAnotherConnection(s *Stage) {
 	replicas, err := asks.Wait(s.ctx, 1, patientTimeout).Result()
 	s.requiref(replicas > 0, "the Redis replica is not in sync before the fault: %w", err)
 	s.cutReplication()
-	a := s.ask("A", 1)
+	answerA := s.ask("A", 1)
 	s.check(s.setLock(master, "A"))
 	replicas, err = asks.Wait(s.ctx, 1, waitLimit).Result()
 	s.check(err)
@@ -324,7 +322,7 @@ func playWaitOnAnotherConnection(s *Stage) {
 		return s.readAndWrite(s.ctx, db, 2)
 	})
 	s.Provef("A was inside when the master was killed, and on the promoted Redis replica, B was told: %s", b.Outcome)
-	a.answer(s.writeUnits(s.ctx, db, units-1))
+	answerA(s.writeUnits(s.ctx, db, units-1))
 }
 
 // setLock asks a server of Redis for the lock once.

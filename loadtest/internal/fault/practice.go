@@ -14,36 +14,26 @@ import (
 // perform makes a deduction of a practice, and records it. deduct returns the units that remain. Its error means that
 // nothing was deducted.
 func (s *Stage) perform(client string, count int64, deduct func() (remaining int64, err error)) history.Op {
-	a := s.ask(client, count)
-	a.answer(deduct())
-	return a.op
+	return s.ask(client, count)(deduct())
 }
 
-// asked is a deduction of a practice that is under way.
-type asked struct {
-	stage    *Stage
-	client   string
-	op       history.Op
-	answered func()
-}
-
-// ask begins a deduction of a practice, for a story in which several are under way at the same time.
-func (s *Stage) ask(client string, count int64) *asked {
+// ask begins a deduction of a practice, for a story in which several are under way at the same time. answer ends it and
+// records it, with the results of perform's deduct.
+func (s *Stage) ask(client string, count int64) (answer func(remaining int64, err error) history.Op) {
 	op := history.Op{Kind: history.Deduct, GoodsID: s.Item, Count: count}
 	op.Name, op.Attempts, op.SentNS = requestName(s.Item, client), 1, monotonic.Now()
-	return &asked{s, client, op, s.asks(client, "", op.Name)}
-}
-
-// answer ends the deduction and records it, with the results of perform's deduct.
-func (a *asked) answer(remaining int64, err error) {
-	a.answered()
-	a.op.ReceivedNS, a.op.Remaining = monotonic.Now(), remaining
-	if err == nil {
-		a.op.Outcome, a.op.Status, a.op.OmitsRemaining = history.Sold, 200, a.stage.Strategy.OmitsRemaining()
-	} else {
-		a.op.Outcome, a.op.Status, a.op.Error = history.Busy, 503, err.Error()
+	answered := s.asks(client, "", op.Name)
+	return func(remaining int64, err error) history.Op {
+		answered()
+		op.ReceivedNS, op.Remaining = monotonic.Now(), remaining
+		if err == nil {
+			op.Outcome, op.Status, op.OmitsRemaining = history.Sold, 200, s.Strategy.OmitsRemaining()
+		} else {
+			op.Outcome, op.Status, op.Error = history.Busy, 503, err.Error()
+		}
+		s.record(client, op)
+		return op
 	}
-	a.stage.record(a.client, a.op)
 }
 
 // Read-modify-write in MySQL.

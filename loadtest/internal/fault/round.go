@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"stock/internal/servers"
 	"stock/loadtest/internal/explore/trace"
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/report"
@@ -84,9 +83,7 @@ func (r *round) play(ctx context.Context) {
 	}
 	err := r.playOn(ctx, playable)
 	for _, c := range playable {
-		if errors.Is(err, servers.ErrNotInstalled) || errors.Is(err, errLeftOut) {
-			c.missing = reason(err)
-		}
+		c.missing = cmp.Or(c.missing, missing(err))
 		c.err = errors.Join(c.err, err)
 	}
 }
@@ -125,9 +122,7 @@ func (c *cell) perform(ctx context.Context) {
 		return
 	}
 	c.err = c.stage.play(ctx, c.play)
-	if errors.Is(c.err, errLeftOut) {
-		c.missing = reason(c.err)
-	}
+	c.missing = missing(c.err)
 	if c.missing != "" || c.err != nil && !c.judgeable(ctx) {
 		c.history = history.History{Run: c.stage.run, Ops: c.stage.ops}
 		return

@@ -10,6 +10,7 @@ import (
 
 	"stock/internal/tcpproxy"
 	"stock/loadtest/internal/history"
+	"stock/loadtest/internal/oracle"
 	"stock/loadtest/internal/report"
 	"stock/loadtest/internal/scenario"
 )
@@ -34,12 +35,9 @@ var rowScenarios = []Scenario{
 	{
 		Name:  "commit-after-timeout",
 		Title: "A has deducted the first item of its order, and waits for the row of the second until MySQL gives up (1205).",
-		Applies: func(s scenario.Strategy) string {
-			if s.Stores[0] != "mysql" || takesOrders(s) != "" {
-				return "it takes no orders in MySQL"
-			}
-			return ""
-		},
+		Applies: applies(func(s scenario.Strategy) bool {
+			return s.Stores[0] == oracle.MySQL && slices.Contains(s.Orders, oracle.MySQL)
+		}, "it takes no orders in MySQL"),
 		Claim: always("correct: the order is rolled back", report.Safe),
 		Practices: []Practice{
 			script("commit-after-timeout", "half the order is deducted", report.Unsafe),
@@ -108,14 +106,6 @@ func isolation(level string) Scenario {
 			b.wait()
 		},
 	}
-}
-
-// takesOrders applies to strategies that take orders on their default store.
-func takesOrders(s scenario.Strategy) string {
-	if !slices.Contains(s.Orders, s.Stores[0]) {
-		return "it takes no orders"
-	}
-	return ""
 }
 
 // lockedNeighbour returns the story of a buyer of another item than the one that a transaction has locked: does the

@@ -74,23 +74,24 @@ func (p Practice) asStrategy() scenario.Strategy {
 	return scenario.Strategy{Name: p.Name, Claim: correct, ReportsRemaining: &tellsRemaining}
 }
 
-// everyStrategy applies to each strategy that deducts something.
-func everyStrategy(s scenario.Strategy) string {
-	if s.Baseline() {
-		return "it deducts nothing"
+// applies applies to the strategies for which it holds, and says why it does not to the others.
+func applies(holds func(scenario.Strategy) bool, why string) func(scenario.Strategy) string {
+	return func(s scenario.Strategy) string {
+		if holds(s) {
+			return ""
+		}
+		return why
 	}
-	return ""
 }
+
+// everyStrategy applies to each strategy that deducts something.
+var everyStrategy = applies(func(s scenario.Strategy) bool { return !s.Baseline() }, "it deducts nothing")
 
 // noStrategy applies to none: only practices play the story.
 func noStrategy(scenario.Strategy) string { return "the story is about other ways to deduct" }
 
 // only applies to the named strategies.
 func only(names ...string) func(scenario.Strategy) string {
-	return func(s scenario.Strategy) string {
-		if !slices.Contains(names, s.Name) {
-			return "the story is about " + strings.Join(names, ", ")
-		}
-		return ""
-	}
+	listed := func(s scenario.Strategy) bool { return slices.Contains(names, s.Name) }
+	return applies(listed, "the story is about "+strings.Join(names, ", "))
 }

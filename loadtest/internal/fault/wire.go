@@ -122,7 +122,7 @@ func (h held) die() {
 }
 
 // caught waits until a message of the request is held. The request must not be answered before that.
-func (p *pending) caught(m message) {
+func (p *pending) caught(m message) *pending {
 	select {
 	case <-m.Arrived():
 	case <-p.done:
@@ -130,6 +130,7 @@ func (p *pending) caught(m message) {
 	case <-p.stage.ctx.Done():
 		p.stage.check(p.stage.ctx.Err())
 	}
+	return p
 }
 
 // proxyTo starts a proxy of the story's own.

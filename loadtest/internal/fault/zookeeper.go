@@ -51,7 +51,7 @@ func playSmallestNumber(s *Stage) {
 	s.check(err)
 	s.wrap(queue)
 	conn = s.connectZooKeeper()
-	a := s.ask("A", 1)
+	answerA := s.ask("A", 1)
 	holder, err := join(conn, queue)
 	s.check(err)
 	units, err := s.readUnits(s.ctx, db)
@@ -65,7 +65,7 @@ func playSmallestNumber(s *Stage) {
 		s.Provef("A is inside with the number %d, and B enters with the number %d", number(holder), number(name))
 		return s.readAndWrite(s.ctx, db, 2)
 	})
-	a.answer(s.writeUnits(s.ctx, db, units-1))
+	answerA(s.writeUnits(s.ctx, db, units-1))
 }
 
 // join asks once for a lock by the recipe of ZooKeeper's documentation, and returns the name of its node.
