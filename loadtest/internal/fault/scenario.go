@@ -74,7 +74,7 @@ func (p Practice) asStrategy() scenario.Strategy {
 	return scenario.Strategy{Name: p.Name, Claim: correct, ReportsRemaining: &tellsRemaining}
 }
 
-// applies applies to the strategies for which it holds, and says why it does not to the others.
+// applies returns a value for Scenario.Applies: the strategies for which a condition holds play the story.
 func applies(holds func(scenario.Strategy) bool, why string) func(scenario.Strategy) string {
 	return func(s scenario.Strategy) string {
 		if holds(s) {

@@ -121,7 +121,7 @@ func (h held) die() {
 		h.request, op.Status, op.Error)
 }
 
-// caught waits until a message of the request is held. The request must not be answered before that.
+// caught waits until a message of the request is held, and returns the request, which must not be answered before.
 func (p *pending) caught(m message) *pending {
 	select {
 	case <-m.Arrived():

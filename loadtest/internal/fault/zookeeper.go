@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"io"
 	"log"
 	"math"
@@ -17,6 +18,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"stock/internal/servers"
+	"stock/loadtest/internal/history"
 )
 
 // wrapped is a ZooKeeper whose counters come to their end.
@@ -57,14 +59,18 @@ func playSmallestNumber(s *Stage) {
 	units, err := s.readUnits(s.ctx, db)
 	s.check(err)
 	s.Stepf("A holds the lock with the number %d, and has read %d", number(holder), units)
-	s.perform("B", 2, func() (int64, error) {
-		name, err := join(conn, queue)
-		if err != nil {
-			return 0, err
-		}
-		s.Provef("A is inside with the number %d, and B enters with the number %d", number(holder), number(name))
-		return s.readAndWrite(s.ctx, db, 2)
-	})
+	for i, sold := 0, false; !sold; i++ { // of nodes with the same number, that with the smaller name is first
+		s.check(s.ctx.Err())
+		b := s.perform(fmt.Sprintf("B%d", i), 2, func() (int64, error) {
+			name, err := join(conn, queue)
+			if err != nil {
+				return 0, err
+			}
+			s.Provef("A is inside with the number %d, and B enters with the number %d", number(holder), number(name))
+			return s.readAndWrite(s.ctx, db, 2)
+		})
+		sold = b.Outcome == history.Sold
+	}
 	answerA(s.writeUnits(s.ctx, db, units-1))
 }
 
