@@ -66,7 +66,7 @@ func (f *exploreFlags) run(ctx context.Context, stdout, stderr io.Writer) (err e
 	}
 	screen := newScreen(stderr)
 	defer screen.clear()
-	screen.status("starting")
+	screen.starting()
 	l, err := lab.Start(ctx, topology.Options{Replicas: 1, Relaxed: true, StockBinary: f.local.stockBinary})
 	if err != nil {
 		return startError(ctx, err)
@@ -160,14 +160,19 @@ func (f *exploreFlags) report(
 		x.Watch = showProgress(screen, i, subjects)
 		r, err := explored(i)
 		screen.clear()
+		if failure = err; err != nil && len(r.Cells) == 0 {
+			break // nothing was found
+		}
 		results = append(results, r)
 		if err := r.Write(stdout, f.traces || f.terminals || !r.Held(), f.terminals); err != nil {
 			return err
 		}
-		if err != nil {
-			failure = err
+		if failure != nil {
 			break
 		}
+	}
+	if len(results) == 0 {
+		return failure
 	}
 	schedules := 0
 	for _, r := range results {
