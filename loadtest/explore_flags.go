@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"stock/internal/suggest"
 	"stock/loadtest/internal/explore"
 	"stock/loadtest/internal/explore/trace"
 )
@@ -94,9 +96,6 @@ func (f *exploreFlags) check(flags *pflag.FlagSet, args []string, dash int, gete
 		return fmt.Errorf("--faults %d: must be 0, 1 or 2", f.bounds.Faults)
 	case f.bounds.Preemptions < -1:
 		return fmt.Errorf("--preemptions %d: must be at least 0, or -1 for no limit", f.bounds.Preemptions)
-	case slices.ContainsFunc(f.workloads, func(name string) bool { return !slices.Contains(explore.Names(), name) }):
-		return fmt.Errorf("--workloads %s: the names are %s",
-			strings.Join(f.workloads, ","), strings.Join(explore.Names(), ", "))
 	case f.requests < 2 || f.requests > 3:
 		return fmt.Errorf("--requests %d: must be 2 or 3", f.requests)
 	case f.lanes < 1 || f.lanes > 16:
@@ -126,6 +125,12 @@ func (f *exploreFlags) check(flags *pflag.FlagSet, args []string, dash int, gete
 
 // checkSearch returns what is wrong with the flags that say how schedules are chosen.
 func (f *exploreFlags) checkSearch(flags *pflag.FlagSet) error {
+	for _, name := range f.workloads {
+		if known := explore.Names(); !slices.Contains(known, name) {
+			return fmt.Errorf("--workloads: no workload is named %q%s", name,
+				cmp.Or(suggest.DidYouMean(name, known), "; the names are "+strings.Join(known, ", ")))
+		}
+	}
 	switch {
 	case f.bounds.Random && f.bounds.NoReduction:
 		return errors.New("--random and --no-reduction cannot be used together: nothing is left out at random")
