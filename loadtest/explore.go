@@ -149,6 +149,9 @@ func showProgress(screen *screen, i, of int) func(trace.Result) {
 	}
 }
 
+var errNoSchedule = errors.New("no schedule was executed: no strategy takes a workload of --workloads with so many " +
+	"--requests, or --duration is too short")
+
 // report explores one subject after the other, and writes what was found.
 func (f *exploreFlags) report(
 	x *explore.Explorer, subjects int, screen *screen, stdout io.Writer, explored func(i int) (trace.Result, error),
@@ -160,19 +163,18 @@ func (f *exploreFlags) report(
 		x.Watch = showProgress(screen, i, subjects)
 		r, err := explored(i)
 		screen.clear()
-		if failure = err; err != nil && len(r.Cells) == 0 {
-			break // nothing was found
-		}
-		results = append(results, r)
-		if err := r.Write(stdout, f.traces || f.terminals || !r.Held(), f.terminals); err != nil {
-			return err
+		if failure = err; len(r.Cells) > 0 {
+			results = append(results, r)
+			if err := r.Write(stdout, f.traces || f.terminals || !r.Held(), f.terminals); err != nil {
+				return err
+			}
 		}
 		if failure != nil {
 			break
 		}
 	}
 	if len(results) == 0 {
-		return failure
+		return cmp.Or(failure, errNoSchedule)
 	}
 	schedules := 0
 	for _, r := range results {
