@@ -357,7 +357,7 @@ func (c *Console) sell(
 		asked += ", " + body.Replica
 	}
 	if body.Hold != "" {
-		asked += ", held at its " + string(body.Hold)
+		asked += ", to be held at its " + string(body.Hold)
 	}
 	c.board.update(func(s *State) {
 		s.Lab.Sales = append(slices.Clip(s.Lab.Sales), Sale{Name: name, Asked: asked})
