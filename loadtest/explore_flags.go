@@ -44,18 +44,19 @@ func (f *exploreFlags) register(flags *pflag.FlagSet) {
 	flags.IntVar(&f.requests, "requests", 2, "how many requests a schedule has, 2 or 3")
 	flags.IntVar(&f.bounds.Faults, "faults", 1, "the most faults in one schedule, 0 to 2")
 	flags.IntVar(&f.bounds.Preemptions, "preemptions", 2,
-		"the most preemptions in one schedule; -1: no limit, as for scripts unless set")
+		"the most switches away from a request that could go on, in one schedule; -1: no limit, the default for scripts")
 	flags.BoolVar(&f.quick, "quick", false, "no faults: all strategies in half a minute")
 	flags.BoolVar(&f.bounds.NoReduction, "no-reduction", false,
 		"also execute schedules that differ only in the order of steps that do not affect each other")
 	flags.BoolVar(&f.bounds.Random, "random", false, "execute schedules at random, for what is too large to be exhausted")
-	flags.Uint64Var(&f.bounds.Seed, "seed", 1, "of --random: the same seed leads to the same schedules")
-	flags.DurationVar(&f.bounds.Duration, "duration", 10*time.Second, "of --random, for each strategy")
-	flags.StringSliceVar(&f.workloads, "workloads", nil, "execute only these workloads, a comma-separated list of "+
-		strings.Join(explore.Names(), ", "))
+	flags.Uint64Var(&f.bounds.Seed, "seed", 1, "with --random: the same seed leads to the same schedules")
+	flags.DurationVar(&f.bounds.Duration, "duration", 10*time.Second, "with --random: how long each strategy is explored")
+	flags.StringSliceVar(&f.workloads, "workloads", nil,
+		"what the requests ask for: only these workloads, a comma-separated list of "+
+			strings.Join(explore.Names(), ", "))
 	flags.BoolVar(&f.refuted, "until-refuted", false, "explore a strategy only until one of its claims is refuted")
 	flags.IntVar(&f.lanes, "lanes", 4, "how many schedules are executed at the same time, each on servers of its own")
-	flags.StringVar(&f.replay, "replay", "", "execute the schedule of this token only, and print its trace")
+	flags.StringVar(&f.replay, "replay", "", "execute only the schedule of this token, and print its trace")
 	flags.BoolVar(&f.traces, "traces", false, "print the shortest trace of each kind of damage")
 	flags.BoolVar(&f.terminals, "terminals", false, "print these traces as text that can be typed into terminals")
 	flags.StringVar(&f.out, "out", "", "directory for explore.json and explore.html (default: none is written)")
