@@ -39,11 +39,11 @@ func TestWhatAReplicaLooksForInTheBackgroundIsNoStep(t *testing.T) {
 	t.Parallel()
 	l := &lane{now: &schedule{}, names: []string{"5000007"}, sticky: map[*wire.Conn]bool{}}
 	for text, step := range map[string]bool{
-		"XINFO stream stock:{5000001}:sales\nXINFO stream stock:{5000007}:sales": false,
-		"EXISTS stock:{5000007}:sales":                                           false,
-		"SELECT goods_id FROM reservation WHERE state = 'held'":                  false,
+		"XINFO stream stock:{5000001}:sales\nXINFO stream stock:{5000007}:sales":     false,
+		"EXISTS stock:{5000007}:sales":                                               false,
+		"SELECT goods_id FROM reservation WHERE state = 'held'":                      false,
 		"XREADGROUP group stock replica-1 count 256 streams stock:{5000007}:sales >": true,
-		"SELECT stock FROM good_stock WHERE goods_id = 5000007":                  true,
+		"SELECT stock FROM good_stock WHERE goods_id = 5000007":                      true,
 	} {
 		e := &wire.Exchange{Conn: &wire.Conn{}, Text: text}
 		if got := l.concerned(e, false) != nil; got != step || looksForWork(e) == step {
