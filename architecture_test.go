@@ -196,7 +196,7 @@ var importTable = []struct {
 	},
 	{
 		name:    "loadtest/internal/explore/script",
-		imports: nil,
+		imports: []string{"internal/suggest"},
 		because: "A script knows what it asks of the stores, and nothing of when that is executed.",
 	},
 	{

@@ -158,6 +158,7 @@ func lookAtGivenStates(t *testing.T, address string) {
 	})`)
 
 	mustChangeOnce(t, p)
+	mustShowAll(t, p)
 	if got := p.Text("#rows-title"); got != "Judged" {
 		t.Errorf("after the run, the table is called %q", got)
 	}
@@ -216,6 +217,22 @@ func mustChangeOnce(t *testing.T, p *browsertest.Page) {
 	browsertest.Eval[bool](p, `show((state) => { state.story.id++; state.story.steps[0].text = "another"; })`)
 	if got := p.Text("#steps li:first-child"); !strings.Contains(got, "another") {
 		t.Errorf("the first step of another story is shown as %q", got)
+	}
+}
+
+// mustShowAll fails the test if the time of a step, or a line of a script, is wider than its place.
+func mustShowAll(t *testing.T, p *browsertest.Page) {
+	t.Helper()
+	browsertest.Eval[bool](p, `show((state) => { state.story.id++; state.story.steps[0].after_s = 123.45; })`)
+	for tab, selector := range map[string]string{"#tab-story": ".told time", "#tab-explore": "#script-form textarea"} {
+		p.Click(tab)
+		for _, width := range []int64{375, 1400} {
+			p.Size(width, 900)
+			if browsertest.Eval[bool](p, `[...document.querySelectorAll("`+selector+`")].some((e) =>
+				e.clientWidth === 0 || e.scrollWidth > e.clientWidth)`) {
+				t.Errorf("%s is wider than its place, or hidden, at %d pixels", selector, width)
+			}
+		}
 	}
 }
 

@@ -68,12 +68,14 @@ func stepThroughATrace(t *testing.T, p *browsertest.Page) {
 	p.Press(kb.End)
 }
 
-// stopAnExploration begins with a strategy, and stops when something was found.
+// stopAnExploration begins with a strategy that takes more than a minute, and stops when something was found.
 func stopAnExploration(t *testing.T, p *browsertest.Page, address string) {
 	t.Helper()
-	p.Do(chromedp.SetValue(chromedp.CSS(`#explore-form [name="strategy"]`), "lock-redis-lua"),
-		chromedp.SetValue(chromedp.CSS(`#explore-form [name="faults"]`), "1"))
+	for field, value := range map[string]string{"strategy": "units", "preemptions": "3", "faults": "1"} {
+		p.Do(chromedp.SetValue(chromedp.CSS(`#explore-form [name="`+field+`"]`), value))
+	}
 	p.Click("#explore")
+	p.WaitFor(`document.querySelector("#explored-title").textContent.startsWith("units")`)
 	p.WaitFor(`/[1-9]/.test(document.querySelector("#explored-phase").textContent) &&
 		document.querySelector("#explored-cells th")`)
 	tab := watch(t, address)

@@ -28,21 +28,24 @@ func exploreCommand(getenv func(string) string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explore [SCRIPT.star... | -- COMMAND [ARGUMENT...]]",
 		Short: "Execute every interleaving of two requests, with at most one fault",
-		Long: `explore executes every interleaving of two requests on two replicas, with at most one fault between any two
-exchanges with MySQL or Redis, and compares what came of them with what each strategy claims. Which faults strike
-depends on what is asked for: docs/explore.md has a table. Proxies hold each exchange until it is chosen, so the service
-is as it sells. For each kind of damage, it keeps the shortest schedule and prints a token that replays it.
+		Long: `explore sends two requests to two replicas, and executes every order in which their exchanges with MySQL and
+Redis can happen, with at most one fault between any two. An exchange is a message to a store with its reply. Proxies
+hold each one until its turn has come, so the service itself is not changed. explore compares what each order, a
+schedule, has led to with what the strategy claims. For each kind of damage, it keeps the shortest schedule and prints a
+token that replays it. docs/explore.md lists what the requests ask for and which faults strike.
 
 With a command after --, it explores a service of yours, in any language: it starts one process for each replica. The
 process is to listen at the address in LISTEN, and finds its stores in MYSQL_DSN (or MYSQL_HOST, MYSQL_PORT, MYSQL_USER,
-MYSQL_PASSWORD, MYSQL_DATABASE) and REDIS_ADDR (or REDIS_HOST, REDIS_PORT). Of its answers, 2xx confirms a deduction and
-409 says that too few units are left; other 4xx and 503 say that nothing was deducted, and nothing is known otherwise.
+MYSQL_PASSWORD, MYSQL_DATABASE) and REDIS_ADDR (or REDIS_HOST, REDIS_PORT). An answer of 2xx confirms a deduction, and
+409 says that too few units are left. Any other 4xx, and 503, say that nothing was deducted; any other answer leaves
+that open. The service is WRONG if the stock does not agree with its answers. What a late write or a retry does is only
+reported, unless it promises more (--keyed).
 
 With files that end in .star, it explores scripts: sessions of SQL and of commands of Redis that you write yourself, on
 servers of its own, or on yours with --mysql-dsn and --redis. Examples are in loadtest/scripts.
 
-Exit status: 0 every claim held; 1 a claim was refuted; 2 wrong usage, or something is missing; 3 no claim was refuted,
-but not every schedule could be executed and judged; 130 interrupted.`,
+Exit status: 0 every claim held; 1 a claim was refuted, or your service is wrong; 2 wrong usage, or something is
+missing; 3 nothing was refuted, but not every schedule could be executed and judged; 130 interrupted.`,
 		Example: `  loadtest explore --strategies none,update
   loadtest explore --strategies lock-redis-lua --traces
   loadtest explore --strategies lock-redis-lua --replay enough:A.B.A
@@ -66,7 +69,7 @@ func (f *exploreFlags) run(ctx context.Context, stdout, stderr io.Writer) (err e
 	}
 	screen := newScreen(stderr)
 	defer screen.clear()
-	screen.status("starting")
+	screen.starting()
 	l, err := lab.Start(ctx, topology.Options{Replicas: 1, Relaxed: true, StockBinary: f.local.stockBinary})
 	if err != nil {
 		return startError(ctx, err)
@@ -149,6 +152,9 @@ func showProgress(screen *screen, i, of int) func(trace.Result) {
 	}
 }
 
+var errNoSchedule = errors.New("no schedule was executed: no strategy takes a workload of --workloads with so many " +
+	"--requests, or --duration is too short")
+
 // report explores one subject after the other, and writes what was found.
 func (f *exploreFlags) report(
 	x *explore.Explorer, subjects int, screen *screen, stdout io.Writer, explored func(i int) (trace.Result, error),
@@ -160,14 +166,18 @@ func (f *exploreFlags) report(
 		x.Watch = showProgress(screen, i, subjects)
 		r, err := explored(i)
 		screen.clear()
-		results = append(results, r)
-		if err := r.Write(stdout, f.traces || f.terminals || !r.Held(), f.terminals); err != nil {
-			return err
+		if failure = err; len(r.Cells) > 0 {
+			results = append(results, r)
+			if err := r.Write(stdout, f.traces || f.terminals || !r.Held(), f.terminals); err != nil {
+				return err
+			}
 		}
-		if err != nil {
-			failure = err
+		if failure != nil {
 			break
 		}
+	}
+	if len(results) == 0 {
+		return cmp.Or(failure, errNoSchedule)
 	}
 	schedules := 0
 	for _, r := range results {

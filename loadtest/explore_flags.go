@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"stock/internal/suggest"
 	"stock/loadtest/internal/explore"
 	"stock/loadtest/internal/explore/trace"
 )
@@ -42,18 +44,19 @@ func (f *exploreFlags) register(flags *pflag.FlagSet) {
 	flags.IntVar(&f.requests, "requests", 2, "how many requests a schedule has, 2 or 3")
 	flags.IntVar(&f.bounds.Faults, "faults", 1, "the most faults in one schedule, 0 to 2")
 	flags.IntVar(&f.bounds.Preemptions, "preemptions", 2,
-		"the most preemptions in one schedule; -1: no limit, as for scripts unless set")
+		"the most switches away from a request that could go on, in one schedule; -1: no limit, the default for scripts")
 	flags.BoolVar(&f.quick, "quick", false, "no faults: all strategies in half a minute")
 	flags.BoolVar(&f.bounds.NoReduction, "no-reduction", false,
 		"also execute schedules that differ only in the order of steps that do not affect each other")
 	flags.BoolVar(&f.bounds.Random, "random", false, "execute schedules at random, for what is too large to be exhausted")
-	flags.Uint64Var(&f.bounds.Seed, "seed", 1, "of --random: the same seed leads to the same schedules")
-	flags.DurationVar(&f.bounds.Duration, "duration", 10*time.Second, "of --random, for each strategy")
-	flags.StringSliceVar(&f.workloads, "workloads", nil, "execute only these workloads, a comma-separated list of "+
-		strings.Join(explore.Names(), ", "))
+	flags.Uint64Var(&f.bounds.Seed, "seed", 1, "with --random: the same seed leads to the same schedules")
+	flags.DurationVar(&f.bounds.Duration, "duration", 10*time.Second, "with --random: how long each strategy is explored")
+	flags.StringSliceVar(&f.workloads, "workloads", nil,
+		"what the requests ask for: only these workloads, a comma-separated list of "+
+			strings.Join(explore.Names(), ", "))
 	flags.BoolVar(&f.refuted, "until-refuted", false, "explore a strategy only until one of its claims is refuted")
 	flags.IntVar(&f.lanes, "lanes", 4, "how many schedules are executed at the same time, each on servers of its own")
-	flags.StringVar(&f.replay, "replay", "", "execute the schedule of this token only, and print its trace")
+	flags.StringVar(&f.replay, "replay", "", "execute only the schedule of this token, and print its trace")
 	flags.BoolVar(&f.traces, "traces", false, "print the shortest trace of each kind of damage")
 	flags.BoolVar(&f.terminals, "terminals", false, "print these traces as text that can be typed into terminals")
 	flags.StringVar(&f.out, "out", "", "directory for explore.json and explore.html (default: none is written)")
@@ -94,9 +97,6 @@ func (f *exploreFlags) check(flags *pflag.FlagSet, args []string, dash int, gete
 		return fmt.Errorf("--faults %d: must be 0, 1 or 2", f.bounds.Faults)
 	case f.bounds.Preemptions < -1:
 		return fmt.Errorf("--preemptions %d: must be at least 0, or -1 for no limit", f.bounds.Preemptions)
-	case slices.ContainsFunc(f.workloads, func(name string) bool { return !slices.Contains(explore.Names(), name) }):
-		return fmt.Errorf("--workloads %s: the names are %s",
-			strings.Join(f.workloads, ","), strings.Join(explore.Names(), ", "))
 	case f.requests < 2 || f.requests > 3:
 		return fmt.Errorf("--requests %d: must be 2 or 3", f.requests)
 	case f.lanes < 1 || f.lanes > 16:
@@ -126,6 +126,12 @@ func (f *exploreFlags) check(flags *pflag.FlagSet, args []string, dash int, gete
 
 // checkSearch returns what is wrong with the flags that say how schedules are chosen.
 func (f *exploreFlags) checkSearch(flags *pflag.FlagSet) error {
+	for _, name := range f.workloads {
+		if known := explore.Names(); !slices.Contains(known, name) {
+			return fmt.Errorf("--workloads: no workload is named %q%s", name,
+				cmp.Or(suggest.DidYouMean(name, known), "; the names are "+strings.Join(known, ", ")))
+		}
+	}
 	switch {
 	case f.bounds.Random && f.bounds.NoReduction:
 		return errors.New("--random and --no-reduction cannot be used together: nothing is left out at random")

@@ -71,7 +71,7 @@ func (f *exploreFlags) checkScripts(flags *pflag.FlagSet, files []string, getenv
 func (f *exploreFlags) runScripts(ctx context.Context, stdout, stderr io.Writer) (err error) {
 	screen := newScreen(stderr)
 	defer screen.clear()
-	screen.status("starting")
+	screen.starting()
 	o := explore.ScriptOptions{Lanes: f.lanes}
 	release, err := f.rent(ctx, &o.At)
 	defer func() { err = errors.Join(err, release()) }()

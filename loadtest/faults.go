@@ -131,7 +131,11 @@ func (f *faultsFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr i
 	}
 	builder := report.NewBuilder(l.Environment())
 	lab.Describe(builder, options.Choices)
-	failure := playFaults(ctx, faultLab(l, f.step), options, builder, f.out, screen)
+	failure := playFaults(ctx, faultLab(l, f.step), options, builder, f.out, screen, func(played report.Fault) {
+		if f.step || f.verbose {
+			fmt.Fprintf(stdout, "           => %s\n", compared(played))
+		}
+	})
 	return f.report(ctx, stdout, builder, failure, began)
 }
 
@@ -237,15 +241,29 @@ func (f *faultsFlags) choose(catalogue []scenario.Strategy, scenarios []fault.Sc
 	return choices, nil
 }
 
-// playFaults plays the scenarios on replicas of their own beside those of the lab, and shows progress.
+// compared says what came of a story, and whether that is claimed.
+func compared(f report.Fault) string {
+	switch {
+	case f.Claimed == "", f.Outcome == report.Skipped:
+		return f.Found()
+	case f.ClaimHeld:
+		return f.Found() + ", as claimed"
+	}
+	return f.Found() + ", but claimed: " + f.ClaimWords()
+}
+
+// playFaults plays the scenarios on replicas of their own beside those of the lab, shows progress, and calls tell with
+// what came of each.
 func playFaults(
 	ctx context.Context, l *fault.Lab, o fault.Options, builder *report.Builder, dir string, screen *screen,
+	tell func(report.Fault),
 ) error {
 	done, cells := 0, l.Cells(o)
 	screen.status(fmt.Sprintf("faults: %s (%d cells)", o.Scenarios[0].Name, cells))
 	err := lab.PlayFaults(ctx, l, o, builder, dir, func(played report.Fault) {
 		done++
 		screen.status(fmt.Sprintf("faults: %s (%d of %d)", played.Scenario, done, cells))
+		tell(played)
 	})
 	screen.clear()
 	return err

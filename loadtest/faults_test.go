@@ -210,6 +210,28 @@ func TestAStoryEndsAsClaimedHoweverSlowlyItIsRead(t *testing.T) {
 	}
 }
 
+func TestAStoryEndsWithItsOutcomeAndTheClaim(t *testing.T) {
+	t.Parallel()
+	for want, f := range map[string]report.Fault{
+		"unsafe (a sale is lost), as claimed": {
+			Outcome: report.Unsafe, Evidence: []string{"a sale is lost"}, Claimed: "loses-updates", ClaimHeld: true,
+		},
+		"blocked 4.0 s, but claimed: safe": {Outcome: report.Blocked, Seconds: 4, Claimed: "harmless"},
+		"safe":                             {Outcome: report.Safe},
+		"skipped (no compiler)": {
+			Outcome: report.Skipped, Evidence: []string{"no compiler"}, Claimed: "harmless",
+		},
+	} {
+		if got := compared(f); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	r := report.Report{Faults: []report.Fault{{Outcome: report.Unsafe}}}
+	if got := r.Success(); !strings.Contains(got, "nothing is unsafe that is claimed to be safe") {
+		t.Errorf("a report with an unsafe outcome concludes %q", got)
+	}
+}
+
 func TestStrategiesThatPlayNoScenarioAreWrongUsage(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "out")

@@ -97,6 +97,8 @@ func TestWrongUsageIsOneClearLine(t *testing.T) { //nolint:funlen // a table
 		{"compare main.go " + empty, "main.go is no report: give a run's directory or its report.json"},
 		{"verify " + empty, "holds no histories"},
 		{"compare " + empty + " " + empty, "no such file"},
+		{"explore --workloads enuogh", `--workloads: no workload is named "enuogh": did you mean "enough"?`},
+		{"explore --workloads one,x", `--workloads: no workload is named "x"; the names are one, enough, last`},
 		{"frobnicate", `unknown command "frobnicate"`},
 		{"run extra", `loadtest run takes no arguments, and got "extra"; see loadtest run --help`},
 		{"up --replicas x", `--replicas "x": must be a whole number; see loadtest up --help`},

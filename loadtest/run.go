@@ -125,7 +125,8 @@ func (f *runFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error
 			Scenarios: fault.Basic, Choices: run.Choices, Repeat: 1, Parallel: parallel(l, f.replicas, len(fault.Basic)),
 			Command: replayCommand(f.local.stockBinary),
 		}
-		failure = playFaults(ctx, faultLab(l, false), options, run.Builder, f.out, screen)
+		failure = playFaults(ctx, faultLab(l, false), options, run.Builder, f.out, screen,
+			func(report.Fault) {})
 	}
 	if failure == nil && f.explore {
 		failure = exploreQuickly(ctx, l, run, screen)

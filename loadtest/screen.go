@@ -37,6 +37,13 @@ func (s *screen) status(text string) {
 	}
 }
 
+// starting says that servers are being started, which takes seconds.
+func (s *screen) starting() {
+	const text = "starting the servers …"
+	s.status(text)
+	s.logLine(text)
+}
+
 // logLine writes a line if the output is not a terminal.
 func (s *screen) logLine(text string) {
 	s.mu.Lock()

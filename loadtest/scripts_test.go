@@ -77,7 +77,7 @@ func TestScriptsOnServersOfTheUser(t *testing.T) {
 	}{
 		{"def buy(who):\n    redis('SET', key('a'), who)\n    sql('DO 1')\ndef check(): return True", "2 right", 0},
 		{"def check(): return 'damage'\ndef buy(): pass", "replay: loadtest explore --replay script: " + shop, 1},
-		{"\ndef buy():\n    sql('SELEC')", shop + ":3:8: in buy: Error 1064", 2},
+		{"\ndef buy():\n    sql('SELEC')", "starting the servers …\nloadtest: " + shop + ":3:8: in buy: Error 1064", 2},
 		{"\n\ndef buy(:", shop + ":3:10: got ':'", 2},
 	} {
 		if err := os.WriteFile(shop, []byte(c.text), 0o600); err != nil {

@@ -249,13 +249,17 @@ func (t *etcdToken) intercept(ctx context.Context, method string, request, reply
 // zookeeperHandshake is how long a server of ZooKeeper may take to answer a new connection.
 const zookeeperHandshake = 5 * time.Second
 
-// openZooKeeper returns a client that connects in the background, and a function that closes it. After the client dies,
-// its locks expire with the session, which must not be longer than the server's limit: see maxSession.
+// zookeeperPatience is how long the service waits for ZooKeeper when it starts, so that it does not call itself unready
+// for a moment although all is well. If ZooKeeper is down, the client goes on connecting in the background.
+const zookeeperPatience = time.Second
+
+// openZooKeeper returns a client, and a function that closes it. After the client dies, its locks expire with the
+// session, which must not be longer than the server's limit: see maxSession.
 func (o *storeOptions) openZooKeeper(
 	session time.Duration, log *slog.Logger,
 ) (conn *zk.Conn, closeConn func() error, err error) {
 	dial := locks.LimitZooKeeperHandshake(o.dialZooKeeper, zookeeperHandshake)
-	conn, _, err = zk.Connect(o.zookeeper, session, zk.WithDialer(dial),
+	conn, events, err := zk.Connect(o.zookeeper, session, zk.WithDialer(dial),
 		zk.WithHostProvider(new(hosts)), zk.WithLogInfo(false), zk.WithLogger(&zookeeperLog{log: log}))
 	if err != nil {
 		return nil, nil, err
@@ -263,6 +267,8 @@ func (o *storeOptions) openZooKeeper(
 	ctx, cancel := context.WithCancel(context.Background())
 	if o.zookeeperUser != "" {
 		introduce(ctx, conn, o.zookeeperUser+":"+o.zookeeperPassword)
+	} else {
+		awaitSession(events)
 	}
 	return conn, func() error { cancel(); conn.Close(); return nil }, nil
 }
@@ -275,9 +281,24 @@ func (o *storeOptions) dialZooKeeper(network, address string, timeout time.Durat
 	return tls.DialWithDialer(dialer, network, address, o.zookeeperConfig)
 }
 
+// awaitSession waits until the client has a session, for at most zookeeperPatience.
+func awaitSession(events <-chan zk.Event) {
+	over := time.After(zookeeperPatience)
+	for {
+		select {
+		case e := <-events:
+			if e.State == zk.StateHasSession {
+				return
+			}
+		case <-over:
+			return
+		}
+	}
+}
+
 // introduce tells ZooKeeper who the client is. Once a server has taken that, the client repeats it on each new
-// connection before anything else. If ZooKeeper is down, introduce returns after a second and goes on in the background
-// until ctx ends; a lock that somebody asks for before that is refused.
+// connection before anything else. If ZooKeeper is down, introduce returns after zookeeperPatience and goes on in the
+// background until ctx ends; a lock that somebody asks for before that is refused.
 func introduce(ctx context.Context, conn *zk.Conn, account string) {
 	done := make(chan struct{})
 	go func() {
@@ -292,7 +313,7 @@ func introduce(ctx context.Context, conn *zk.Conn, account string) {
 	}()
 	select {
 	case <-done:
-	case <-time.After(time.Second):
+	case <-time.After(zookeeperPatience):
 	}
 }
 

@@ -261,6 +261,16 @@ func TestServiceStartsWhileItsServersAreDown(t *testing.T) {
 	}
 }
 
+// The first answer of /readyz decides: a session of ZooKeeper takes a moment.
+func TestAServiceWhoseServersAreUpIsReadyAtOnce(t *testing.T) {
+	t.Parallel()
+	p := launch(t, environment{"STOCK_ZOOKEEPER": shared.ZooKeeper(t)}, "serve")
+	p.expect(t, "GET", p.url+"/readyz", 200)
+	if strings.Contains(p.log(), "not ready") {
+		t.Errorf("a warning although all is well:\n%s", p.log())
+	}
+}
+
 func TestTheServiceDeletesExpiredSoldOutAnswers(t *testing.T) {
 	t.Parallel()
 	env := migrated(t)

@@ -2,6 +2,7 @@ package console
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"net/http"
 	"slices"
@@ -240,7 +241,7 @@ func (c *Console) postRestock(r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	op := history.Op{Kind: history.Restock, Name: c.nextSale(), GoodsID: shownItem, Count: body.Count}
+	op := history.Op{Kind: history.Restock, Name: "restock-" + rand.Text(), GoodsID: shownItem, Count: body.Count}
 	op, err = traffic.RestockOne(r.Context(), replica.AdminURL, body.Store, adminTime, op)
 	if err != nil {
 		return err
@@ -335,7 +336,7 @@ func (c *Console) postSale(r *http.Request) error {
 	if body.Hold != "" {
 		return c.sellAndHold(r.Context(), base, strategy, body, answered)
 	}
-	c.sell(base, strategy, body, answered)
+	c.sell(base, strategy, body, func(string) { answered() })
 	return nil
 }
 
@@ -346,15 +347,17 @@ const (
 	shownSales = 12
 )
 
-// sell sends a request in the background, and calls answered after it. Many may wait at the same time.
-func (c *Console) sell(base string, strategy scenario.Strategy, body saleRequest, answered func()) (name string) {
-	name = c.nextSale()
-	asked := fmt.Sprintf("%s, %d", strategy.Name, body.Count)
+// sell sends a request in the background, and calls answered with its answer. Many may wait at the same time.
+func (c *Console) sell(
+	base string, strategy scenario.Strategy, body saleRequest, answered func(answer string),
+) (name string) {
+	name, key := c.nextSale()
+	asked := fmt.Sprintf("%s, units: %d", strategy.Name, body.Count)
 	if body.Replica != "" {
 		asked += ", " + body.Replica
 	}
 	if body.Hold != "" {
-		asked += ", held at its " + string(body.Hold)
+		asked += ", to be held at its " + string(body.Hold)
 	}
 	c.board.update(func(s *State) {
 		s.Lab.Sales = append(slices.Clip(s.Lab.Sales), Sale{Name: name, Asked: asked})
@@ -367,10 +370,10 @@ func (c *Console) sell(base string, strategy scenario.Strategy, body saleRequest
 		if body.Hold != "" {
 			load.Timeout = HoldTime
 		}
-		op := history.Op{Kind: history.Deduct, Name: name, GoodsID: shownItem, Count: body.Count}
+		op := history.Op{Kind: history.Deduct, Name: key, GoodsID: shownItem, Count: body.Count}
 		op, err := traffic.SendOne(c.ctx, base, load, op)
-		answered()
 		answer := describe(op, err)
+		answered(answer)
 		c.board.update(func(s *State) {
 			s.Lab.Sales = slices.Clone(s.Lab.Sales)
 			for i := range s.Lab.Sales {
@@ -396,15 +399,15 @@ func describe(op history.Op, err error) string {
 	case op.Outcome == history.SoldOut:
 		return fmt.Sprintf("sold out, %d remain", op.Remaining)
 	case op.Outcome == history.Unknown:
-		return "no answer: " + op.Error
+		return "it may have been sold: " + history.InWords(op.Error)
 	}
-	return "refused: " + op.Error
+	return "refused: " + history.InWords(op.Error)
 }
 
-// nextSale returns a name that no request had before.
-func (c *Console) nextSale() string {
+// nextSale returns the name of a sale, and a key that no request to the service had before.
+func (c *Console) nextSale() (name, key string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.sales++
-	return fmt.Sprintf("console-%.6s-%d", strings.ToLower(c.id), c.sales)
+	return fmt.Sprintf("sale %d", c.sales), fmt.Sprintf("console-%.6s-%d", strings.ToLower(c.id), c.sales)
 }

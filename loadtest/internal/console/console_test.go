@@ -4,6 +4,8 @@ import (
 	"math"
 	"strings"
 	"testing"
+
+	"stock/loadtest/internal/history"
 )
 
 // add adds samples to a cell and returns it.
@@ -103,4 +105,17 @@ func TestNoRunBeginsDuringAChangeThatItsBooksWouldLack(t *testing.T) {
 		t.Errorf("a change after the run: %v", err)
 	}
 	answered()
+}
+
+func TestAnAnswerIsToldInWords(t *testing.T) {
+	t.Parallel()
+	for want, op := range map[string]history.Op{
+		"refused: busy":                          {Outcome: history.Busy, Error: history.BusyProblem},
+		"it may have been sold: outcome unknown": {Outcome: history.Unknown, Error: "/problems/outcome-unknown"},
+		"sold by replica-1, 3 remain":            {Outcome: history.Sold, Replica: "replica-1", Remaining: 3},
+	} {
+		if got := describe(op, nil); got != want {
+			t.Errorf("%+v: %q, want %q", op, got, want)
+		}
+	}
 }

@@ -17,8 +17,8 @@ import (
 // HoldTime is how long a sale may be held. A lab in which sales are held gives its requests as much time.
 const HoldTime = time.Hour
 
-// holdWait is how long a sale may take until its message is held.
-const holdWait = 10 * time.Second
+// holdWait is how long a sale may take until its message is held. It is longer than the service waits for a lock.
+const holdWait = 12 * time.Second
 
 // heldSale is a sale that cannot go on, because a proxy holds a message of it.
 type heldSale struct {
@@ -45,14 +45,14 @@ func (c *Console) sellAndHold(
 	ctx, cancel := context.WithTimeout(ctx, holdWait)
 	defer cancel()
 	arrived, stop := c.catch(strategy, body)
-	over := make(chan struct{})
-	name := c.sell(base, strategy, body, func() { close(over); answered() })
+	over, answer := make(chan struct{}), ""
+	name := c.sell(base, strategy, body, func(text string) { answer = text; close(over); answered() })
 	select {
 	case h := <-arrived:
 		h.Name, h.over = name, over
 		err = c.keep(h)
 	case <-over:
-		err = conflict("%s was answered without a %s that could be held", name, body.Hold)
+		err = conflict("%s is not held: it was answered without a %s (%s)", name, body.Hold, answer)
 	case <-ctx.Done():
 		err = conflict("%s goes on and is not held: its %s did not come within %v", name, body.Hold, holdWait)
 	}
@@ -103,7 +103,7 @@ func (c *Console) keep(h *heldSale) error {
 		return errStopped
 	}
 	c.held = append(c.held, h)
-	c.logf("a proxy of %s holds %s: %s", h.Replica, h.What, h.Name)
+	c.logf("%s: a proxy of %s holds %s", h.Name, h.Replica, h.What)
 	return nil
 }
 

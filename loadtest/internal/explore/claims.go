@@ -104,8 +104,11 @@ type claims interface {
 	settled(all cells, claim claimKind, faults string) bool
 }
 
-// ofStrategy are the claims of the catalogue.
-type ofStrategy struct{ scenario.Strategy }
+// ofStrategy are the claims of the catalogue, or what is expected of a user's service.
+type ofStrategy struct {
+	scenario.Strategy
+	own bool // it is a user's service
+}
 
 // expects returns what the catalogue claims about schedules in which a fault strikes, in words, and whether some of
 // them must, or may, do damage. The words are empty if it claims nothing. requests is that of a Cell.
@@ -166,6 +169,9 @@ func (s ofStrategy) judge(c *trace.Cell, exhausted bool) {
 		c.Held = c.Held && c.Waited == 0
 	case "blocks-until-lease-ends":
 		c.Held = c.Held && (c.Waited > 0 || !exhausted || c.Fault != ReplicaDies)
+	}
+	if s.own {
+		c.Claim = "" // it has made none
 	}
 }
 

@@ -110,8 +110,8 @@ func reserver(url string, load traffic.Load, ends string, call history.Call) cli
 
 func inWords(outcome history.Outcome, problem string) string {
 	text := strings.ReplaceAll(string(outcome), "_", " ")
-	if problem != "" {
-		text += ": " + problem
+	if why := history.InWords(problem); why != "" && why != text {
+		text += ": " + why
 	}
 	return text
 }

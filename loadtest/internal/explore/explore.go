@@ -130,7 +130,7 @@ func (x *Explorer) Explore(ctx context.Context, choice scenario.Choice, bounds t
 	if err := x.warmUp(ctx, choice); err != nil {
 		return trace.Result{Strategy: choice.Strategy.Name, Store: choice.Store}, err
 	}
-	r, err := x.search(ctx, choice, x.workloads(choice), bounds, ofStrategy{choice.Strategy}, cells{})
+	r, err := x.search(ctx, choice, x.workloads(choice), bounds, ofStrategy{choice.Strategy, x.subject != nil}, cells{})
 	if err != nil && ctx.Err() == nil {
 		err = fmt.Errorf("explore %s: %w", choice.Strategy.Name, err)
 	}

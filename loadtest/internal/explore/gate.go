@@ -74,7 +74,7 @@ func (l *lane) concerned(e *wire.Exchange, serving bool) *schedule {
 	_, script := l.subject.(*scripted)
 	switch {
 	case script:
-	case slices.ContainsFunc(l.names, func(name string) bool { return strings.Contains(e.Text, name) }):
+	case !scansStreams(e) && l.named(e):
 		l.sticky[e.Conn] = true
 		l.names = append(l.names, uuids.FindAllString(e.Text, -1)...)
 	case l.sticky[e.Conn] && endsTransaction(e):
@@ -89,9 +89,22 @@ func (l *lane) concerned(e *wire.Exchange, serving bool) *schedule {
 	return l.now
 }
 
-// looksForWork reports whether a replica looks for reservations that have expired, as it does once a second. Held back,
-// it cannot find a schedule's reservations by chance; the schedule's own requests find them.
-func looksForWork(e *wire.Exchange) bool { return strings.Contains(e.Text, "FROM reservation") }
+// named reports whether an exchange names an item of the schedule, or what was made for one.
+func (l *lane) named(e *wire.Exchange) bool {
+	return slices.ContainsFunc(l.names, func(name string) bool { return strings.Contains(e.Text, name) })
+}
+
+// looksForWork reports whether a replica looks for reservations that have expired, or for sales on their way to MySQL,
+// as it does once a second. Held back, it cannot find those of a schedule by chance: the schedule's own requests find
+// its reservations, and write its sales.
+func looksForWork(e *wire.Exchange) bool {
+	return strings.Contains(e.Text, "FROM reservation") || scansStreams(e)
+}
+
+// scansStreams reports whether a replica asks for the state of all streams of sales.
+func scansStreams(e *wire.Exchange) bool {
+	return strings.HasPrefix(e.Text, "XINFO ") || strings.HasPrefix(e.Text, "EXISTS ")
+}
 
 func beginsTransaction(e *wire.Exchange) bool {
 	text := strings.ToUpper(e.Text)

@@ -219,10 +219,15 @@ func (l *lane) begin(s *schedule, needs []string, items []int64) {
 
 // end lets everything pass, and waits until the clients have ended. A replica that has died is in truth alive, but cut
 // off: it may come back only when it sleeps, so that it does not do what its request wanted before the stores are read.
+// If the schedule has not ended by itself, what it has left to do must not be in the way of the next one.
 // Replicas of a Subject are started again if the schedule has cut their connections: not every service opens new ones.
 func (l *lane) end(ctx context.Context, s *schedule) {
 	s.release()
 	s.sending.Wait()
+	died := slices.ContainsFunc(s.actors, func(a *actor) bool { return a.lost })
+	if died || !s.ended() {
+		l.rest(ctx)
+	}
 	l.mu.Lock()
 	l.now = nil
 	l.mu.Unlock()
@@ -231,9 +236,6 @@ func (l *lane) end(ctx context.Context, s *schedule) {
 			continue
 		}
 		r := l.replicas[a.replica]
-		for until := time.Now().Add(sleepTime); a.lost && !l.asleep(a) && time.Now().Before(until) && ctx.Err() == nil; {
-			time.Sleep(time.Millisecond)
-		}
 		for _, p := range r.proxies {
 			p.Refuse(false)
 		}
@@ -251,7 +253,18 @@ func (l *lane) end(ctx context.Context, s *schedule) {
 	}
 }
 
-// sleepTime is how long a replica that has died may take to fall asleep: one that does not has other work.
+// rest waits until all replicas sleep.
+func (l *lane) rest(ctx context.Context) {
+	quiet, until := time.Now(), time.Now().Add(sleepTime)
+	for time.Since(quiet) < executing && time.Now().Before(until) && ctx.Err() == nil {
+		time.Sleep(executing / 4)
+		if slices.ContainsFunc(l.replicas, (*replica).awake) {
+			quiet = time.Now()
+		}
+	}
+}
+
+// sleepTime is how long replicas may take to fall asleep: one that does not has other work.
 const sleepTime = time.Second
 
 // cut cuts a replica off from all stores until the schedule ends.

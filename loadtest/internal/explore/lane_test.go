@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"stock/internal/servers/serverstest"
+	"stock/loadtest/internal/explore/wire"
 	"stock/loadtest/internal/topology"
 )
 
@@ -25,11 +26,28 @@ func TestAProcessWithDeadChildrenIsAsleep(t *testing.T) {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	}()
-	l := &lane{replicas: []*replica{{Replica: &topology.Replica{PID: cmd.Process.Pid}}}}
+	r := &replica{Replica: &topology.Replica{PID: cmd.Process.Pid}}
 	serverstest.Eventually(t, "the child is dead", func() bool {
 		children, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", cmd.Process.Pid))
 		state, _ := os.ReadFile(fmt.Sprintf("/proc/%s/stat", bytes.TrimSpace(children)))
 		return bytes.Contains(state, []byte(") Z "))
 	})
-	serverstest.Eventually(t, "the process is asleep", func() bool { return l.asleep(&actor{}) })
+	serverstest.Eventually(t, "the process is asleep", func() bool { return !r.awake() })
+}
+
+func TestWhatAReplicaLooksForInTheBackgroundIsNoStep(t *testing.T) {
+	t.Parallel()
+	l := &lane{now: &schedule{}, names: []string{"5000007"}, sticky: map[*wire.Conn]bool{}}
+	for text, step := range map[string]bool{
+		"XINFO stream stock:{5000001}:sales\nXINFO stream stock:{5000007}:sales":     false,
+		"EXISTS stock:{5000007}:sales":                                               false,
+		"SELECT goods_id FROM reservation WHERE state = 'held'":                      false,
+		"XREADGROUP group stock replica-1 count 256 streams stock:{5000007}:sales >": true,
+		"SELECT stock FROM good_stock WHERE goods_id = 5000007":                      true,
+	} {
+		e := &wire.Exchange{Conn: &wire.Conn{}, Text: text}
+		if got := l.concerned(e, false) != nil; got != step || looksForWork(e) == step {
+			t.Errorf("%s: a step %v, looks for work %v", text, got, looksForWork(e))
+		}
+	}
 }

@@ -137,7 +137,7 @@ func (s *schedule) unsettled(ctx context.Context) (wake time.Duration, err error
 			wake = max(wake, executing-quiet)
 		case !a.answered && quiet < s.silenceOf(a):
 			wake = max(wake, s.silenceOf(a)-quiet)
-		case !s.lane.asleep(a):
+		case s.lane.awake(a):
 			a.lastEvent = time.Now()
 			wake = max(wake, executing)
 		default:

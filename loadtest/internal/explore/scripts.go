@@ -109,8 +109,8 @@ func (x *Explorer) ExploreScript(ctx context.Context, s *Script, bounds trace.Bo
 	r.Requests = len(s.Sessions)
 	stuck := slices.Contains(slices.Collect(maps.Values(s.Expect)), trace.Deadlock)
 	if err == nil && r.Held() && !answers.sold.Load() && !stuck {
-		return r, fmt.Errorf("%s: no session has succeeded in any of %d schedules: %v", s.File, r.Tally.Schedules,
-			answers.last.Load())
+		return trace.Result{}, fmt.Errorf("%s: no session has succeeded in any of %d schedules: %v",
+			s.File, r.Tally.Schedules, answers.last.Load())
 	}
 	return r, err
 }

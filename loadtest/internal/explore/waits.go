@@ -61,15 +61,17 @@ func (l *lane) blockedInRedis(ctx context.Context) (n int, err error) {
 	return 0, fmt.Errorf("ask Redis what waits: INFO clients has no blocked_clients: %q", clients)
 }
 
-// asleep reports whether no thread of an actor's replica runs, or could run. A replica whose connection is being
-// opened, or that has asked a server of locks, goes on soon. The session of a script goes on until it asks a store, or
-// ends.
-func (l *lane) asleep(a *actor) bool {
+// awake reports whether an actor does something. The session of a script goes on until it asks a store, or ends.
+func (l *lane) awake(a *actor) bool {
 	r := l.replicas[a.replica]
-	if r.Replica == nil {
-		return a.answered
-	}
-	return !slices.ContainsFunc(r.proxies, (*wire.Proxy).Busy) && !anyThread(r.PID, runs)
+	return r.awake() || r.Replica == nil && !a.answered
+}
+
+// awake reports whether a thread of the process runs, or could run. One whose connection is being opened, or that has
+// asked a server, goes on soon: it may ask before its threads are looked at, or after that.
+func (r *replica) awake() bool {
+	busy := func() bool { return slices.ContainsFunc(r.proxies, (*wire.Proxy).Busy) }
+	return r.Replica != nil && (busy() || anyThread(r.PID, runs) || anyThread(r.PID, runs) || busy())
 }
 
 // runs reports whether a thread in this state runs, or waits for a disk and will go on by itself.

@@ -2,7 +2,6 @@ package fault
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -22,7 +21,144 @@ import (
 
 // crowdScenarios are stories of many clients who buy through nginx while something is killed.
 var crowdScenarios = []Scenario{
-	replicaKilled, bothKilled, clusterFailoverOfSales, clusterFailoverOfLocks, etcdLeaderKilled,
+	{
+		Name:  "replica-killed",
+		Title: "One of two replicas is killed while clients buy through nginx (SIGKILL).",
+		Applies: func(s scenario.Strategy) string {
+			switch {
+			case s.Claim.TwoReplicas != verify.ClaimCorrect:
+				return "it loses updates even if no replica dies"
+			case s.Claim.HolderCrash == "blocks-forever":
+				return "it is blocked for ever, as holder-dies shows"
+			}
+			return ""
+		},
+		Claim: holderDies.Claim,
+		On:    Setting{Nginx: true, Args: withLease(lostLease)},
+		Play: func(s *Stage) {
+			c := s.openCrowd(0)
+			s.meet("both replicas have sold") // or some leases would end before the victim is killed
+			a := s.hold(patiently(to(s.Victim, "A", 1)), Commit)
+			over := c.goOn()
+			s.killVictim()
+			c.killedNS.Store(monotonic.Now())
+			a.die()
+			over()
+			c.report()
+			unknown := c.count(0, monotonic.Now(), history.Unknown)
+			if unknown > crowdUsers {
+				s.Failf("%d outcomes are unknown, but only %d users were buying", unknown, crowdUsers)
+			}
+			s.Provef("the victim was killed while a proxy held %s; it had sold %d times, and the survivor %d times", a.what,
+				c.sales["victim"], c.sales["survivor"])
+			s.Stepf("%d users have sent %d requests, %d of them with an unknown outcome", crowdUsers, len(c.ops), unknown)
+		},
+	}, {
+		Name: "replica-and-database-killed",
+		Title: "While clients buy, a replica is killed, and then MySQL; the survivor sells all that is left in one request " +
+			"(SIGKILL).",
+		Applies: only("update", "ledger", "slots", "escrow", "batch", "batch-ledger"),
+		Claim:   always("a confirmed sale is on disk, and every other unit is for sale", report.Safe),
+		On:      Setting{Nginx: true, MySQL: &servers.MySQLOptions{}}, // durable
+		Play: func(s *Stage) {
+			c := s.openCrowd(0)
+			over := c.goOn()
+			s.killVictim()
+			s.strike("MySQL is killed and started again", s.MySQL.Restart)
+			c.killedNS.Store(monotonic.Now()) // the crowd leaves when the survivor has sold enough since then
+			over()
+			if c.report(); c.since < crowdSales {
+				s.never = true
+				return
+			}
+			left := s.stock(s.Store)
+			s.Provef("before both were killed, the victim had sold %d times; the survivor has sold %d times, %d of them since "+
+				"MySQL was started again; %d units are left", c.sales["victim"], c.sales["survivor"], c.since, left)
+			s.buyNow("D", left)
+		},
+	}, {
+		Name: "cluster-failover/sales",
+		Title: "While clients buy, a master of a Redis Cluster is killed (SIGKILL). The Cluster promotes its Redis " +
+			"replica, which has not received the last sales.",
+		Applies: applies(func(s scenario.Strategy) bool {
+			return s.Stores[0] == oracle.Redis && s.Claim.TwoReplicas == verify.ClaimCorrect
+		}, "it does not sell from Redis, or loses updates even if no master fails"),
+		Claim: failoverLosesSales,
+		Sells: onLostMaster,
+		On:    Setting{Nginx: true, Redis: redisCluster, Args: patient()},
+		Play: func(s *Stage) {
+			c := s.openCrowd(clusterPace)
+			over := c.goOn()
+			s.cutClusterReplication()
+			cut := monotonic.Now()
+			s.eventually("the users have bought what the Redis replica does not receive", func() bool {
+				return c.soldSince(cut) >= clusterSales
+			})
+			c.killedNS.Store(s.strike(clusterMasterKilled, s.redis.failOverCluster))
+			over()
+			unreplicated := c.count(cut, c.killedNS.Load(), history.Sold)
+			s.provePause(c, fmt.Sprintf("%d sales were confirmed after replication was cut", unreplicated))
+		},
+	}, {
+		Name: "cluster-failover/locks",
+		Title: "A master of a Redis Cluster is killed while a holder's write is on its way and clients wait for the lock " +
+			"(SIGKILL). The Cluster promotes its Redis replica, which has not received the lock.",
+		Applies: keyInRedis,
+		Claim: func(s scenario.Strategy) Claim {
+			if waitsForReplica(s) {
+				return claim("the Redis replica has the lock; the next grant waits for another Redis replica", report.Blocked)
+			}
+			c := lockLost(s)
+			if slices.Contains(c.Allowed, report.Safe) {
+				c.Allowed = []report.Outcome{report.Blocked} // until the Redis replica is promoted
+			}
+			return c
+		},
+		Sells: onLostMaster,
+		On:    Setting{Nginx: true, Redis: redisCluster, Args: endless},
+		Play: func(s *Stage) {
+			c := s.openCrowd(clusterPace)
+			var a held
+			// A lock that waits for the Redis replica must be granted before that is cut off.
+			if waitsForReplica(s.Strategy) {
+				a = s.holdWrite()
+			}
+			s.cutClusterReplication()
+			if !waitsForReplica(s.Strategy) {
+				a = s.holdWrite()
+			}
+			over := c.goOn()
+			killed := s.forget(a, s.redis.master, s.redis.replica, clusterMasterKilled, s.redis.failOverCluster)
+			c.killedNS.Store(killed)
+			promoted := time.Now()
+			s.eventually("somebody else is granted the lock, or has waited for it", func() bool {
+				return c.soldSince(killed) > 0 || time.Since(promoted) > 2*shortWait
+			})
+			inside := c.soldSince(killed)
+			a.land()
+			s.mend("the killed master is started again, and becomes a Redis replica", s.redis.rejoin)
+			over()
+			s.provePause(c, fmt.Sprintf("sales to others before A's write arrived: %d", inside))
+		},
+	}, {
+		Name:    "etcd-leader-killed",
+		Title:   "While clients buy, the leader of three etcd members is killed (SIGKILL).",
+		Applies: only("lock-etcd"),
+		Claim:   always("sells on as soon as another member leads", report.Safe, report.Blocked),
+		On:      Setting{Nginx: true, Etcd: true, Args: withLease(etcdLease, lockWait(patience))},
+		Play: func(s *Stage) {
+			c := s.openCrowd(clusterPace)
+			over := c.goOn()
+			killed := s.strike("the leader of etcd is killed", s.etcd.killLeader)
+			c.killedNS.Store(killed)
+			leader, term, err := s.etcd.awaitElection(s.ctx)
+			s.check(err)
+			elected := time.Duration(monotonic.Now() - killed)
+			over()
+			s.provePause(c, fmt.Sprintf("the leader of term %d was killed, and %s led in term %d after %.1f s",
+				s.etcd.status.Term, leader.Name, term, elected.Seconds()))
+		},
+	},
 	holdsAfterCrash("replica", "One of two replicas is killed while it holds units for its clients (SIGKILL).", Setting{}),
 	holdsAfterCrash("mysql", "MySQL is killed while units are held, and started again (SIGKILL).",
 		Setting{MySQL: &servers.MySQLOptions{}}),
@@ -31,9 +167,9 @@ var crowdScenarios = []Scenario{
 // A crowd is several users who buy through nginx.
 type crowd struct {
 	stage    *Stage
+	pace     time.Duration // pause of a user after each request
 	asked    atomic.Int64  // requests so far
 	killedNS atomic.Int64  // when something was killed; 0: it is alive
-	pace     time.Duration // pause of a user after each request
 
 	mu    sync.Mutex
 	ops   []history.Op
@@ -50,11 +186,7 @@ const (
 func (s *Stage) openCrowd(pace time.Duration) *crowd {
 	s.setManyUnits()
 	c := &crowd{stage: s, sales: map[string]int{}, pace: pace}
-	c.buy(func() bool {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		return len(c.sales) == 2
-	})
+	c.buy(func() bool { return len(c.sales) == 2 })()
 	return c
 }
 
@@ -62,36 +194,32 @@ func (s *Stage) openCrowd(pace time.Duration) *crowd {
 // returns when all buy.
 func (c *crowd) goOn() (wait func()) {
 	earlier := c.asked.Load()
-	wait = c.stage.meanwhile(func() {
-		c.buy(func() bool {
-			killed := c.killedNS.Load()
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			return killed > 0 && (c.since >= crowdSales || monotonic.Now()-killed > int64(patience))
-		})
+	wait = c.buy(func() bool {
+		killed := c.killedNS.Load()
+		return killed > 0 && (c.since >= crowdSales || monotonic.Now()-killed > int64(patience))
 	})
 	c.stage.eventually("all users buy", func() bool { return c.asked.Load() >= earlier+crowdUsers })
 	return wait
 }
 
 // buy has every user buy one time after the other until the crowd has had enough.
-func (c *crowd) buy(enough func() bool) {
-	var users sync.WaitGroup
-	errs := make([]error, crowdUsers)
-	for user := range crowdUsers {
-		users.Go(func() {
-			errs[user] = tell(func() {
-				for !enough() {
-					c.buyOnce()
-				}
-			})
-		})
+func (c *crowd) buy(enough func() bool) (wait func()) {
+	var users []func()
+	for range crowdUsers {
+		users = append(users, c.stage.meanwhile(func() {
+			for over := false; !over; over = c.buyOnce(enough) {
+			}
+		}))
 	}
-	users.Wait()
-	c.stage.check(errors.Join(errs...))
+	return func() {
+		for _, user := range users {
+			user()
+		}
+	}
 }
 
-func (c *crowd) buyOnce() {
+// buyOnce has a user buy, and reports whether the crowd has had enough.
+func (c *crowd) buyOnce(enough func() bool) bool {
 	client := fmt.Sprintf("user-%d", c.asked.Add(1))
 	op := c.stage.exchange(order{client: client, through: c.stage.nginx.URL})
 	pause := c.pace
@@ -109,6 +237,7 @@ func (c *crowd) buyOnce() {
 		}
 	}
 	c.stage.check(c.stage.ctx.Err())
+	return enough()
 }
 
 // count counts requests that were sent after a time and answered before another one.
@@ -126,85 +255,19 @@ func (c *crowd) count(from, to int64, outcomes ...history.Outcome) (n int) {
 // soldSince counts the sales that were confirmed after a time.
 func (c *crowd) soldSince(ns int64) int { return c.count(ns, monotonic.Now(), history.Sold) }
 
-// report adds what the crowd did to the history, and says for how long nobody could buy after the kill. A sale counts
-// that was sent, or answered, after that.
-func (c *crowd) report(moment func(history.Op) int64) {
+// report adds what the crowd did to the history, and says for how long nobody could buy after the kill: until a sale
+// that was asked for after that.
+func (c *crowd) report() {
 	s, killed, next := c.stage, c.killedNS.Load(), monotonic.Now()
 	s.booked.Store(true)
 	s.keep(c.ops...)
 	s.never = true
 	for _, op := range c.ops {
-		if op.Outcome == history.Sold && moment(op) > killed {
+		if op.Outcome == history.Sold && op.SentNS > killed {
 			s.never, next = false, min(next, op.ReceivedNS)
 		}
 	}
 	s.blocked = time.Duration(next - killed)
-}
-
-// Moments of a request.
-func sent(op history.Op) int64     { return op.SentNS }
-func received(op history.Op) int64 { return op.ReceivedNS }
-
-// replicaKilled is the story of a replica that is killed while many clients buy.
-var replicaKilled = Scenario{
-	Name:  "replica-killed",
-	Title: "One of two replicas is killed while clients buy through nginx (SIGKILL).",
-	Applies: func(s scenario.Strategy) string {
-		switch {
-		case s.Claim.TwoReplicas != verify.ClaimCorrect:
-			return "it loses updates even if no replica dies"
-		case s.Claim.HolderCrash == "blocks-forever":
-			return "it is blocked for ever, as holder-dies shows"
-		}
-		return ""
-	},
-	Claim: holderDies.Claim,
-	On:    Setting{Nginx: true, Args: withLease(lostLease)},
-	Play: func(s *Stage) {
-		c := s.openCrowd(0)
-		s.meet("both replicas have sold") // or some leases would end before the victim is killed
-		a := s.hold(patiently(to(s.Victim, "A", 1)), Commit)
-		over := c.goOn()
-		s.killVictim()
-		c.killedNS.Store(monotonic.Now())
-		a.die()
-		over()
-		c.report(received)
-		unknown := c.count(0, monotonic.Now(), history.Unknown)
-		if unknown > crowdUsers {
-			s.Failf("%d outcomes are unknown, but only %d users were buying", unknown, crowdUsers)
-		}
-		s.Provef("the victim was killed while a proxy held %s; it had sold %d times, and the survivor %d times", a.what,
-			c.sales["victim"], c.sales["survivor"])
-		s.Stepf("%d users have sent %d requests, %d of them with an unknown outcome", crowdUsers, len(c.ops), unknown)
-	},
-}
-
-// bothKilled is the story of a replica and a MySQL that are killed while many clients buy. It asks whether a dead
-// replica keeps units that are still for sale.
-var bothKilled = Scenario{
-	Name: "replica-and-database-killed",
-	Title: "While clients buy, a replica is killed, and then MySQL; the survivor sells all that is left in one request " +
-		"(SIGKILL).",
-	Applies: only("update", "ledger", "slots", "escrow", "batch", "batch-ledger"),
-	Claim:   always("a confirmed sale is on disk, and every other unit is for sale", report.Safe),
-	On:      Setting{Nginx: true, MySQL: &servers.MySQLOptions{}}, // durable
-	Play: func(s *Stage) {
-		c := s.openCrowd(0)
-		over := c.goOn()
-		s.killVictim()
-		s.strike("MySQL is killed and started again", s.MySQL.Restart)
-		c.killedNS.Store(monotonic.Now()) // the crowd leaves when the survivor has sold enough since then
-		over()
-		if c.report(received); c.since < crowdSales {
-			s.never = true
-			return
-		}
-		left := s.stock(s.Store)
-		s.Provef("before both were killed, the victim had sold %d times; the survivor has sold %d times, %d of them since "+
-			"MySQL was started again; %d units are left", c.sales["victim"], c.sales["survivor"], c.since, left)
-		s.buyNow("D", left)
-	},
 }
 
 const (
@@ -214,80 +277,6 @@ const (
 
 // clusterMasterKilled is what redisServers.failOverCluster does.
 const clusterMasterKilled = "a master of the Redis Cluster was killed, and its Redis replica was promoted"
-
-// clusterFailoverOfSales is the story of a master that fails before its Redis replica has the last sales.
-var clusterFailoverOfSales = Scenario{
-	Name: "cluster-failover/sales",
-	Title: "While clients buy, a master of a Redis Cluster is killed (SIGKILL). The Cluster promotes its Redis replica, " +
-		"which has not received the last sales.",
-	Applies: func(s scenario.Strategy) string {
-		if s.Stores[0] != oracle.Redis || s.Claim.TwoReplicas != verify.ClaimCorrect {
-			return "it does not sell from Redis, or loses updates even if no master fails"
-		}
-		return ""
-	},
-	Claim: failoverLosesSales,
-	Sells: onLostMaster,
-	On:    Setting{Nginx: true, Redis: redisCluster, Args: patient()},
-	Play: func(s *Stage) {
-		c := s.openCrowd(clusterPace)
-		over := c.goOn()
-		s.cutClusterReplication()
-		cut := monotonic.Now()
-		s.eventually("the users have bought what the Redis replica does not receive", func() bool {
-			return c.soldSince(cut) >= clusterSales
-		})
-		s.strike(clusterMasterKilled, s.redis.failOverCluster)
-		c.killedNS.Store(s.redis.killedNS.Load())
-		over()
-		unreplicated := c.count(cut, c.killedNS.Load(), history.Sold)
-		s.provePause(c, fmt.Sprintf("%d sales were confirmed after replication was cut", unreplicated))
-	},
-}
-
-// clusterFailoverOfLocks is the story of a master that fails before its Redis replica has a lock.
-var clusterFailoverOfLocks = Scenario{
-	Name: "cluster-failover/locks",
-	Title: "A master of a Redis Cluster is killed while a holder's write is on its way and clients wait for the lock " +
-		"(SIGKILL). The Cluster promotes its Redis replica, which has not received the lock.",
-	Applies: keyInRedis,
-	Claim: func(s scenario.Strategy) Claim {
-		if waitsForReplica(s) {
-			return claim("the Redis replica has the lock; the next grant waits for another Redis replica", report.Blocked)
-		}
-		c := lockLost(s)
-		if slices.Contains(c.Allowed, report.Safe) {
-			c.Allowed = []report.Outcome{report.Blocked} // until the Redis replica is promoted
-		}
-		return c
-	},
-	Sells: onLostMaster,
-	On:    Setting{Nginx: true, Redis: redisCluster, Args: endless},
-	Play: func(s *Stage) {
-		c := s.openCrowd(clusterPace)
-		var a held
-		// A lock that waits for the Redis replica must be granted before that is cut off.
-		if waitsForReplica(s.Strategy) {
-			a = s.holdWrite()
-		}
-		s.cutClusterReplication()
-		if !waitsForReplica(s.Strategy) {
-			a = s.holdWrite()
-		}
-		over := c.goOn()
-		s.forget(a, s.redis.master, s.redis.replica, clusterMasterKilled, s.redis.failOverCluster)
-		promoted, killed := time.Now(), s.redis.killedNS.Load()
-		c.killedNS.Store(killed)
-		s.eventually("somebody else is granted the lock, or has waited for it", func() bool {
-			return c.soldSince(killed) > 0 || time.Since(promoted) > 2*shortWait
-		})
-		inside := c.soldSince(killed)
-		a.land()
-		s.mend("the killed master is started again, and becomes a Redis replica", s.redis.rejoin)
-		over()
-		s.provePause(c, fmt.Sprintf("sales to others before A's write arrived: %d", inside))
-	},
-}
 
 // cutClusterReplication has the Redis replica receive nothing more. If MySQL is updated later, it gets nothing more
 // either until the master has been killed.
@@ -305,33 +294,10 @@ func (s *Stage) cutClusterReplication() {
 // etcdLease is so long that no session ends while etcd has no leader.
 const etcdLease = 10 * time.Second
 
-// etcdLeaderKilled is the story of an etcd cluster whose leader dies.
-var etcdLeaderKilled = Scenario{
-	Name:    "etcd-leader-killed",
-	Title:   "While clients buy, the leader of three etcd members is killed (SIGKILL).",
-	Applies: only("lock-etcd"),
-	Claim:   always("sells on as soon as another member leads", report.Safe, report.Blocked),
-	On:      Setting{Nginx: true, Etcd: true, Args: withLease(etcdLease, lockWait(patience))},
-	Play: func(s *Stage) {
-		c := s.openCrowd(clusterPace)
-		over := c.goOn()
-		s.strike("the leader of etcd is killed", s.etcd.killLeader)
-		killed := s.etcd.killedNS.Load()
-		c.killedNS.Store(killed)
-		leader, term, err := s.etcd.awaitElection(s.ctx, s.etcd.term)
-		s.check(err)
-		elected := time.Duration(monotonic.Now() - killed)
-		over()
-		s.provePause(c, fmt.Sprintf("the leader of term %d was killed, and %s led in term %d after %.1f s",
-			s.etcd.term, leader.Name, term, elected.Seconds()))
-	},
-}
-
 // provePause adds what the crowd did to the history, and proves what nobody could do meanwhile.
 func (s *Stage) provePause(c *crowd, what string) {
-	c.report(sent)
-	killed := c.killedNS.Load()
-	refused, unknown := 0, 0
+	c.report()
+	killed, refused, unknown := c.killedNS.Load(), 0, 0
 	for _, op := range c.ops {
 		switch meanwhile := op.ReceivedNS > killed && op.ReceivedNS < killed+int64(s.blocked); {
 		case meanwhile && op.Outcome == history.Unknown:

@@ -93,7 +93,7 @@ type Deployment struct {
 	etcd      *etcdMembers
 	zookeeper *wrapped
 
-	stops []stopper // in the order in which the parts were started
+	stops []func(context.Context) error // in the order in which the parts were started
 }
 
 // front is an nginx in front of both replicas.
@@ -129,6 +129,11 @@ func (l *Lab) deploy(ctx context.Context, on Setting) (d *Deployment, err error)
 func (d *Deployment) startMySQL(ctx context.Context, l *Lab, on Setting) (err error) {
 	server, name := l.Topology.Servers.MySQL, fmt.Sprintf("round_%d", l.items.Add(1))
 	if on.MySQL != nil {
+		if on.MySQL.Disk > 0 {
+			if err := servers.CheckMount(); err != nil {
+				return fmt.Errorf("%w: %w", errLeftOut, err)
+			}
+		}
 		if server, err = servers.StartMySQL(ctx, *on.MySQL); err != nil {
 			return err
 		}
@@ -177,11 +182,11 @@ func atIsolation(dsn, level string, settings map[string]string) (string, error) 
 // what other replicas have sold in Redis and have not written yet.
 func (d *Deployment) startRedis(ctx context.Context, _ *Lab, on Setting) error {
 	if on.Clocked > 0 {
-		started, stop, err := startClocked(ctx, on.Clocked)
-		d.clocked = started
-		d.onStop(stop)
+		if err := d.startClocked(ctx, on.Clocked); err != nil {
+			return err
+		}
 		var addresses []string
-		for _, r := range started {
+		for _, r := range d.clocked {
 			addresses = append(addresses, r.Addr)
 		}
 		if on.Clocked > 1 {
@@ -189,7 +194,7 @@ func (d *Deployment) startRedis(ctx context.Context, _ *Lab, on Setting) error {
 		} else {
 			d.Addresses.Redis, d.Addresses.RedisReplica = addresses, false
 		}
-		return err
+		return nil
 	}
 	start := on.Redis
 	if start == nil && (on.MySQL != nil || on.Database) {
@@ -198,11 +203,29 @@ func (d *Deployment) startRedis(ctx context.Context, _ *Lab, on Setting) error {
 	if start == nil {
 		return nil
 	}
-	own, err := start(ctx)
-	d.redis = own
-	d.onStop(own.stop)
-	d.Addresses.Redis, d.Addresses.RedisReplica = own.addresses(), own.replica != nil
-	return err
+	if err := start(ctx, d); err != nil {
+		return err
+	}
+	d.Addresses.Redis, d.Addresses.RedisReplica = d.redis.addresses(), d.redis.replica != nil
+	return nil
+}
+
+// newRedis starts a Redis for the round.
+func (d *Deployment) newRedis(ctx context.Context, o servers.RedisOptions) (*servers.Redis, error) {
+	r, err := servers.StartRedis(ctx, o)
+	if err == nil {
+		d.onStop(r.Stop)
+	}
+	return r, err
+}
+
+// newProxy starts a proxy for the round.
+func (d *Deployment) newProxy(address string) (*tcpproxy.Proxy, error) {
+	proxy, err := tcpproxy.Start(address)
+	if err == nil {
+		d.onStop(func(context.Context) error { proxy.Close(); return nil })
+	}
+	return proxy, err
 }
 
 func (d *Deployment) startMasters(ctx context.Context, _ *Lab, on Setting) (err error) {
@@ -292,19 +315,16 @@ func (d *Deployment) startNginx(ctx context.Context, _ *Lab, on Setting) (err er
 		return nil
 	}
 	d.nginx = &front{}
-	victim, survivor := d.Victim.Address(), d.Survivor.Address()
+	addresses := []string{d.Victim.Address(), d.Survivor.Address()}
 	if on.Proxies {
-		if d.nginx.victim, err = tcpproxy.Start(victim); err != nil {
-			return err
+		for i, proxy := range []**tcpproxy.Proxy{&d.nginx.victim, &d.nginx.survivor} {
+			if *proxy, err = d.newProxy(addresses[i]); err != nil {
+				return err
+			}
+			addresses[i] = (*proxy).Addr()
 		}
-		d.onStop(func(context.Context) error { d.nginx.victim.Close(); return nil })
-		if d.nginx.survivor, err = tcpproxy.Start(survivor); err != nil {
-			return err
-		}
-		d.onStop(func(context.Context) error { d.nginx.survivor.Close(); return nil })
-		victim, survivor = d.nginx.victim.Addr(), d.nginx.survivor.Addr()
 	}
-	if d.nginx.Balancer, err = topology.StartBalancer(ctx, on.Resend, victim, survivor); err == nil {
+	if d.nginx.Balancer, err = topology.StartBalancer(ctx, on.Resend, addresses...); err == nil {
 		d.onStop(d.nginx.Stop)
 	}
 	return err
@@ -328,6 +348,9 @@ const (
 		"would go past them, to the addresses that its masters tell"
 )
 
+// errLeftOut is why a scenario is not played here.
+var errLeftOut = errors.New("not played")
+
 // spares returns why a setting is not deployed: a server of the user's cannot be reached through proxies, or the story
 // breaks it or needs other settings of it.
 func (l *Lab) spares(on Setting) error {
@@ -344,11 +367,13 @@ func (l *Lab) spares(on Setting) error {
 	return nil
 }
 
-// reason is why a scenario is not played, without where that was noticed.
-func reason(err error) string {
-	_, why, found := strings.Cut(err.Error(), errLeftOut.Error()+": ")
-	if !found {
-		return err.Error()
+// missing is why a scenario is not played here, without where that was noticed; empty if the error is another one.
+func missing(err error) (why string) {
+	switch {
+	case errors.Is(err, errLeftOut):
+		_, why, _ = strings.Cut(err.Error(), errLeftOut.Error()+": ")
+	case errors.Is(err, servers.ErrNotInstalled):
+		why = err.Error()
 	}
 	return why
 }

@@ -17,7 +17,157 @@ import (
 // holderScenarios are stories of a request that is held in its critical section while something happens to its replica,
 // or to its lock.
 var holderScenarios = []Scenario{
-	lockConnectionKilled, longWork, blackHole, etcdPartition, clockJumpsBack, shutdown,
+	{
+		Name: "holder-pauses",
+		Title: "The replica is stopped inside its critical section until all leases have ended, and then goes on " +
+			"(SIGSTOP, SIGCONT).",
+		Applies: func(s scenario.Strategy) string {
+			if s.Claim.HolderPause == "loses-updates" && s.Claim.LateCaveat != "" {
+				return "whether the sale is lost depends on whether a new second begins meanwhile"
+			}
+			return everyStrategy(s)
+		},
+		Claim:     pauseClaim,
+		Practices: []Practice{script("check-then-write", "loses-updates", report.Unsafe)},
+		On:        Setting{Args: withLease(pauseLease)},
+		Play:      playHolderPauses,
+	},
+	scripted("lock-connection-killed",
+		"The connection that holds GET_LOCK is lost while its holder is between read and write.",
+		script("get-lock-new-connection", "works on another connection, and does not notice", report.Unsafe),
+		script("get-lock-same-connection", "loses its connection to the stock with the lock", report.Safe)),
+	{
+		Name:    "long-work",
+		Title:   "The holder works for three leases, and meanwhile another replica asks for the lock again and again.",
+		Applies: only(renewed...),
+		Claim:   always("stays the holder for as long as it works", report.Safe),
+		On:      Setting{Args: withLease(workLease, lockWait(workLease))},
+		Play: func(s *Stage) {
+			a := s.hold(patiently(to(s.Victim, "A", 1)), Read)
+			asked := 0
+			for entered := time.Now(); s.between(entered, time.Now()) < 3*workLease; asked++ {
+				if b := s.send(to(s.Survivor, fmt.Sprintf("B%d", asked), 2)); b.Outcome == history.Sold {
+					s.Failf("B was granted the lock while A, who had it, was inside")
+					a.land()
+					return
+				}
+			}
+			s.Provef("a proxy held %s for three leases of %v, and B was refused %d times meanwhile", a.what, workLease,
+				asked)
+			if op := a.land(); op.Outcome != history.Sold {
+				s.Failf("A has lost its lock while it worked: %s", op.Error)
+			}
+			s.buyNow("C", 3)
+		},
+	}, {
+		Name:    "black-hole",
+		Title:   "The network between a holder and its lock's server swallows everything, after a renewal.",
+		Applies: only(append([]string{"lock-etcd", "lock-zookeeper"}, renewedInRedis...)...),
+		Claim:   always("gives up before its lease ends on the server", report.Blocked),
+		On:      Setting{Args: patient()},
+		Practices: []Practice{
+			script("renew-until-error", "relies on its lock until a renewal fails", report.Unsafe),
+		},
+		Play: func(s *Stage) {
+			a := s.hold(patiently(to(s.Victim, "A", 1)), Read)
+			if slices.Contains(renewedInRedis, s.Strategy.Name) {
+				s.awaitRenewal()
+			}
+			s.strike("everything between the victim and the locks' servers is swallowed", func(context.Context) error {
+				for _, proxy := range []*tcpproxy.Proxy{s.Victim.Redis, s.Victim.Etcd, s.Victim.ZooKeeper} {
+					proxy.BlackHole()
+				}
+				return nil
+			})
+			cut := time.Now()
+			a.isUnanswered("its connections were cut off")
+			s.Provef("A was inside, with %s held, when the proxies began to swallow; nobody could release its lock", a.what)
+			s.sellAfter(a, cut)
+		},
+	}, {
+		Name: "etcd-partition",
+		Title: "The leader of three etcd members is cut off from the others. The holder reaches nobody but that leader, " +
+			"and the next buyer nobody but the others.",
+		Applies: only("lock-etcd"),
+		Claim:   always("gives up before the majority grants the lock again", report.Blocked),
+		On:      Setting{Etcd: true, Apart: true, Args: patient()},
+		Play: func(s *Stage) {
+			a := s.hold(patiently(to(s.Victim, "A", 1)), Read)
+			s.strike("the leader of etcd is cut off from the other members", s.etcd.cutOffLeader)
+			cut := time.Now()
+			a.isUnanswered("the leader was cut off")
+			elected := s.meanwhile(func() {
+				leader, term, err := s.etcd.awaitElection(s.ctx)
+				s.check(err)
+				s.Provef("A was inside when the leader of term %d was cut off; the others have elected %s, in term %d",
+					s.etcd.status.Term, leader.Name, term)
+			})
+			s.sellAfter(a, cut)
+			elected()
+		},
+	}, {
+		Name:    "clock-jumps/back",
+		Title:   "A holder dies, and the clock of Redis is set back by an hour.",
+		Applies: leaseInRedis,
+		Claim:   always("blocked until the clock has caught up", report.Unavailable),
+		On:      Setting{Clocked: 1, Args: withLease(pauseLease)},
+		Play: func(s *Stage) {
+			a := s.hold(to(s.Victim, "A", 1), Commit)
+			// The victim first: a renewal would set the end of the lease by the new clock.
+			s.strike("the victim is killed, and the clock of Redis is set back by an hour", func(ctx context.Context) error {
+				if err := s.Victim.Kill(); err != nil {
+					return err
+				}
+				return s.clocked[0].setClock(ctx, -clockJump)
+			})
+			struck := time.Now()
+			rest := s.keyPTTL()
+			s.requiref(rest >= pttl(clockJump), "A's lock had ended before the clock was set back: its PTTL is %s", rest)
+			s.Provef("A was inside; TIME is an hour behind, and the PTTL of A's lock of %v is %s", pauseLease, rest)
+			a.die()
+			// Long enough to see that the lock does not end with its lease.
+			if s.tryToBuy(to(s.Survivor, "B", 2), struck, pauseLease+time.Second) {
+				return
+			}
+			s.giveUp(struck)
+			s.jump("the clock of Redis is set right", 0, s.clocked[0])
+			s.send(to(s.Survivor, "C", 1))
+		},
+	}, {
+		Name:    "shutdown",
+		Title:   "The replica that is deducting is told to stop (SIGTERM).",
+		Applies: everyStrategy,
+		Claim:   always("finishes", report.Safe),
+		On: Setting{Args: []string{"--lease=" + shutdownTimeout.String(), "--request-timeout=" + shutdownTimeout.String(),
+			"--drain-timeout=" + shutdownTimeout.String(), "--drain-delay=" + drainDelay.String()}},
+		Play: func(s *Stage) {
+			holder := s.holdBesideOthers(order{client: "A", at: s.Victim, timeout: shutdownTimeout}, Commit)
+			since := time.Now()
+			s.strike("the victim is told to stop, and answers 503 to /readyz", func(ctx context.Context) error {
+				if err := s.Victim.Terminate(); err != nil {
+					return err
+				}
+				return eventually(ctx, "/readyz answers 503", func() (bool, error) {
+					status, _, err := s.Victim.Readiness(ctx)
+					return status == http.StatusServiceUnavailable, err
+				})
+			})
+			s.Provef("a proxy held %s when the victim got SIGTERM, and /readyz has answered 503 since", holder.what)
+			took := time.Since(since)
+			s.requiref(s.Store != oracle.Redis || took <= redisTimeout,
+				"the client of Redis may have given up: its message was held for %v", took)
+			a := holder.land()
+			took = time.Duration(a.ReceivedNS - a.SentNS)
+			s.requiref(a.Outcome == history.Sold || took < shutdownTimeout,
+				"the request of client A took %v, and may take %v", took, shutdownTimeout)
+			if a.Outcome != history.Sold {
+				s.Failf("A was inside when the victim was told to stop, and was not sold anything: %s", a.Error)
+				return
+			}
+			// If A had left its lock behind, B would have to wait for the lease to end.
+			s.buyNow("B", 2)
+		},
+	},
 }
 
 // holderDies is the story of a replica that is killed inside the critical section.
@@ -56,24 +206,6 @@ func (s *Stage) blockedSince(strike func()) time.Time {
 		return inside
 	}
 	return time.Now()
-}
-
-// holderPauses is the story of a replica that is stopped inside its critical section.
-var holderPauses = Scenario{
-	Name: "holder-pauses",
-	Title: "The replica is stopped inside its critical section until all leases have ended, and then goes on " +
-		"(SIGSTOP, SIGCONT).",
-	Applies: func(s scenario.Strategy) string {
-		if s.Claim.HolderPause == "loses-updates" && s.Claim.LateCaveat != "" {
-			return "whether the sale is lost depends on whether a new second begins meanwhile"
-		}
-		return everyStrategy(s)
-	},
-	Claim:     pauseClaim,
-	Practices: []Practice{checkThenWrite},
-	Missing:   processStates,
-	On:        Setting{Args: withLease(pauseLease)},
-	Play:      playHolderPauses,
 }
 
 func pauseClaim(s scenario.Strategy) Claim {
@@ -121,138 +253,18 @@ func playHolderPauses(s *Stage) {
 	s.send(to(s.Survivor, "C", 1))
 }
 
-// lockConnectionKilled is about GET_LOCK's connection, which may not be the one on which its holder works.
-var lockConnectionKilled = Scenario{
-	Name:      "lock-connection-killed",
-	Title:     "The connection that holds GET_LOCK is lost while its holder is between read and write.",
-	Applies:   noStrategy,
-	Practices: []Practice{getLockNewConnection, getLockSameConnection},
-}
-
 // workLease lets a renewal come two seconds late on a busy machine.
 const workLease = 3 * time.Second
-
-// longWork is the story of a holder that works for longer than its lease.
-var longWork = Scenario{
-	Name:    "long-work",
-	Title:   "The holder works for three leases, and meanwhile another replica asks for the lock again and again.",
-	Applies: only(renewed...),
-	Claim:   always("stays the holder for as long as it works", report.Safe),
-	On:      Setting{Args: withLease(workLease, lockWait(workLease))},
-	Play: func(s *Stage) {
-		a := s.hold(patiently(to(s.Victim, "A", 1)), Read)
-		asked := 0
-		for entered := time.Now(); s.between(entered, time.Now()) < 3*workLease; asked++ {
-			if b := s.send(to(s.Survivor, fmt.Sprintf("B%d", asked), 2)); b.Outcome == history.Sold {
-				s.Failf("B was granted the lock while A, who had it, was inside")
-				a.land()
-				return
-			}
-		}
-		s.Provef("a proxy held %s for three leases of %v, and B was refused %d times meanwhile", a.what, workLease,
-			asked)
-		if op := a.land(); op.Outcome != history.Sold {
-			s.Failf("A has lost its lock while it worked: %s", op.Error)
-		}
-		s.buyNow("C", 3)
-	},
-}
-
-// blackHole is the story of a holder that is cut off from the servers of its lock, and from nothing else.
-var blackHole = Scenario{
-	Name:      "black-hole",
-	Title:     "The network between a holder and its lock's server swallows everything, after a renewal.",
-	Applies:   only(append([]string{"lock-etcd", "lock-zookeeper"}, renewedInRedis...)...),
-	Claim:     always("gives up before its lease ends on the server", report.Blocked),
-	On:        Setting{Args: patient()},
-	Practices: []Practice{renewUntilError},
-	Play: func(s *Stage) {
-		a := s.hold(patiently(to(s.Victim, "A", 1)), Read)
-		if slices.Contains(renewedInRedis, s.Strategy.Name) {
-			s.awaitRenewal()
-		}
-		s.strike("everything between the victim and the locks' servers is swallowed", func(context.Context) error {
-			for _, proxy := range []*tcpproxy.Proxy{s.Victim.Redis, s.Victim.Etcd, s.Victim.ZooKeeper} {
-				proxy.BlackHole()
-			}
-			return nil
-		})
-		cut := time.Now()
-		a.isUnanswered("its connections were cut off")
-		s.Provef("A was inside, with %s held, when the proxies began to swallow; nobody could release its lock", a.what)
-		s.sellAfter(a, cut)
-	},
-}
 
 // sellAfter has B buy while A, which is cut off since then, waits for the reply to its read. Then the reply comes: A
 // writes, unless it has found that its lease has ended.
 func (s *Stage) sellAfter(a held, cut time.Time) {
 	s.buy(to(s.Survivor, "B", 2), cut)
-	if s.never {
-		a.giveUp()
+	if s.never { // its replica has found by itself that the lease has ended
+		s.eventually("A is answered", a.answered)
 	}
 	a.land()
 	s.send(to(s.Survivor, "C", 1))
-}
-
-// etcdPartition is the story of an etcd leader that is cut off from the other members, but not from its clients.
-var etcdPartition = Scenario{
-	Name: "etcd-partition",
-	Title: "The leader of three etcd members is cut off from the others. The holder reaches nobody but that leader, and " +
-		"the next buyer nobody but the others.",
-	Applies: only("lock-etcd"),
-	Claim:   always("gives up before the majority grants the lock again", report.Blocked),
-	On:      Setting{Etcd: true, Apart: true, Args: patient()},
-	Play: func(s *Stage) {
-		a := s.hold(patiently(to(s.Victim, "A", 1)), Read)
-		before, err := s.etcd.leaderStatus(s.ctx)
-		s.check(err)
-		s.strike("the leader of etcd is cut off from the other members", s.etcd.cutOffLeader)
-		cut := time.Now()
-		a.isUnanswered("the leader was cut off")
-		elected := s.meanwhile(func() {
-			leader, term, err := s.etcd.awaitElection(s.ctx, before.Term)
-			s.check(err)
-			s.Provef("A was inside when the leader of term %d was cut off; the others have elected %s, in term %d",
-				before.Term, leader.Name, term)
-		})
-		s.sellAfter(a, cut)
-		elected()
-	},
-}
-
-// clockJumpsBack is the story of a lease that ends too late.
-var clockJumpsBack = Scenario{
-	Name:    "clock-jumps/back",
-	Title:   "A holder dies, and the clock of Redis is set back by an hour.",
-	Applies: leaseInRedis,
-	Claim:   always("blocked until the clock has caught up", report.Unavailable),
-	Missing: noClocks,
-	On:      Setting{Clocked: 1, Args: withLease(pauseLease)},
-	Play: func(s *Stage) {
-		a := s.hold(to(s.Victim, "A", 1), Commit)
-		// The victim first: a renewal would set the end of the lease by the new clock.
-		s.strike("the victim is killed, and the clock of Redis is set back by an hour", func(ctx context.Context) error {
-			if err := s.Victim.Kill(); err != nil {
-				return err
-			}
-			return s.clocked[0].setClock(ctx, -clockJump)
-		})
-		struck := time.Now()
-		rest := s.keyPTTL()
-		if rest < pttl(clockJump) {
-			s.failf("the lock of client A had ended before the clock was set back: its PTTL is %s", rest)
-		}
-		s.Provef("A was inside; TIME is an hour behind, and the PTTL of A's lock of %v is %s", pauseLease, rest)
-		a.die()
-		// Long enough to see that the lock does not end with its lease.
-		if s.tryToBuy(to(s.Survivor, "B", 2), struck, pauseLease+time.Second) {
-			return
-		}
-		s.giveUp(struck)
-		s.jump("the clock of Redis is set right", 0, s.clocked[0])
-		s.send(to(s.Survivor, "C", 1))
-	},
 }
 
 // Times of the replicas of shutdown. A request may be held for long on a busy machine.
@@ -261,40 +273,3 @@ const (
 	drainDelay      = time.Second
 	redisTimeout    = 2500 * time.Millisecond // the service waits a little longer for a reply of Redis
 )
-
-// shutdown is the story of a replica that is told to end, as at every deployment.
-var shutdown = Scenario{
-	Name:    "shutdown",
-	Title:   "The replica that is deducting is told to stop (SIGTERM).",
-	Applies: everyStrategy,
-	Claim:   always("finishes", report.Safe),
-	On: Setting{Args: []string{"--lease=" + shutdownTimeout.String(), "--request-timeout=" + shutdownTimeout.String(),
-		"--drain-timeout=" + shutdownTimeout.String(), "--drain-delay=" + drainDelay.String()}},
-	Play: func(s *Stage) {
-		holder := s.holdBesideOthers(order{client: "A", at: s.Victim, timeout: shutdownTimeout}, Commit)
-		since := time.Now()
-		s.strike("the victim is told to stop, and answers 503 to /readyz", func(ctx context.Context) error {
-			if err := s.Victim.Terminate(); err != nil {
-				return err
-			}
-			return eventually(ctx, "/readyz answers 503", func() (bool, error) {
-				status, _, err := s.Victim.Readiness(ctx)
-				return status == http.StatusServiceUnavailable, err
-			})
-		})
-		s.Provef("a proxy held %s when the victim got SIGTERM, and /readyz has answered 503 since", holder.what)
-		if took := time.Since(since); s.Store == oracle.Redis && took > redisTimeout {
-			s.failf("the client of Redis may have given up: its message was held for %v", took)
-		}
-		a := holder.land()
-		if took := time.Duration(a.ReceivedNS - a.SentNS); a.Outcome != history.Sold && took >= shutdownTimeout {
-			s.failf("the request of client A took %v, and may take %v", took, shutdownTimeout)
-		}
-		if a.Outcome != history.Sold {
-			s.Failf("A was inside when the victim was told to stop, and was not sold anything: %s", a.Error)
-			return
-		}
-		// If A had left its lock behind, B would have to wait for the lease to end.
-		s.buyNow("B", 2)
-	},
-}

@@ -3,9 +3,12 @@ package fault
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
+	"stock/internal/suggest"
 	"stock/loadtest/internal/oracle"
 	"stock/loadtest/internal/scenario"
 )
@@ -32,20 +35,25 @@ func (l *Lab) Run(ctx context.Context, o Options) error {
 	var doubtful []*cell
 	for _, r := range rounds {
 		<-r.over // no round may go on after Run has returned
-		if failure == nil {
-			failure = ctx.Err()
-		}
-		if failure == nil {
-			var left []*cell
-			left, failure = r.report(o)
-			doubtful = append(doubtful, left...)
+		for _, c := range r.cells {
+			result := c.result()
+			switch failure = cmp.Or(failure, ctx.Err()); {
+			case failure != nil:
+			case o.Step == nil && doubted(result):
+				doubtful = append(doubtful, c)
+			default:
+				failure = o.Done(result, c.history)
+			}
 		}
 		if failure != nil {
 			cancel()
 		}
 	}
 	if failure == nil {
-		failure = cmp.Or(l.playAgain(ctx, doubtful, o), l.explore(ctx, explored, o))
+		failure = l.playAgain(ctx, doubtful, o)
+	}
+	if failure == nil {
+		failure = l.explore(ctx, explored, o)
 	}
 	return failure
 }
@@ -86,23 +94,21 @@ func (l *Lab) rounds(o Options) (rounds []*round, explored []*cell) {
 	place := 0
 	for repeat := 1; repeat <= o.Repeat; repeat++ {
 		for _, sc := range o.Scenarios {
-			cells := l.cells(sc, o, repeat)
-			for _, c := range cells {
+			var played []*cell
+			for _, c := range l.cells(sc, o, repeat) {
 				place++
 				c.place = place
-			}
-			isScript := func(c *cell) bool { return c.script != "" }
-			for _, c := range cells {
-				if isScript(c) {
+				if c.script != "" {
 					explored = append(explored, c)
+				} else {
+					played = append(played, c)
 				}
 			}
-			cells = slices.DeleteFunc(cells, isScript)
-			perRound := max(len(cells), 1)
+			perRound := max(len(played), 1)
 			if o.Step != nil {
 				perRound = 1
 			}
-			for group := range slices.Chunk(cells, perRound) {
+			for group := range slices.Chunk(played, perRound) {
 				rounds = append(rounds, &round{lab: l, scenario: sc, cells: group, over: make(chan struct{})})
 			}
 		}
@@ -125,7 +131,7 @@ func (l *Lab) cells(sc Scenario, o Options, repeat int) (cells []*cell) {
 			c := l.newCell(sc, scenario.Choice{Strategy: p.asStrategy(), Store: cmp.Or(p.Store, oracle.MySQL)}, o, repeat)
 			c.claim, c.practice = p.Claim, true
 			if p.Play == nil {
-				c.script, c.fault = cmp.Or(p.Script, p.Name), p.Fault
+				c.script = cmp.Or(p.Script, p.Name)
 			} else {
 				c.play = p.Play
 			}
@@ -141,4 +147,51 @@ func (l *Lab) Cells(o Options) (n int) {
 		n += o.Repeat * len(l.cells(sc, o, 1))
 	}
 	return n
+}
+
+// Scenarios lists every story. To add one, add it to the list of its family.
+var Scenarios = slices.Concat(
+	Basic, holderScenarios, crowdScenarios, limitScenarios, redisScenarios, ghostLocks, masterScenarios, rowScenarios,
+	retryScenarios,
+)
+
+// Basic are the scenarios that mean something for every strategy. A lab plays them after its load.
+var Basic = []Scenario{holderDies, lateWrite, clientRetries}
+
+// BasicTime is how long the basic scenarios take at most, if they are played in parallel.
+const BasicTime = patience + 8*time.Second
+
+// renamed are scenarios that had another name before.
+var renamed = map[string]string{
+	"pauses-before-write": "holder-pauses", "zombie-replica": "client-times-out",
+	"failover-of-sales": "cluster-failover/sales",
+}
+
+// Find returns the scenarios with the given names, in that order and each once, or all if there are no names. The part
+// of a name before the slash finds all variants.
+func Find(names []string) (found []Scenario, err error) {
+	if len(names) == 0 {
+		return Scenarios, nil
+	}
+	for _, name := range names {
+		name, known := cmp.Or(renamed[name], name), false
+		for _, s := range Scenarios {
+			if s.Name != name && !strings.HasPrefix(s.Name, name+"/") {
+				continue
+			}
+			known = true
+			if !slices.ContainsFunc(found, func(f Scenario) bool { return f.Name == s.Name }) {
+				found = append(found, s)
+			}
+		}
+		if !known {
+			var all []string
+			for _, s := range Scenarios {
+				all = append(all, s.Name)
+			}
+			return nil, fmt.Errorf("no scenario is named %q%s", name,
+				cmp.Or(suggest.DidYouMean(name, all), "; the names are "+strings.Join(all, ", ")))
+		}
+	}
+	return found, nil
 }

@@ -3,28 +3,38 @@ package fault
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 
+	"stock/internal/servers"
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/report"
+	"stock/loadtest/internal/topology"
 )
 
 // practice is played without a fault.
 var practice = Practice{Name: "practice", Play: func(*Stage) {}}
 
-// skipped returns scenarios that one practice would play, if something were not missing. missing is called instead.
+// skipped returns scenarios that one practice would play, if no server were missing. missing is called instead.
 func skipped(missing func(name string), names ...string) (scenarios []Scenario) {
 	for _, name := range names {
 		scenarios = append(scenarios, Scenario{
 			Name: name, Applies: noStrategy, Practices: []Practice{practice},
-			Missing: func(context.Context) string {
+			On: Setting{Redis: func(context.Context, *Deployment) error {
 				missing(name)
-				return "a server"
-			},
+				return fmt.Errorf("%w: there is no server", errLeftOut)
+			}},
 		})
 	}
 	return scenarios
+}
+
+// noLab is a lab without servers.
+func noLab() *Lab {
+	var on topology.Topology
+	on.Servers.Redis = &servers.Redis{}
+	return &Lab{Topology: &on}
 }
 
 func TestResultsComeInTheOrderOfTheScenarios(t *testing.T) {
@@ -38,7 +48,7 @@ func TestResultsComeInTheOrderOfTheScenarios(t *testing.T) {
 		}
 	}, "first", "second")
 	var done []string
-	err := new(Lab).Run(t.Context(), Options{
+	err := noLab().Run(t.Context(), Options{
 		Scenarios: scenarios, Repeat: 1, Parallel: 2,
 		Done: func(f report.Fault, _ history.History) error {
 			done = append(done, f.Scenario+" "+string(f.Outcome))
@@ -54,7 +64,7 @@ func TestNothingElseIsReportedAfterDoneHasFailed(t *testing.T) {
 	t.Parallel()
 	full := errors.New("the disk is full")
 	var done []string
-	err := new(Lab).Run(t.Context(), Options{
+	err := noLab().Run(t.Context(), Options{
 		Scenarios: skipped(func(string) {}, "first", "second", "third"), Repeat: 1,
 		Done: func(f report.Fault, _ history.History) error {
 			done = append(done, f.Scenario)
@@ -74,7 +84,7 @@ func TestAnInterruptedScenarioIsNotReported(t *testing.T) {
 		begun = append(begun, name)
 		cancel()
 	}, "first", "second")
-	err := new(Lab).Run(ctx, Options{
+	err := noLab().Run(ctx, Options{
 		Scenarios: scenarios, Repeat: 1,
 		Done: func(f report.Fault, _ history.History) error {
 			t.Errorf("%s was reported as %s", f.Scenario, f.Outcome)

@@ -1,12 +1,12 @@
 package fault
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"net/http"
 	"net/url"
 	"os"
@@ -28,8 +28,230 @@ import (
 
 // limitScenarios are stories of something that runs out: connections, turns, memory, disk, stock, numbers.
 var limitScenarios = []Scenario{
-	databaseCrash(0), databaseCrash(1), databaseCrash(2), poolDeadlock, overtaken, pollsInVain, mysqlOutOfSpace,
-	redisOutOfMemory, sequenceWraps, unitsOnTheirWayBack, restockedElsewhere, lockedUnits,
+	databaseCrash(0), databaseCrash(1), databaseCrash(2), {
+		Name: "pool-deadlock",
+		Title: fmt.Sprintf("%d users buy an item at a replica with %d connections to MySQL, while one of them is inside.",
+			poolUsers, poolConns),
+		Applies: only("for-update", "serializable", "ledger", "mutex-around-tx", "lock-mysql-getlock", "lock-redis-fenced",
+			"lock-multi"),
+		Claim: always("those who wait leave connections for the holder", report.Safe),
+		Practices: []Practice{
+			{
+				Name:  "lock-and-work-share-a-pool",
+				Claim: claim("nobody buys until those who wait give up", report.Blocked),
+				Play: func(s *Stage) {
+					pool := s.openPool()
+					s.buyFromPools(pool, pool, "while A needs one to read and write")
+				},
+			}, {
+				Name:  "lock-has-its-own-pool",
+				Claim: claim("correct", report.Safe),
+				Play: func(s *Stage) {
+					s.buyFromPools(s.openPool(), s.openPool(), "while A has a pool of its own to read and write")
+				},
+			},
+		},
+		On: Setting{Args: withLease(longLease, lockWait(10*time.Second), fmt.Sprint("--mysql-conns=", poolConns),
+			fmt.Sprint("--mysql-lock-conns=", poolConns))},
+		Play: func(s *Stage) {
+			s.setManyUnits()
+			front := s.proxyTo(s.Victim.Address())
+			// Two cells at the same replica could not tell whose connections are in use.
+			s.inTurn(func() { s.buyAtOnce(front) })
+		},
+	}, {
+		Name:  "starvation/overtaken",
+		Title: "Each time A's write is on its way to the store, somebody else buys first.",
+		Applies: only("optimistic-version", "optimistic-spin", "optimistic-stock", "optimistic-timestamp-us", "redis-watch",
+			"update", "ledger", "batch", "batch-ledger", "redis-script"),
+		Claim: func(s scenario.Strategy) Claim {
+			if s.Claim.LateWrite == "refused" {
+				return claim("A tries again until it gives up", report.Unavailable)
+			}
+			return claim("A buys at its first try", report.Safe)
+		},
+		On: Setting{Args: patient()},
+		Play: func(s *Stage) {
+			s.setManyUnits()
+			began := time.Now()
+			a, others := s.eachTime(s.storeProxy(s.Victim.Proxies), s.writesStock, func(n int) {
+				s.mustBuy(to(s.Survivor, fmt.Sprintf("B%d", n), 1))
+			})
+			if others > 1 || others == 1 && a.Outcome == history.Sold {
+				s.Provef("the proxy has held every write of A until another had bought: %d in %.1f s", others,
+					time.Since(began).Seconds())
+			}
+			if a.Outcome != history.Sold {
+				s.starved(began, others)
+			}
+		},
+	}, {
+		Name:    "starvation/polling",
+		Title:   "Others take the lock in turn, and each time A asks for it, another one is inside.",
+		Applies: only("lock-redis-expiry", "lock-redis-lua", "lock-redis-fenced", "lock-redis-fair", "lock-redis-queue"),
+		Claim: func(s scenario.Strategy) Claim {
+			if hasQueue(s) {
+				return claim("A is served in its turn", report.Safe)
+			}
+			return claim("A asks again until it gives up", report.Unavailable)
+		},
+		On: Setting{Args: withLease(longLease)},
+		Play: func(s *Stage) {
+			s.setManyUnits()
+			s.send(to(s.Victim, "Z", 1)) // the scripts must be known to Redis: each question is one command
+			holder := s.enter("B1")
+			if hasQueue(s.Strategy) {
+				s.askAmongMany(holder)
+				return
+			}
+			// Each question of A is on the wire until the lock has passed from one holder to the next.
+			began := time.Now()
+			a, asked := s.eachTime(s.Victim.Redis, s.asksForLock, func(n int) {
+				holder.land()
+				holder = s.enter(fmt.Sprintf("B%d", n+1))
+			})
+			holder.land()
+			if asked > 1 {
+				s.Provef("A asked for the lock %d times in %.1f s; each time it was free meanwhile, and another had it again",
+					asked, time.Since(began).Seconds())
+			}
+			if a.Outcome != history.Sold {
+				s.starved(began, asked)
+			}
+		},
+	}, {
+		Name:    "out-of-space/mysql",
+		Title:   "MySQL's disk is full, clients go on buying, and later there is room again.",
+		Applies: only("update", "for-update", "optimistic-version", "ledger", "batch", "batch-ledger"),
+		Claim: func(s scenario.Strategy) Claim {
+			if s.Idempotent {
+				return claim("refuses while its ledger cannot grow, and sells again afterwards", report.Safe)
+			}
+			return claim("goes on selling: it needs no more space", report.Safe)
+		},
+		On: Setting{MySQL: &servers.MySQLOptions{Disk: smallDisk, Args: []string{
+			"--skip-log-bin", // with a binary log, it would hang until there is room
+			"--innodb-flush-log-at-trx-commit=2",
+		}}},
+		Play: func(s *Stage) {
+			s.setManyUnits()
+			ballast := filepath.Join(s.MySQL.Data, "ballast")
+			s.strike("the disk of MySQL is full", func(context.Context) error { return fillDisk(ballast) })
+			sales, refusal := s.buyOnFullDisk()
+			refused := refusal != ""
+			var disk syscall.Statfs_t
+			s.check(syscall.Statfs(s.MySQL.Data, &disk))
+			tellOf := s.Provef
+			if refused != s.Strategy.Idempotent {
+				tellOf = s.Failf
+			}
+			switch {
+			case disk.Bavail > 0:
+				s.failf("the disk has %d free blocks", disk.Bavail)
+			case refused:
+				tellOf("the disk has no free block; after %d more sales, the next is refused: %s", sales, refusal)
+			default:
+				tellOf("the disk has no free block, and %d more sales are made", sales)
+			}
+			s.mend("there is room again", func(context.Context) error { return os.Remove(ballast) })
+			s.buyNow("B", 2)
+		},
+	},
+	{
+		Name:  "out-of-space/redis",
+		Title: "Redis is out of memory (maxmemory, noeviction) while A is inside, and later there is room again.",
+		Applies: func(s scenario.Strategy) string {
+			switch {
+			case !slices.Contains(s.Needs, "redis"):
+				return "it does not use Redis"
+			case waitsForReplica(s):
+				return "the Redis of the story has no Redis replica"
+			}
+			return ""
+		},
+		Claim: func(s scenario.Strategy) Claim {
+			if s.Name == writesWithoutMemory {
+				return claim("goes on: Redis lets a script write that has deleted something before", report.Safe)
+			}
+			return claim("refuses, and sells again afterwards", report.Safe)
+		},
+		On: Setting{Redis: oneRedis(servers.RedisOptions{})},
+		Play: func(s *Stage) {
+			client := s.openRedis()
+			defer client.Close()
+			maxMemory := func(bytes string) func(context.Context) error {
+				return func(ctx context.Context) error { return client.ConfigSet(ctx, "maxmemory", bytes).Err() }
+			}
+			a := s.hold(to(s.Victim, "A", 1), Commit)
+			s.strike("Redis is out of memory", maxMemory("1"))
+			a.land()
+			b := s.send(to(s.Survivor, "B", 2))
+			memory, err := usedMemory(s.ctx, client)
+			s.check(err)
+			switch grants := s.Strategy.Name == writesWithoutMemory; {
+			case grants && b.Outcome == history.Sold:
+				s.Provef("Redis uses %d bytes and may use 1 (maxmemory), and still grants B the lock", memory)
+			case !grants && b.Outcome == history.Busy:
+				s.Provef("Redis uses %d bytes and may use 1 (maxmemory), and B is refused: %s", memory, b.Error)
+			default:
+				s.Failf("Redis uses %d bytes and may use 1 (maxmemory), and B is answered %d %s", memory, b.Status, b.Error)
+			}
+			s.mend("there is room again", maxMemory("0"))
+			s.buyNow("C", 3)
+		},
+	}, {
+		Name:    "sequence-wraps",
+		Title:   "The counter by which ZooKeeper numbers those that want a lock comes to its end, 2147483647.",
+		Applies: only("lock-zookeeper"),
+		Claim:   always("orders by the transactions that created the nodes", report.Safe),
+		On:      Setting{ZooKeeper: true, Args: patient()},
+		Practices: []Practice{{
+			Name:  "smallest-number",
+			Claim: claim("takes the smallest number for the oldest", report.Unsafe),
+			Play:  playSmallestNumber,
+		}},
+		Play: func(s *Stage) {
+			s.send(to(s.Victim, "Z", 1))
+			queue := "/stock/" + url.PathEscape(s.lockKey())
+			s.wrap(queue)
+			a := s.holdWrite()
+			var others []*pending
+			for i := range 4 { // if the order were left to chance, it would seldom be right
+				others = append(others, s.start(patiently(to(s.Survivor, fmt.Sprintf("B%d", i+1), 2))))
+			}
+			s.proveWrapped(queue, others)
+			for _, b := range others { // each is refused when it has waited for as long as it may (--lock-wait)
+				b.wait()
+			}
+			a.land()
+			s.buyNow("C", 3)
+		},
+	},
+	scripted("false-sold-out/units-on-their-way-back", "A asks for more than is left, and B for less before A is refused.",
+		Practice{Name: "decrement-then-put-back", Store: oracle.Redis, Claim: claim("undersells", report.Unsafe)},
+		Practice{Name: "redis-script", Store: oracle.Redis, Claim: claim("correct", report.Safe)}),
+	{
+		Name:    "false-sold-out/restocked-elsewhere",
+		Title:   "A replica has refused a buyer as sold out. Then the other replica puts units back.",
+		Applies: only("local-sold-out", "redis-prededuct", "redis-script", "update", "slots", "units"),
+		Claim: func(s scenario.Strategy) Claim {
+			if s.Name == "local-sold-out" {
+				return claim("undersells", report.Unsafe)
+			}
+			return claim("correct", report.Safe)
+		},
+		Play: func(s *Stage) {
+			s.mustBuy(to(s.Victim, "A", units))
+			b := s.send(to(s.Victim, "B", 1))
+			s.restock(s.Item, 5)
+			s.Provef("the victim has told B that the item is %s, and the survivor has put 5 units back", b.Outcome)
+			s.send(to(s.Victim, "C", 1))
+		},
+	},
+	scripted("false-sold-out/locked-units",
+		"A has locked all units of an item, one row each, and gives up while B asks for one with SKIP LOCKED.",
+		Practice{Name: "skip-locked-once", Store: oracle.Units, Claim: claim("undersells", report.Unsafe)},
+		Practice{Name: "skip-locked-then-wait", Store: oracle.Units, Claim: claim("correct", report.Safe)}),
 }
 
 // databaseCrash returns the story of a MySQL that is killed, with a value of innodb_flush_log_at_trx_commit.
@@ -55,7 +277,10 @@ func databaseCrash(flush int) Scenario {
 			s.setManyUnits()
 			set := fmt.Sprintf("SET GLOBAL innodb_flush_log_at_trx_commit = %d", flush)
 			s.together(report.Event, set, execute(db, set))
-			before, after := s.sellUntilAllHaveSold(db, flush)
+			before, after := s.sellAndFlush(db, flush)
+			s.meet("all have sold")
+			now := s.readRedoLog(db).flushed
+			s.requiref(flush == 1 || now == before.flushed, "the log was flushed after the sales, up to %d", now)
 			s.strike("MySQL is killed and started again", s.MySQL.Restart)
 			s.Provef("the log was flushed up to %d before the sales, and up to %d of %d after them; then MySQL was killed",
 				before.flushed, after.flushed, after.written)
@@ -64,40 +289,20 @@ func databaseCrash(flush int) Scenario {
 	}
 }
 
-// sellUntilAllHaveSold sells for all cells, and again for those whose sales the server flushed for other reasons while
-// others still sold. When it returns, nobody sells until MySQL is killed.
-func (s *Stage) sellUntilAllHaveSold(db *sql.DB, flush int) (before, after redoLog) {
-	const times = 3 // the same for all cells, because each time they wait for each other
-	for i := range times {
-		if i == 0 || flush != 1 && after.flushed != before.flushed {
-			before, after = s.sellAndFlush(db, flush, i)
-		}
-		s.meet("all have sold")
-		after.flushed = s.readRedoLog(db).flushed
-	}
-	if flush != 1 && after.flushed != before.flushed {
-		s.failf("the log was flushed after the sales, up to %d", after.flushed)
-	}
-	return before, after
-}
-
 // sellAndFlush has clients buy until the log is as it should be after their sales: flushed to its end if each COMMIT
-// flushes it, and not flushed at all otherwise. The server also writes and flushes for other reasons. again is how
-// often the same cell has done this before.
-func (s *Stage) sellAndFlush(db *sql.DB, flush, again int) (before, after redoLog) {
-	const tries = 20
-	for try := range tries {
-		number := strconv.Itoa(again*tries + try + 1)
+// flushes it, and not flushed at all otherwise. The server also writes and flushes for other reasons.
+func (s *Stage) sellAndFlush(db *sql.DB, flush int) (before, after redoLog) {
+	for try := range 40 {
 		before = s.readRedoLog(db)
-		s.mustBuy(to(s.Victim, "A"+number, 1))
-		s.mustBuy(to(s.Survivor, "B"+number, 2))
-		s.mustBuy(to(s.Victim, "C"+number, 1))
+		s.mustBuy(to(s.Victim, fmt.Sprintf("A%d", try), 1))
+		s.mustBuy(to(s.Survivor, fmt.Sprintf("B%d", try), 2))
+		s.mustBuy(to(s.Victim, fmt.Sprintf("C%d", try), 1))
 		after = s.readRedoLog(db)
 		if flush == 1 && after.flushed >= after.written || flush != 1 && after.flushed == before.flushed {
 			return before, after
 		}
 	}
-	s.failf("in each of %d tries, the log was flushed up to %d of %d after the sales", tries, after.flushed, after.written)
+	s.failf("each time, the log was flushed up to %d of %d after the sales", after.flushed, after.written)
 	return before, after
 }
 
@@ -110,9 +315,7 @@ func (s *Stage) readRedoLog(db *sql.DB) (log redoLog) {
 	var engine, name, status string
 	s.check(db.QueryRowContext(s.ctx, "SHOW ENGINE INNODB STATUS").Scan(&engine, &name, &status))
 	match := redoLogStatus.FindStringSubmatch(status)
-	if match == nil {
-		s.failf("SHOW ENGINE INNODB STATUS does not say how far the log has come")
-	}
+	s.requiref(match != nil, "SHOW ENGINE INNODB STATUS does not say how far the log has come")
 	var errs [2]error
 	log.written, errs[0] = strconv.ParseInt(match[1], 10, 64)
 	log.flushed, errs[1] = strconv.ParseInt(match[2], 10, 64)
@@ -120,23 +323,62 @@ func (s *Stage) readRedoLog(db *sql.DB) (log redoLog) {
 	return log
 }
 
-// poolDeadlock is the story of a holder that needs a connection while those who wait for it have them all.
-var poolDeadlock = Scenario{
-	Name: "pool-deadlock",
-	Title: fmt.Sprintf("%d users buy an item at a replica with %d connections to MySQL, while one of them is inside.",
-		poolUsers, poolConns),
-	Applies: only("for-update", "serializable", "ledger", "mutex-around-tx", "lock-mysql-getlock", "lock-redis-fenced",
-		"lock-multi"),
-	Claim:     always("those who wait leave connections for the holder", report.Safe),
-	Practices: poolPractices,
-	On: Setting{Args: withLease(longLease, lockWait(10*time.Second), fmt.Sprint("--mysql-conns=", poolConns),
-		fmt.Sprint("--mysql-lock-conns=", poolConns))},
-	Play: func(s *Stage) {
-		s.setManyUnits()
-		front := s.proxyTo(s.Victim.Address())
-		// Two cells at the same replica could not tell whose connections are in use.
-		s.inTurn(func() { s.buyAtOnce(front) })
-	},
+const (
+	poolConns    = 4 // of each pool
+	poolUsers    = 8 // of one item, at the same replica
+	poolPatience = 2 * time.Second
+)
+
+// openPool opens a pool of few connections.
+func (s *Stage) openPool() *sql.DB {
+	db := s.mysql()
+	db.SetMaxOpenConns(poolConns)
+	db.SetMaxIdleConns(poolConns)
+	return db
+}
+
+// buyFromPools has users take a lock of MySQL on a connection of one pool, and read and write on one of another pool. A
+// works when the others have all the rest of the first pool.
+func (s *Stage) buyFromPools(locks, work *sql.DB, how string) {
+	began := time.Now()
+	patient, cancel := context.WithTimeout(s.ctx, poolPatience)
+	defer cancel()
+	buy := func(ctx context.Context, client string, inside func()) history.Op {
+		return s.perform(client, 1, func() (int64, error) { return s.buyFromPool(ctx, locks, work, inside) })
+	}
+	var others []func()
+	a := buy(patient, "A", func() {
+		for i := 1; i < poolUsers; i++ {
+			others = append(others, s.meanwhile(func() { buy(patient, fmt.Sprintf("B%d", i), func() {}) }))
+		}
+		s.eventually("the others have all connections", func() bool { return locks.Stats().InUse == poolConns })
+		s.Provef("all %d connections are in use: A holds the lock on one, and the others ask for it on the rest, %s",
+			poolConns, how)
+	})
+	for _, wait := range others {
+		wait()
+	}
+	if a.Outcome != history.Sold { // the others sell only after A
+		c := buy(s.ctx, "C", func() {})
+		s.blocked, s.never = s.between(began, answeredAt(c)), c.Outcome != history.Sold
+	}
+}
+
+// buyFromPool calls inside when it has the lock.
+func (s *Stage) buyFromPool(ctx context.Context, locks, work *sql.DB, inside func()) (remaining int64, err error) {
+	lock, err := locks.Conn(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer lock.Close()
+	var granted bool
+	err = lock.QueryRowContext(ctx, "SELECT GET_LOCK(?, 10)", s.lockKey()).Scan(&granted)
+	if err != nil || !granted {
+		return 0, cmp.Or(err, errHeld)
+	}
+	defer lock.ExecContext(context.WithoutCancel(ctx), "DO RELEASE_ALL_LOCKS()") //nolint:errcheck // ends with conn
+	inside()
+	return s.readAndWrite(ctx, work, 1)
 }
 
 // buyAtOnce has all users but A ask while A is inside.
@@ -188,41 +430,10 @@ func (s *Stage) poolUse() (conns, waiting int) {
 	} {
 		_, after, _ := strings.Cut(string(metrics), "\n"+name+" ")
 		text, _, _ := strings.Cut(after, "\n")
-		if *value, err = strconv.Atoi(text); err != nil {
-			s.failf("the metric %s: %w", name, err)
-		}
+		*value, err = strconv.Atoi(text)
+		s.requiref(err == nil, "the metric %s: %w", name, err)
 	}
 	return conns, waiting
-}
-
-// overtaken is the story of a buyer whose every write finds that somebody else was faster. Only A is blocked by that:
-// the others buy all the time.
-var overtaken = Scenario{
-	Name:  "starvation/overtaken",
-	Title: "Each time A's write is on its way to the store, somebody else buys first.",
-	Applies: only("optimistic-version", "optimistic-spin", "optimistic-stock", "optimistic-timestamp-us", "redis-watch",
-		"update", "ledger", "batch", "batch-ledger", "redis-script"),
-	Claim: func(s scenario.Strategy) Claim {
-		if s.Claim.LateWrite == "refused" {
-			return claim("A tries again until it gives up", report.Unavailable)
-		}
-		return claim("A buys at its first try", report.Safe)
-	},
-	On: Setting{Args: patient()},
-	Play: func(s *Stage) {
-		s.setManyUnits()
-		began := time.Now()
-		a, others := s.eachTime(s.storeProxy(s.Victim.Proxies), s.writesStock, func(n int) {
-			s.mustBuy(to(s.Survivor, fmt.Sprintf("B%d", n), 1))
-		})
-		if others > 1 || others == 1 && a.Outcome == history.Sold {
-			s.Provef("the proxy has held every write of A until another had bought: %d in %.1f s", others,
-				time.Since(began).Seconds())
-		}
-		if a.Outcome != history.Sold {
-			s.starved(began, others)
-		}
-	},
 }
 
 // eachTime has A buy, and holds each of its messages that match until somebody else has done something, for the n-th
@@ -242,44 +453,6 @@ func (s *Stage) eachTime(proxy *tcpproxy.Proxy, match func(tcpproxy.Message) boo
 	return a.wait(), n
 }
 
-// pollsInVain is the story of a buyer who polls a lock that others take in turn. A queue lets nobody pass again and
-// again, however soon the others return.
-var pollsInVain = Scenario{
-	Name:    "starvation/polling",
-	Title:   "Others take the lock in turn, and each time A asks for it, another one is inside.",
-	Applies: only("lock-redis-expiry", "lock-redis-lua", "lock-redis-fenced", "lock-redis-fair", "lock-redis-queue"),
-	Claim: func(s scenario.Strategy) Claim {
-		if hasQueue(s) {
-			return claim("A is served in its turn", report.Safe)
-		}
-		return claim("A asks again until it gives up", report.Unavailable)
-	},
-	On: Setting{Args: withLease(longLease)},
-	Play: func(s *Stage) {
-		s.setManyUnits()
-		s.send(to(s.Victim, "Z", 1)) // the scripts must be known to Redis: each question is one command
-		holder := s.enter("B1")
-		if hasQueue(s.Strategy) {
-			s.askAmongMany(holder)
-			return
-		}
-		// Each question of A is on the wire until the lock has passed from one holder to the next.
-		began := time.Now()
-		a, asked := s.eachTime(s.Victim.Redis, s.asksForLock, func(n int) {
-			holder.land()
-			holder = s.enter(fmt.Sprintf("B%d", n+1))
-		})
-		holder.land()
-		if asked > 1 {
-			s.Provef("A asked for the lock %d times in %.1f s; each time it was free meanwhile, and another had it again",
-				asked, time.Since(began).Seconds())
-		}
-		if a.Outcome != history.Sold {
-			s.starved(began, asked)
-		}
-	},
-}
-
 // asksForLock matches a command of the victim about the item's lock. A does not get it, so each one asks for it.
 func (s *Stage) asksForLock(m tcpproxy.Message) bool {
 	return strings.Contains(string(m.Data), s.lockKey())
@@ -294,8 +467,7 @@ func (s *Stage) enter(client string) held {
 // times are the replicas'.
 func (s *Stage) askAmongMany(holder held) {
 	question := s.catch(s.Victim.Redis, s.asksForLock)
-	a := s.start(patiently(to(s.Victim, "A", 1)))
-	a.caught(question)
+	a := s.start(patiently(to(s.Victim, "A", 1))).caught(question)
 	question.land()
 	s.Stepf("B1 has the lock, and A has asked for it")
 	front := s.proxyTo(s.Survivor.Address()) // those who wait in one replica may share one question
@@ -324,51 +496,6 @@ func (s *Stage) askAmongMany(holder held) {
 // smallDisk is the size in bytes of the disk of a MySQL that is to be filled. It is in memory.
 const smallDisk = 128 << 20
 
-// mysqlOutOfSpace is the story of a MySQL without a binary log whose disk is full. With a binary log, it would hang
-// until there is room.
-var mysqlOutOfSpace = Scenario{
-	Name:    "out-of-space/mysql",
-	Title:   "MySQL's disk is full, clients go on buying, and later there is room again.",
-	Applies: only("update", "for-update", "optimistic-version", "ledger", "batch", "batch-ledger"),
-	Claim: func(s scenario.Strategy) Claim {
-		if s.Idempotent {
-			return claim("refuses while its ledger cannot grow, and sells again afterwards", report.Safe)
-		}
-		return claim("goes on selling: it needs no more space", report.Safe)
-	},
-	Missing: func(context.Context) string {
-		if err := servers.CheckMount(); err != nil {
-			return err.Error()
-		}
-		return ""
-	},
-	On: Setting{MySQL: &servers.MySQLOptions{Disk: smallDisk, Args: []string{
-		"--skip-log-bin", "--innodb-flush-log-at-trx-commit=2",
-	}}},
-	Play: func(s *Stage) {
-		s.setManyUnits()
-		ballast := filepath.Join(s.MySQL.Data, "ballast")
-		s.strike("the disk of MySQL is full", func(context.Context) error { return fillDisk(ballast) })
-		sales, refused := s.buyOnFullDisk()
-		var disk syscall.Statfs_t
-		s.check(syscall.Statfs(s.MySQL.Data, &disk))
-		tellOf := s.Provef
-		if refused != s.Strategy.Idempotent {
-			tellOf = s.Failf
-		}
-		switch {
-		case disk.Bavail > 0:
-			s.failf("the disk has %d free blocks", disk.Bavail)
-		case refused:
-			tellOf("the disk has no free block; after %d more sales, the next is refused: %s", sales, s.last().Error)
-		default:
-			tellOf("the disk has no free block, and %d more sales are made", sales)
-		}
-		s.mend("there is room again", func(context.Context) error { return os.Remove(ballast) })
-		s.buyNow("B", 2)
-	},
-}
-
 // fillDisk writes a file until there is no room for one more byte.
 func fillDisk(path string) error {
 	file, err := os.Create(path)
@@ -392,9 +519,9 @@ const (
 	fullDiskTries = 10000 // until one is refused, by a strategy that needs some
 )
 
-// buyOnFullDisk counts the sales until one is refused, or until there were enough. It fails the claim if an answer
-// leaves open whether something was sold.
-func (s *Stage) buyOnFullDisk() (sales int, refused bool) {
+// buyOnFullDisk counts the sales until one is refused, and returns why, or until there were enough. It fails the claim
+// if an answer leaves open whether something was sold.
+func (s *Stage) buyOnFullDisk() (sales int, refusal string) {
 	enough := fullDiskSales
 	if s.Strategy.Idempotent {
 		enough = fullDiskTries
@@ -405,138 +532,15 @@ func (s *Stage) buyOnFullDisk() (sales int, refused bool) {
 		switch op.Outcome {
 		case history.Sold:
 		case history.Busy:
-			return sales, true
+			return sales, op.Error
 		default:
 			s.Failf("with a full disk, A%d was answered %d %s, which is no clear refusal", sales, op.Status, op.Error)
-			return sales, true
+			return sales, "no clear refusal"
 		}
 	}
-	return sales, false
+	return sales, ""
 }
 
 // writesWithoutMemory is the strategy whose lock is granted by a script that removes its caller from the queue first. A
 // script that has written may go on writing when memory is short, because Redis does not roll back.
 const writesWithoutMemory = "lock-redis-fair"
-
-// redisOutOfMemory is the story of a Redis that takes no more writes. It does not evict keys, as it should not where it
-// keeps locks or stock.
-var redisOutOfMemory = Scenario{
-	Name:  "out-of-space/redis",
-	Title: "Redis is out of memory (maxmemory, noeviction) while A is inside, and later there is room again.",
-	Applies: func(s scenario.Strategy) string {
-		switch {
-		case !slices.Contains(s.Needs, "redis"):
-			return "it does not use Redis"
-		case waitsForReplica(s):
-			return "the Redis of the story has no Redis replica"
-		}
-		return ""
-	},
-	Claim: func(s scenario.Strategy) Claim {
-		if s.Name == writesWithoutMemory {
-			return claim("goes on: Redis lets a script write that has deleted something before", report.Safe)
-		}
-		return claim("refuses, and sells again afterwards", report.Safe)
-	},
-	On: Setting{Redis: oneRedis(servers.RedisOptions{})},
-	Play: func(s *Stage) {
-		client := s.openRedis()
-		defer client.Close()
-		maxMemory := func(bytes string) func(context.Context) error {
-			return func(ctx context.Context) error { return client.ConfigSet(ctx, "maxmemory", bytes).Err() }
-		}
-		a := s.hold(to(s.Victim, "A", 1), Commit)
-		s.strike("Redis is out of memory", maxMemory("1"))
-		a.land()
-		b := s.send(to(s.Survivor, "B", 2))
-		memory, err := usedMemory(s.ctx, client)
-		s.check(err)
-		switch grants := s.Strategy.Name == writesWithoutMemory; {
-		case grants && b.Outcome == history.Sold:
-			s.Provef("Redis uses %d bytes and may use 1 (maxmemory), and still grants B the lock", memory)
-		case !grants && b.Outcome == history.Busy:
-			s.Provef("Redis uses %d bytes and may use 1 (maxmemory), and B is refused: %s", memory, b.Error)
-		default:
-			s.Failf("Redis uses %d bytes and may use 1 (maxmemory), and B is answered %d %s", memory, b.Status, b.Error)
-		}
-		s.mend("there is room again", maxMemory("0"))
-		s.buyNow("C", 3)
-	},
-}
-
-// unitsOnTheirWayBack is about a request that takes units before it looks whether there are enough.
-var unitsOnTheirWayBack = Scenario{
-	Name:    "false-sold-out/units-on-their-way-back",
-	Title:   "A asks for more than is left, and B for less before A is refused.",
-	Applies: noStrategy,
-	Practices: []Practice{
-		{Name: "decrement-then-put-back", Store: oracle.Redis, Claim: claim("undersells", report.Unsafe)},
-		{Name: "redis-script", Store: oracle.Redis, Claim: claim("correct", report.Safe)},
-	},
-}
-
-// restockedElsewhere is the story of a replica that has refused, and does not learn that there is stock again.
-var restockedElsewhere = Scenario{
-	Name:    "false-sold-out/restocked-elsewhere",
-	Title:   "A replica has refused a buyer as sold out. Then the other replica puts units back.",
-	Applies: only("local-sold-out", "redis-prededuct", "redis-script", "update", "slots", "units"),
-	Claim: func(s scenario.Strategy) Claim {
-		if s.Name == "local-sold-out" {
-			return claim("undersells", report.Unsafe)
-		}
-		return claim("correct", report.Safe)
-	},
-	Play: func(s *Stage) {
-		s.mustBuy(to(s.Victim, "A", units))
-		b := s.send(to(s.Victim, "B", 1))
-		s.restock(s.Item, 5)
-		s.Provef("the victim has told B that the item is %s, and the survivor has put 5 units back", b.Outcome)
-		s.send(to(s.Victim, "C", 1))
-	},
-}
-
-// sequenceWraps is the story of a queue that has been used so often that its numbers no longer tell its order.
-var sequenceWraps = Scenario{
-	Name:      "sequence-wraps",
-	Title:     "The counter by which ZooKeeper numbers those that want a lock comes to its end, 2147483647.",
-	Applies:   only("lock-zookeeper"),
-	Claim:     always("orders by the transactions that created the nodes", report.Safe),
-	On:        Setting{ZooKeeper: true, Args: patient()},
-	Practices: []Practice{smallestNumber},
-	Play: func(s *Stage) {
-		s.send(to(s.Victim, "Z", 1))
-		queue := "/stock/" + url.PathEscape(s.lockKey())
-		s.wrap(queue)
-		a := s.holdWrite()
-		var others []*pending
-		for i := range 4 { // if the order were left to chance, it would seldom be right
-			others = append(others, s.start(patiently(to(s.Survivor, fmt.Sprintf("B%d", i+1), 2))))
-		}
-		s.proveWrapped(queue, others)
-		for _, b := range others { // each is refused when it has waited for as long as it may (--lock-wait)
-			b.wait()
-		}
-		a.land()
-		s.buyNow("C", 3)
-	},
-}
-
-// proveWrapped proves that a holder and the others have numbers that say nothing about their order.
-func (s *Stage) proveWrapped(queue string, others []*pending) {
-	conn, err := s.zookeeper.connect()
-	s.check(err)
-	defer conn.Close()
-	s.eventually("the others wait for A", func() bool {
-		names, _, err := conn.Children(queue)
-		s.check(err)
-		if slices.ContainsFunc(others, (*pending).answered) {
-			return true
-		}
-		inOrder := func(name string) bool { return 0 <= number(name) && number(name) < math.MaxInt32 }
-		if len(names) > len(others) && !slices.ContainsFunc(names, inOrder) {
-			s.Provef("A was inside, and %d others waited; the first of the queue's numbers is %d, and the last %d",
-				len(others), number(slices.MinFunc(names, byNumber)), number(slices.MaxFunc(names, byNumber)))
-		}
-		return len(names) > len(others)
-	})
-}

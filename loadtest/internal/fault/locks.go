@@ -31,12 +31,9 @@ const (
 var endless = withLease(longLease, lockWait(shortWait))
 
 // keyInRedis applies to locks that are one key of Redis.
-func keyInRedis(s scenario.Strategy) string {
-	if !strings.HasPrefix(s.Name, "lock-redis-") || slices.Contains(s.Needs, "redlock") {
-		return "the story is about a lock that is one key of one Redis"
-	}
-	return ""
-}
+var keyInRedis = applies(func(s scenario.Strategy) bool {
+	return strings.HasPrefix(s.Name, "lock-redis-") && !slices.Contains(s.Needs, "redlock")
+}, "the story is about a lock that is one key of one Redis")
 
 // keyInOneRedis applies to locks that are one key of Redis, and that need no Redis replica.
 func keyInOneRedis(s scenario.Strategy) string {
@@ -134,9 +131,7 @@ func (s *Stage) deleteLock(item int64) {
 	defer side.Close()
 	deleted, err := side.Del(s.ctx, s.lockKeyOf(item)).Result()
 	s.check(err)
-	if deleted != 1 {
-		s.failf("the lock %s is not in Redis", s.lockKeyOf(item))
-	}
+	s.requiref(deleted == 1, "the lock %s is not in Redis", s.lockKeyOf(item))
 	s.Stepf("an operator deletes the lock %s", s.lockKeyOf(item))
 }
 

@@ -1,17 +1,94 @@
 package fault
 
 import (
+	"errors"
 	"fmt"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"stock/internal/servers"
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/report"
 )
 
-// masterScenarios are stories of a lock that several independent masters of Redis grant.
+// masterScenarios are stories of a Redis that fails although a Redis replica or other masters have the lock, and of
+// locks that are lost otherwise.
 var masterScenarios = []Scenario{
-	redlockClockJumps,
+	{
+		Name: "wait-for-replica/healthy",
+		Title: "The master of Redis is killed while a holder is inside, and the Redis replica, which has confirmed the " +
+			"lock (WAIT), is promoted.",
+		Applies: only("lock-redis-wait"),
+		Claim:   lockKept,
+		On:      Setting{Redis: redisPair, Args: endless},
+		Play: func(s *Stage) {
+			a := s.holdWrite()
+			s.forget(a, s.redis.master, s.redis.replica, replicaPromoted, s.redis.failOver)
+			sold := s.askMeanwhile(a)
+			// Until the promoted one has a Redis replica, it grants nothing.
+			s.mend("the old master is back, as a Redis replica of the promoted one", s.redis.rejoin)
+			s.buyOn(sold)
+		},
+	}, {
+		Name: "wait-for-replica/cut",
+		Title: "The Redis replica receives nothing more. If the lock is granted all the same, the master is killed, and " +
+			"the Redis replica is promoted.",
+		Applies: only("lock-redis-wait"),
+		Claim:   always("is not granted the lock without the Redis replica", report.Unavailable),
+		// Requests wait longer for the lock than it waits for the Redis replica, so that it is what gives up.
+		On: Setting{Redis: redisPair, Args: withLease(longLease, lockWait(3*waitLimit))},
+		Practices: []Practice{{
+			Name:  "wait-on-another-connection",
+			Claim: claim("is told of what that connection had seen, which was before the lock", report.Unsafe),
+			Play:  playWaitOnAnotherConnection,
+		}},
+		Play: func(s *Stage) {
+			s.cutReplication()
+			waits := s.catch(s.Victim.Redis, mentions("wait"))
+			a := s.start(to(s.Victim, "A", 1)).caught(waits)
+			waits.Release()
+			asked := time.Now()
+			if a.wait().Outcome == history.Sold {
+				s.Failf("A was granted the lock while its Redis replica received nothing")
+				return
+			}
+			s.lacksLock(s.redis.replica)
+			s.Provef("A had set the lock and sent WAIT, and the Redis replica has not received the lock")
+			s.buyWithin(to(s.Survivor, "B", 2), asked, 4*shortWait) // for a few tries
+		},
+	}, {
+		Name:    "clock-jumps/ahead",
+		Title:   "The clock of Redis jumps ahead by an hour while a holder's write is on its way.",
+		Applies: leaseInRedis,
+		Claim:   secondHolderClaim,
+		On:      Setting{Clocked: 1, Args: withLease(longLease)},
+		Play: func(s *Stage) {
+			s.overtake(func() {
+				rest := s.keyPTTL()
+				s.jump("the clock of Redis jumps ahead by an hour", clockJump, s.clocked[0])
+				if rest > clockBusy && s.keyPTTL() == noKey {
+					s.Provef("TIME is an hour ahead; A's lock had a PTTL of %s, and is gone", rest)
+				}
+			})
+		},
+	}, {
+		Name:    "redlock-clock-jumps",
+		Title:   "The clocks of two of three masters jump ahead by an hour while a holder's write is on its way.",
+		Applies: only("lock-redlock"),
+		Claim:   secondHolderClaim,
+		On:      Setting{Clocked: 3, Args: withLease(longLease)},
+		Play: func(s *Stage) {
+			s.overtake(func() {
+				before := s.votes()
+				s.jump("the clocks of masters 1 and 2 jump ahead by an hour", clockJump, s.clocked[:2]...)
+				if after := s.votes(); len(before) == 3 && len(after) == 1 && after[3] > clockBusy {
+					s.Provef("TIME is an hour ahead on masters 1 and 2, and A's votes there are gone; on master 3, the PTTL of "+
+						"A's vote is %s", after[3])
+				}
+			})
+		},
+	},
 	{
 		Name: "redlock-restarts-empty",
 		Title: "A is granted the lock by masters 1 and 2 of three. Master 2 restarts without its data, and master 3, which " +
@@ -98,29 +175,58 @@ var masterScenarios = []Scenario{
 			})
 		},
 	},
+	{
+		Name: "pass-after-loss",
+		Title: "The lock of a holder is deleted and granted to another replica. Then the holder passes it to the next " +
+			"caller of its own process.",
+		Applies: only("lock-redis-rlock"),
+		Claim:   always("passes only what it has", report.Safe),
+		On:      Setting{Args: withLease(longLease, lockWait(patientTimeout/2))},
+		Play: func(s *Stage) {
+			s.send(to(s.Survivor, "Z", 1)) // so that it knows the item, and the first thing that it reads is under the lock
+			a := s.hold(to(s.Victim, "A", 1), Write)
+			b := s.start(to(s.Victim, "B", 2))
+			s.deleteLock(s.Item)
+			read := s.catch(s.Survivor.MySQL, s.readsStock)
+			write := s.catch(s.Survivor.MySQL, s.writesStock)
+			c := s.start(to(s.Survivor, "C", 3)).caught(read)
+			pass := s.catch(s.Victim.Redis, s.passesLock)
+			a.Release()
+			a.caught(pass)
+			read.Release() // A has written
+			c.caught(write)
+			s.Provef("C was inside when A, who had lost the lock, passed it to B in a message of %d bytes", pass.Bytes())
+			asks := s.seen(mentions(s.lockKey()), s.Victim.Redis)
+			pass.Release()
+			if !b.answeredBefore(asks) {
+				s.Stepf("B asks Redis for the lock")
+			}
+			a.wait()
+			write.land()
+			c.wait()
+			b.wait()
+		},
+	}, {
+		Name: "late-order",
+		Title: "A has read both items of its order. Its lock of the second is deleted, and B buys that item before A " +
+			"writes both.",
+		Applies: only("lock-redis-fenced"),
+		Claim:   lockLost,
+		On:      Setting{Args: withLease(longLease, lockWait(patientTimeout/2))},
+		Play: func(s *Stage) {
+			second := s.newItem()
+			lines := []history.Line{{GoodsID: s.Item, Count: 1}, {GoodsID: second, Count: 1}}
+			a := s.hold(order{client: "A", at: s.Victim, lines: lines}, Write)
+			s.deleteLock(second)
+			s.mustBuy(order{client: "B", at: s.Survivor, lines: []history.Line{{GoodsID: second, Count: 2}}})
+			s.Provef("B has bought the second item, which A has read and not written")
+			a.land()
+			s.buy(order{client: "C", at: s.Survivor, lines: lines}, time.Now())
+		},
+	},
 }
 
 var leaseEnds = always("granted again when the lease has ended", report.Blocked)
-
-// redlockClockJumps is the story of a majority whose clocks are wrong.
-var redlockClockJumps = Scenario{
-	Name:    "redlock-clock-jumps",
-	Title:   "The clocks of two of three masters jump ahead by an hour while a holder's write is on its way.",
-	Applies: only("lock-redlock"),
-	Claim:   secondHolderClaim,
-	Missing: noClocks,
-	On:      Setting{Clocked: 3, Args: withLease(longLease)},
-	Play: func(s *Stage) {
-		s.overtake(func() {
-			before := s.votes()
-			s.jump("the clocks of masters 1 and 2 jump ahead by an hour", clockJump, s.clocked[:2]...)
-			if after := s.votes(); len(before) == 3 && len(after) == 1 && after[3] > clockBusy {
-				s.Provef("TIME is an hour ahead on masters 1 and 2, and A's votes there are gone; on master 3, the PTTL of "+
-					"A's vote is %s", after[3])
-			}
-		})
-	},
-}
 
 // restartAround has masters restart while A holds the lock, and others while B waits for it.
 func (s *Stage) restartAround(held, waited func()) {
@@ -181,14 +287,49 @@ func (s *Stage) refuseInside(left int, strike func()) {
 // untilStarted has C ask in vain until masters have been started again.
 func (s *Stage) untilStarted(numbers ...int) {
 	since := time.Now()
-	sold := s.untilSold("C", since, lease, func(client string) history.Op {
-		time.Sleep(200 * time.Millisecond) // a few tries are enough
-		return s.send(to(s.Survivor, client, 3))
-	})
-	if sold {
+	if s.tryToBuy(to(s.Survivor, "C", 3), since, lease) {
 		return
 	}
 	s.giveUp(since)
 	s.startMasters("what was killed starts again, without its data", numbers...)
 	s.send(to(s.Survivor, "D", 1))
+}
+
+// playWaitOnAnotherConnection asks for the Redis replica on another connection than the one that has set the lock: WAIT
+// is about what was written before a connection's last command.
+func playWaitOnAnotherConnection(s *Stage) {
+	db, master := s.mysql(), s.openRedis()
+	defer master.Close()
+	asks := master.Conn()
+	defer asks.Close()
+	replicas, err := asks.Wait(s.ctx, 1, patientTimeout).Result()
+	s.requiref(replicas > 0, "the Redis replica is not in sync before the fault: %w", err)
+	s.cutReplication()
+	answerA := s.ask("A", 1)
+	s.check(s.setLock(master, "A"))
+	replicas, err = asks.Wait(s.ctx, 1, waitLimit).Result()
+	s.check(err)
+	units, err := s.readUnits(s.ctx, db)
+	s.check(err)
+	s.Stepf("A has set the lock, is told that %d Redis replicas have it, and has read %d", replicas, units)
+	s.strike(replicaPromoted, s.redis.failOver)
+	promoted := openRedis(s.redis.replica.Addr)
+	defer promoted.Close()
+	b := s.perform("B", 2, func() (int64, error) {
+		if err := s.setLock(promoted, "B"); err != nil {
+			return 0, err
+		}
+		return s.readAndWrite(s.ctx, db, 2)
+	})
+	s.Provef("A was inside when the master was killed, and on the promoted Redis replica, B was told: %s", b.Outcome)
+	answerA(s.writeUnits(s.ctx, db, units-1))
+}
+
+// setLock asks a server of Redis for the lock once.
+func (s *Stage) setLock(at *redis.Client, owner string) error {
+	err := at.SetArgs(s.ctx, s.lockKey(), owner, redis.SetArgs{Mode: "NX", TTL: longLease}).Err()
+	if errors.Is(err, redis.Nil) {
+		return errHeld
+	}
+	return err
 }

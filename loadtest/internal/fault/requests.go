@@ -116,13 +116,6 @@ func describeLines(lines []history.Line) string {
 	return strings.Join(parts, ", ")
 }
 
-// last is the request that was answered last.
-func (s *Stage) last() history.Op {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.ops[len(s.ops)-1]
-}
-
 // pending is a request that was sent and is not answered yet.
 type pending struct {
 	stage   *Stage
@@ -150,26 +143,9 @@ func (p *pending) wait() history.Op {
 	return p.op
 }
 
-// giveUp waits until the replica answers, which it does without being told if it finds its lease ended.
-func (p *pending) giveUp() {
-	select {
-	case <-p.done:
-	case <-time.After(patience):
-		p.stage.failf("%s is not answered after %v: its replica has not given up", p.request, patience)
-	case <-p.stage.ctx.Done():
-		p.stage.check(p.stage.ctx.Err())
-	}
-	p.wait()
-}
-
 // answered reports whether the answer has come.
 func (p *pending) answered() bool {
-	select {
-	case <-p.done:
-		return true
-	default:
-		return false
-	}
+	return happened(p.done)
 }
 
 // isUnanswered ends the story if the answer came before something happened to the request.
@@ -193,49 +169,32 @@ func (p *pending) answeredBefore(event <-chan struct{}) bool {
 // request that MySQL does not answer.
 const patience = 14 * time.Second
 
-// buy sends requests of a client until one is sold, and records how long the item was blocked since then. After
-// patience, it gives up.
-func (s *Stage) buy(o order, since time.Time) { s.buyWithin(o.client, since, patience, s.sends(o)) }
+// buy is buyWithin patience.
+func (s *Stage) buy(o order, since time.Time) { s.buyWithin(o, since, patience) }
 
 // buyNow is buy for a client of the survivor who asks for the item from now on.
 func (s *Stage) buyNow(client string, count int64) { s.buy(to(s.Survivor, client, count), time.Now()) }
 
-// buyWithin asks as untilSold does, and records that nobody could buy the item if nothing is sold within limit.
-func (s *Stage) buyWithin(client string, since time.Time, limit time.Duration, ask func(client string) history.Op) {
-	if !s.untilSold(client, since, limit, ask) {
+// buyWithin is tryToBuy, and records that nobody could buy the item if nothing is sold within limit.
+func (s *Stage) buyWithin(o order, since time.Time, limit time.Duration) {
+	if !s.tryToBuy(o, since, limit) {
 		s.giveUp(since)
 	}
 }
 
-// tryToBuy is buy for a story that goes on if nothing is sold within limit.
-func (s *Stage) tryToBuy(o order, since time.Time, limit time.Duration) (sold bool) {
-	return s.untilSold(o.client, since, limit, s.sends(o))
-}
-
 // mustBuy sends a request that nothing keeps from being sold.
 func (s *Stage) mustBuy(o order) {
-	if op := s.send(o); op.Outcome != history.Sold {
-		s.failf("client %s was not sold anything: %s", o.client, op.Error)
-	}
+	op := s.send(o)
+	s.requiref(op.Outcome == history.Sold, "client %s was not sold anything: %s", o.client, op.Error)
 }
 
-// sends returns a function that sends a request for a client of another name.
-func (s *Stage) sends(o order) func(client string) history.Op {
-	return func(client string) history.Op {
-		o.client = client
-		return s.send(o)
-	}
-}
-
-// untilSold asks until something is sold, each time with another client's name, and records how long the item was
-// blocked since then. It reports whether something was sold within limit.
-func (s *Stage) untilSold(
-	client string, since time.Time, limit time.Duration, ask func(client string) history.Op,
-) (sold bool) {
-	name := client
+// tryToBuy sends requests until one is sold, each with another client's name, and records how long the item was blocked
+// since then. It reports whether something was sold within limit.
+func (s *Stage) tryToBuy(o order, since time.Time, limit time.Duration) (sold bool) {
+	client := o.client
 	for i := 1; ; i++ {
 		s.check(s.ctx.Err()) // a request whose context has ended has an unknown outcome, and no error
-		op := ask(name)
+		op := s.send(o)
 		switch waited := s.between(since, answeredAt(op)); {
 		case op.Outcome == history.Sold:
 			s.blocked = waited
@@ -243,7 +202,7 @@ func (s *Stage) untilSold(
 		case waited > limit:
 			return false
 		}
-		name = fmt.Sprintf("%s%d", client, i)
+		o.client = fmt.Sprintf("%s%d", client, i)
 	}
 }
 
@@ -270,9 +229,7 @@ func (s *Stage) restock(item, count int64) {
 	op, err := traffic.RestockOne(s.ctx, s.Survivor.AdminURL, s.Store, clientTimeout, op)
 	s.check(err)
 	s.keep(op)
-	if op.Outcome != history.Sold {
-		s.failf("%d units of item %d were not put back: %s", count, item, op.Error)
-	}
+	s.requiref(op.Outcome == history.Sold, "%d units of item %d were not put back: %s", count, item, op.Error)
 	s.Stepf("%d of item %d put back; there are %d now", count, item, op.Remaining)
 }
 
@@ -294,8 +251,6 @@ func (s *Stage) reserve(client string, ttl time.Duration) history.Call {
 	held := s.call(s.Victim, history.Call{
 		Kind: history.Hold, Name: requestName(s.Item, client), GoodsID: s.Item, Count: 1, TTLMS: ttl.Milliseconds(),
 	})
-	if held.Outcome != history.Done {
-		s.failf("client %s was not granted a reservation: %s", client, held.Error)
-	}
+	s.requiref(held.Outcome == history.Done, "client %s was not granted a reservation: %s", client, held.Error)
 	return held
 }

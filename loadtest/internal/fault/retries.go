@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"stock/internal/tcpproxy"
-	"stock/loadtest/internal/explore"
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/oracle"
 	"stock/loadtest/internal/report"
@@ -26,9 +25,8 @@ var clientRetries = Scenario{
 		front.Cut(1, tcpproxy.BeforeReply)
 		first := s.send(order{client: "A", at: s.Victim, through: "http://" + front.Addr()})
 		stock := s.stock(s.Store)
-		if first.Outcome != history.Unknown || front.Armed() || stock != units-1 {
-			s.failf("client A was told %q, and %s has %d units", first.Outcome, s.Store, stock)
-		}
+		s.requiref(first.Outcome == history.Unknown && !front.Armed() && stock == units-1,
+			"client A was told %q, and %s has %d units", first.Outcome, s.Store, stock)
 		s.Provef("the proxy in front of the victim cut the connection when the answer came; %s has %d units", s.Store, stock)
 		s.send(s.again())
 	},
@@ -52,7 +50,10 @@ func (s *Stage) again() order {
 var retryScenarios = []Scenario{
 	commitUnknown("before", tcpproxy.BeforeRequest, units, commitLost),
 	commitUnknown("after", tcpproxy.BeforeReply, units-1, retryClaim),
-	clientTimesOut,
+	scripted("client-times-out",
+		"The client gives up while its sale is on its way to the store, and sends its request again.",
+		script("update-sent-again", "deducts-again", report.Unsafe),
+		script("ledger", "repeats-answer", report.Safe)),
 	{
 		Name:    "proxy-resends/post",
 		Title:   "A replica's answer does not reach nginx, which never sends a POST again unless it is told to.",
@@ -79,9 +80,8 @@ var retryScenarios = []Scenario{
 		On:      Setting{Nginx: true, Proxies: true, Resend: true},
 		Play: func(s *Stage) {
 			op, sent := s.loseAnswerToNginx()
-			if op.Outcome != history.Sold || sent != 2 {
-				s.failf("nginx sent the request %d times, and A was told %q", sent, op.Outcome)
-			}
+			s.requiref(op.Outcome == history.Sold && sent == 2,
+				"nginx sent the request %d times, and A was told %q", sent, op.Outcome)
 			s.Provef("the proxy cut nginx's connection when the replica's answer came; nginx sent the request to the %s too",
 				op.Replica)
 		},
@@ -160,8 +160,7 @@ var retryScenarios = []Scenario{
 		Claim:   always("does not give units back to a later stock", report.Safe),
 		Play: func(s *Stage) {
 			confirmation := s.catch(s.Victim.MySQL, confirms)
-			z := s.start(order{client: "Z", at: s.Victim, before: true})
-			z.caught(confirmation)
+			z := s.start(order{client: "Z", at: s.Victim, before: true}).caught(confirmation)
 			s.setAnew()
 			confirmation.Cut(tcpproxy.BeforeRequest)
 			if op := z.wait(); op.Outcome == history.Busy {
@@ -171,15 +170,10 @@ var retryScenarios = []Scenario{
 		},
 	},
 	{
-		Name:  "stock-is-set/limit",
-		Title: "The stock is set after a buyer has bought as much as the limit allows, and the buyer comes again.",
-		Applies: func(s scenario.Strategy) string {
-			if s.Claim.BuyerLimit == "" {
-				return "it takes no limit per buyer"
-			}
-			return ""
-		},
-		Claim: always("a limit counts what was bought of the present stock", report.Safe),
+		Name:    "stock-is-set/limit",
+		Title:   "The stock is set after a buyer has bought as much as the limit allows, and the buyer comes again.",
+		Applies: applies(func(s scenario.Strategy) bool { return s.Claim.BuyerLimit != "" }, "it takes no limit per buyer"),
+		Claim:   always("a limit counts what was bought of the present stock", report.Safe),
 		Play: func(s *Stage) {
 			z := order{client: "Z", at: s.Victim, count: 2, limit: 2, before: true}
 			s.mustBuy(z)
@@ -207,40 +201,21 @@ func commitUnknown(variant string, at tcpproxy.CutPoint, left int64, claimed fun
 		Name: "commit-unknown/" + variant,
 		Title: "The connection to MySQL is cut " + variant +
 			" MySQL has committed the sale, and the client sends its request again.",
-		Applies: func(s scenario.Strategy) string {
-			if s.Baseline() || s.Stores[0] == oracle.Redis {
-				return "it commits nothing in MySQL"
-			}
-			return ""
-		},
+		Applies: applies(func(s scenario.Strategy) bool { return !s.Baseline() && s.Stores[0] != oracle.Redis },
+			"it commits nothing in MySQL"),
 		Claim: claimed,
 		On:    Setting{Args: []string{"--lease=" + lostLease.String()}},
 		Play: func(s *Stage) {
 			commit := s.catch(s.storeProxy(s.Victim.Proxies), s.decides())
-			first := s.start(to(s.Victim, "A", 1))
-			first.caught(commit)
+			first := s.start(to(s.Victim, "A", 1)).caught(commit)
 			commit.Cut(at)
-			if told, stock := first.wait().Outcome, s.stock(s.Store); told != history.Unknown || stock != left {
-				s.failf("client A was told %q, and MySQL has %d units", told, stock)
-			}
+			told, stock := first.wait().Outcome, s.stock(s.Store)
+			s.requiref(told == history.Unknown && stock == left, "client A was told %q, and MySQL has %d units", told, stock)
 			s.Provef("the proxy cut the connection %s the sale's %d bytes reached MySQL, which now has %d units",
 				variant, commit.Bytes(), left)
 			s.buy(s.again(), time.Now())
 		},
 	}
-}
-
-// clientTimesOut is about a client that is less patient than the service, or whose replica is stopped and goes on.
-var clientTimesOut = Scenario{
-	Name:    "client-times-out",
-	Title:   "The client gives up while its sale is on its way to the store, and sends its request again.",
-	Applies: noStrategy,
-	Practices: []Practice{
-		{
-			Name: "update-sent-again", Fault: explore.SentAgain, Claim: claim("deducts-again", report.Unsafe),
-		},
-		{Name: "ledger", Fault: explore.SentAgain, Claim: claim("repeats-answer", report.Safe)},
-	},
 }
 
 // loseAnswerToNginx sends a request of client A through nginx, and loses the first answer of a replica on its way to
@@ -279,12 +254,8 @@ func (s *Stage) loseAnswerToNginx() (history.Op, int64) {
 }
 
 // writesThrough applies to strategies that deduct in MySQL after Redis, before the buyer is answered.
-func writesThrough(s scenario.Strategy) string {
-	if !s.WriteThrough {
-		return "it does not deduct in two stores"
-	}
-	return ""
-}
+var writesThrough = applies(func(s scenario.Strategy) bool { return s.WriteThrough },
+	"it does not deduct in two stores")
 
 var keepsInStep = always("gives units back to Redis if MySQL refuses them, and not if it may have deducted them",
 	report.Safe)
@@ -292,8 +263,7 @@ var keepsInStep = always("gives units back to Redis if MySQL refuses them, and n
 // cutSale has A buy, cuts the connection to MySQL before or after a message of the sale arrives, and has B buy.
 func (s *Stage) cutSale(match func(tcpproxy.Message) bool, variant string, at tcpproxy.CutPoint) {
 	message := s.catch(s.Victim.MySQL, match)
-	a := s.start(to(s.Victim, "A", 1))
-	a.caught(message)
+	a := s.start(to(s.Victim, "A", 1)).caught(message)
 	message.Cut(at)
 	a.wait()
 	s.Provef("the proxy cut the connection %s A's last message (%d bytes) arrived; MySQL has %d units",
@@ -302,12 +272,8 @@ func (s *Stage) cutSale(match func(tcpproxy.Message) bool, variant string, at tc
 }
 
 // takesReservations applies to strategies that take reservations.
-func takesReservations(s scenario.Strategy) string {
-	if len(s.Reservations) == 0 {
-		return "it takes no reservations"
-	}
-	return ""
-}
+var takesReservations = applies(func(s scenario.Strategy) bool { return len(s.Reservations) > 0 },
+	"it takes no reservations")
 
 // confirmationUnknown is the story of a sale of which MySQL has held the units, and that loses its connection around
 // the confirmation.
@@ -363,8 +329,7 @@ func batchUnknown(variant string, at tcpproxy.CutPoint) Scenario {
 		Play: func(s *Stage) {
 			proxy := s.storeProxy(s.Victim.Proxies)
 			before := s.catch(proxy, s.decides())
-			a := s.start(to(s.Victim, "A", 1))
-			a.caught(before)
+			a := s.start(to(s.Victim, "A", 1)).caught(before)
 			var members []*pending
 			for i := range batchSize {
 				members = append(members, s.start(to(s.Victim, fmt.Sprintf("B%d", i+1), 1)))
@@ -401,9 +366,5 @@ func (s *Stage) commitsBatch() func(tcpproxy.Message) bool {
 }
 
 // writesBehind applies to strategies that update MySQL after the sale.
-func writesBehind(s scenario.Strategy) string {
-	if !s.WriteBehind {
-		return "it has no sales on their way to MySQL"
-	}
-	return ""
-}
+var writesBehind = applies(func(s scenario.Strategy) bool { return s.WriteBehind },
+	"it has no sales on their way to MySQL")

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"stock/internal/servers"
 	"stock/loadtest/internal/explore/trace"
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/report"
@@ -39,7 +38,7 @@ type cell struct {
 	play     func(*Stage)
 	practice bool
 	script   string        // that the explorer executes; empty: it is a story
-	fault    string        // of the explorer
+	faults   []string      // of the script
 	found    *trace.Result // by the explorer
 	repeat   int
 	command  string // Options.Command
@@ -78,27 +77,13 @@ func (r *round) play(ctx context.Context) {
 		ctx, cancel = context.WithTimeout(ctx, roundTime)
 		defer cancel()
 	}
-	var missing string
-	if r.scenario.Missing != nil {
-		missing = r.scenario.Missing(ctx)
-	}
-	var playable []*cell
-	for _, c := range r.cells {
-		if missing != "" {
-			c.missing = missing
-		}
-		if c.missing == "" {
-			playable = append(playable, c)
-		}
-	}
+	playable := slices.DeleteFunc(slices.Clone(r.cells), func(c *cell) bool { return c.missing != "" })
 	if len(playable) == 0 {
 		return
 	}
 	err := r.playOn(ctx, playable)
 	for _, c := range playable {
-		if errors.Is(err, servers.ErrNotInstalled) || errors.Is(err, errLeftOut) {
-			c.missing = reason(err)
-		}
+		c.missing = cmp.Or(c.missing, missing(err))
 		c.err = errors.Join(c.err, err)
 	}
 }
@@ -137,9 +122,7 @@ func (c *cell) perform(ctx context.Context) {
 		return
 	}
 	c.err = c.stage.play(ctx, c.play)
-	if errors.Is(c.err, errLeftOut) {
-		c.missing = reason(c.err)
-	}
+	c.missing = missing(c.err)
 	if c.missing != "" || c.err != nil && !c.judgeable(ctx) {
 		c.history = history.History{Run: c.stage.run, Ops: c.stage.ops}
 		return
@@ -154,19 +137,6 @@ func (c *cell) perform(ctx context.Context) {
 // judgeable reports whether a story that failed can be judged. A practice may not have recorded all that it did.
 func (c *cell) judgeable(ctx context.Context) bool {
 	return !c.practice && c.stage.booked.Load() && !errors.Is(ctx.Err(), context.Canceled)
-}
-
-// report calls Done for each cell but those that are to be played again, which it returns.
-func (r *round) report(o Options) (doubtful []*cell, err error) {
-	for _, c := range r.cells {
-		result := c.result()
-		if o.Step == nil && doubted(result) {
-			doubtful = append(doubtful, c)
-		} else if err := o.Done(result, c.history); err != nil {
-			return nil, err
-		}
-	}
-	return doubtful, nil
 }
 
 // doubted reports whether a result may come of a busy machine. Damage never does.

@@ -10,6 +10,7 @@ import (
 
 	"stock/internal/tcpproxy"
 	"stock/loadtest/internal/history"
+	"stock/loadtest/internal/oracle"
 	"stock/loadtest/internal/report"
 	"stock/loadtest/internal/scenario"
 )
@@ -17,7 +18,52 @@ import (
 // rowScenarios are stories of transactions in MySQL, and of what they see of each other and wait for.
 var rowScenarios = []Scenario{
 	isolation("READ UNCOMMITTED"), isolation("READ COMMITTED"), isolation("REPEATABLE READ"), isolation("SERIALIZABLE"),
-	readBeforeLock, twoReads, oppositeOrder, commitAfterTimeout, aba, coarseTimestamp, unlockBeforeCommit,
+	scripted("read-before-lock",
+		"A's transaction has its first read before it gets the lock, which B holds until it has sold.",
+		script("read-then-lock", "loses-updates", report.Unsafe),
+		script("read-then-lock-read-committed", "correct", report.Safe),
+		script("read-then-lock-for-update", "correct", report.Safe)),
+	scripted("two-reads",
+		"A locks the row with SELECT FOR UPDATE, and then reads it again by a plain SELECT, which sees older data.",
+		script("lock-then-plain-read", "loses-updates", report.Unsafe),
+		script("locking-read-alone", "correct", report.Safe)),
+	scripted("opposite-order",
+		"A orders two items, and B the same two in opposite order; each locks its first before the other is done.",
+		script("transactions-in-opposite-order", "deadlock: one of two is rolled back", report.Safe),
+		script("redis-locks-in-opposite-order", "deadlock: each waits for the other", report.Unavailable),
+		script("redis-locks-in-ascending-order", "correct", report.Safe)),
+	{
+		Name:  "commit-after-timeout",
+		Title: "A has deducted the first item of its order, and waits for the row of the second until MySQL gives up (1205).",
+		Applies: applies(func(s scenario.Strategy) bool {
+			return s.Stores[0] == oracle.MySQL && slices.Contains(s.Orders, oracle.MySQL)
+		}, "it takes no orders in MySQL"),
+		Claim: always("correct: the order is rolled back", report.Safe),
+		Practices: []Practice{
+			script("commit-after-timeout", "half the order is deducted", report.Unsafe),
+			script("rollback-after-timeout", "correct", report.Safe),
+		},
+		Play: func(s *Stage) {
+			second := s.newItem()
+			lines := []history.Line{{GoodsID: s.Item, Count: 1}, {GoodsID: second, Count: 1}}
+			s.whileLocked(second, func() {
+				if a := s.send(order{client: "A", at: s.Victim, lines: lines}); a.Outcome != history.Sold {
+					s.Provef("another transaction had locked the row of the second item, and A was answered %s", a.Error)
+				}
+			})
+		},
+	},
+	scripted("aba", "Before A writes, a unit is sold and another put back, so that the stock is again what A has read.",
+		script("two-items-checked-by-stock", "loses-updates", report.Unsafe),
+		script("two-items-checked-by-version", "refuses the stale write", report.Safe)),
+	scripted("coarse-timestamp",
+		"A has read the stock and its timestamp. B buys in the second in which the last sale was made.",
+		script("optimistic-timestamp", "loses-updates", report.Unsafe),
+		script("optimistic-timestamp-us", "refuses the stale write", report.Safe)),
+	scripted("unlock-before-commit",
+		"A has written and unlocked the item, and has not committed yet, when B takes the lock and reads.",
+		script("unlock-before-commit", "loses-updates", report.Unsafe),
+		script("unlock-after-commit", "correct", report.Safe)),
 	lockedNeighbour("repeatable-read", "REPEATABLE-READ", true),
 	lockedNeighbour("read-committed", "READ-COMMITTED", true),
 	lockedNeighbour("unique-index", "REPEATABLE-READ", false),
@@ -60,69 +106,6 @@ func isolation(level string) Scenario {
 			b.wait()
 		},
 	}
-}
-
-// oppositeOrder is about two orders that name the same two items in opposite order.
-var oppositeOrder = Scenario{
-	Name:      "opposite-order",
-	Title:     "A orders two items, and B the same two in opposite order; each locks its first before the other is done.",
-	Applies:   noStrategy,
-	Practices: oppositeOrderPractices,
-}
-
-// takesOrders applies to strategies that take orders on their default store.
-func takesOrders(s scenario.Strategy) string {
-	if !slices.Contains(s.Orders, s.Stores[0]) {
-		return "it takes no orders"
-	}
-	return ""
-}
-
-// commitAfterTimeout is the story of an order that waits for its second row too long.
-var commitAfterTimeout = Scenario{
-	Name:  "commit-after-timeout",
-	Title: "A has deducted the first item of its order, and waits for the row of the second until MySQL gives up (1205).",
-	Applies: func(s scenario.Strategy) string {
-		if s.Stores[0] != "mysql" || takesOrders(s) != "" {
-			return "it takes no orders in MySQL"
-		}
-		return ""
-	},
-	Claim:     always("correct: the order is rolled back", report.Safe),
-	Practices: commitAfterTimeoutPractices,
-	Play: func(s *Stage) {
-		second := s.newItem()
-		lines := []history.Line{{GoodsID: s.Item, Count: 1}, {GoodsID: second, Count: 1}}
-		s.whileLocked(second, func() {
-			if a := s.send(order{client: "A", at: s.Victim, lines: lines}); a.Outcome != history.Sold {
-				s.Provef("another transaction had locked the row of the second item, and A was answered %s", a.Error)
-			}
-		})
-	},
-}
-
-// aba is about a stock that falls and comes back, so that it is what A has read.
-var aba = Scenario{
-	Name:      "aba",
-	Title:     "Before A writes, a unit is sold and another put back, so that the stock is again what A has read.",
-	Applies:   noStrategy,
-	Practices: abaPractices,
-}
-
-// coarseTimestamp is about a timestamp that two writes leave equal. The strategies play that as late-write.
-var coarseTimestamp = Scenario{
-	Name:      "coarse-timestamp",
-	Title:     "A has read the stock and its timestamp. B buys in the second in which the last sale was made.",
-	Applies:   noStrategy,
-	Practices: coarseTimestampPractices,
-}
-
-// unlockBeforeCommit is about a mutex that is unlocked inside the transaction.
-var unlockBeforeCommit = Scenario{
-	Name:      "unlock-before-commit",
-	Title:     "A has written and unlocked the item, and has not committed yet, when B takes the lock and reads.",
-	Applies:   noStrategy,
-	Practices: unlockPractices,
 }
 
 // lockedNeighbour returns the story of a buyer of another item than the one that a transaction has locked: does the

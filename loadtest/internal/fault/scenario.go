@@ -5,7 +5,6 @@
 package fault
 
 import (
-	"context"
 	"slices"
 	"strings"
 
@@ -25,9 +24,6 @@ type Scenario struct {
 	Claim func(scenario.Strategy) Claim
 	// Practices play the story too. They are ways to deduct that the catalogue does not offer, such as common mistakes.
 	Practices []Practice
-	// Missing returns what the story needs and this machine does not have; empty if it has everything. Nil means that
-	// it needs nothing else than the lab itself.
-	Missing func(context.Context) string
 	// Sells reports whether cells may sell an item. Nil means any item.
 	Sells func(item int64) bool
 	// On is what the story is played on.
@@ -59,7 +55,16 @@ type Practice struct {
 	// every order of its steps.
 	Play   func(*Stage)
 	Script string // in loadtest/scripts, without .star; empty: that with the practice's name
-	Fault  string // of the explorer that strikes; empty: none
+}
+
+// script is a practice that is the script of its name.
+func script(name, words string, outcome report.Outcome) Practice {
+	return Practice{Name: name, Claim: claim(words, outcome)}
+}
+
+// scripted is a scenario that no strategy plays: it compares practices.
+func scripted(name, title string, practices ...Practice) Scenario {
+	return Scenario{Name: name, Title: title, Applies: noStrategy, Practices: practices}
 }
 
 // asStrategy is the practice as the judge sees it: it should sell correctly.
@@ -69,23 +74,24 @@ func (p Practice) asStrategy() scenario.Strategy {
 	return scenario.Strategy{Name: p.Name, Claim: correct, ReportsRemaining: &tellsRemaining}
 }
 
-// everyStrategy applies to each strategy that deducts something.
-func everyStrategy(s scenario.Strategy) string {
-	if s.Baseline() {
-		return "it deducts nothing"
+// applies returns a value for Scenario.Applies: the strategies for which a condition holds play the story.
+func applies(holds func(scenario.Strategy) bool, why string) func(scenario.Strategy) string {
+	return func(s scenario.Strategy) string {
+		if holds(s) {
+			return ""
+		}
+		return why
 	}
-	return ""
 }
+
+// everyStrategy applies to each strategy that deducts something.
+var everyStrategy = applies(func(s scenario.Strategy) bool { return !s.Baseline() }, "it deducts nothing")
 
 // noStrategy applies to none: only practices play the story.
 func noStrategy(scenario.Strategy) string { return "the story is about other ways to deduct" }
 
 // only applies to the named strategies.
 func only(names ...string) func(scenario.Strategy) string {
-	return func(s scenario.Strategy) string {
-		if !slices.Contains(names, s.Name) {
-			return "the story is about " + strings.Join(names, ", ")
-		}
-		return ""
-	}
+	listed := func(s scenario.Strategy) bool { return slices.Contains(names, s.Name) }
+	return applies(listed, "the story is about "+strings.Join(names, ", "))
 }

@@ -46,27 +46,15 @@ func (s *Stage) Look(ctx context.Context, viewer *oracle.Viewer) Scene {
 	defer s.mu.Unlock()
 	for _, a := range s.asking {
 		now := *a
-		now.Held, now.ForMS = s.heldOf(a.request), time.Since(a.since).Milliseconds()
+		if now.ForMS = time.Since(a.since).Milliseconds(); a.held != nil && happened(a.held.Answered()) {
+			now.Held = ""
+		}
 		scene.Asking = append(scene.Asking, now)
 	}
 	for _, lock := range scene.Locks {
 		scene.Holders = append(scene.Holders, s.holderOf(lock.Owner, scene.Asking))
 	}
 	return scene
-}
-
-// heldOf returns which message of a request a proxy holds; empty if none. The caller holds s.mu.
-func (s *Stage) heldOf(request string) string {
-	for _, h := range s.held {
-		select {
-		case <-h.Answered():
-		default:
-			if h.request == request {
-				return h.what
-			}
-		}
-	}
-	return ""
 }
 
 // randomOwner is the least length of an owner that is a random value. A shorter one, such as "held", names nobody.

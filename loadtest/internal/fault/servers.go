@@ -2,36 +2,26 @@ package fault
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	_ "embed"
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
-	"log"
 	"net"
 	"os"
 	"os/exec"
 	"runtime"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
-	"github.com/go-zookeeper/zk"
 	"github.com/redis/go-redis/v9"
 
-	"stock/internal/monotonic"
 	"stock/internal/servers"
 	"stock/internal/tcpproxy"
 	"stock/loadtest/internal/oracle"
 )
-
-// stopper stops a part of what a round is played on.
-type stopper = func(context.Context) error
 
 // pollInterval is the time between two looks at what a story waits for.
 const pollInterval = 5 * time.Millisecond
@@ -71,8 +61,7 @@ type redisServers struct {
 	cluster   *servers.RedisCluster  // to which both belong; nil: to none
 
 	// Of failOverCluster.
-	held         []func() // release what waits until the master has been killed
-	killedNS     atomic.Int64
+	held         []func()     // release what waits until the master has been killed
 	othersDownNS atomic.Int64 // for how long another master refused its keys
 }
 
@@ -84,84 +73,64 @@ func (r *redisServers) addresses() []string {
 	return []string{r.address}
 }
 
-// startRedis starts the servers of a round. If it fails, it returns those that it has started.
-type startRedis func(context.Context) (*redisServers, error)
+// startRedis starts the Redis of a round, which the deployment stops.
+type startRedis func(context.Context, *Deployment) error
 
 // oneRedis starts a master alone.
 func oneRedis(o servers.RedisOptions) startRedis {
-	return func(ctx context.Context) (*redisServers, error) {
+	return func(ctx context.Context, d *Deployment) error {
 		o.Name = "redis of the round"
-		master, err := servers.StartRedis(ctx, o)
-		if err != nil {
-			return &redisServers{}, err
+		master, err := d.newRedis(ctx, o)
+		if err == nil {
+			d.redis = &redisServers{address: master.Addr, master: master}
 		}
-		return &redisServers{address: master.Addr, master: master}, nil
+		return err
 	}
 }
 
 // redisPair starts a master with a Redis replica. There is a proxy between the two, and one in front of the master.
-func redisPair(ctx context.Context) (*redisServers, error) {
+func redisPair(ctx context.Context, d *Deployment) (err error) {
 	r := &redisServers{}
-	var err error
-	if r.master, err = servers.StartRedis(ctx, servers.RedisOptions{Name: "master"}); err != nil {
-		return r, err
+	d.redis = r
+	if r.master, err = d.newRedis(ctx, servers.RedisOptions{Name: "master"}); err != nil {
+		return err
 	}
-	if r.front, err = tcpproxy.Start(r.master.Addr); err != nil {
-		return r, err
+	if r.front, err = d.newProxy(r.master.Addr); err != nil {
+		return err
 	}
-	if r.link, err = tcpproxy.Start(r.master.Addr); err != nil {
-		return r, err
+	if r.link, err = d.newProxy(r.master.Addr); err != nil {
+		return err
 	}
 	r.address = r.front.Addr()
 	o := servers.RedisOptions{Name: "Redis replica", ReplicaOf: r.link.Addr()}
-	if r.replica, err = servers.StartRedis(ctx, o); err != nil {
-		return r, err
+	if r.replica, err = d.newRedis(ctx, o); err != nil {
+		return err
 	}
-	return r, awaitReplica(ctx, r.master)
+	return awaitReplica(ctx, r.master)
 }
 
 // redisWithSentinels starts a master with a Redis replica, which three Sentinels promote when the master is down.
-func redisWithSentinels(ctx context.Context) (*redisServers, error) {
+func redisWithSentinels(ctx context.Context, d *Deployment) error {
 	group, err := servers.StartRedisSentinel(ctx, servers.RedisSentinelOptions{})
-	if err != nil {
-		return &redisServers{}, err
+	if err == nil {
+		d.onStop(group.Stop)
+		d.redis = &redisServers{
+			address: group.Master.Addr, master: group.Master, replica: group.Replica, sentinels: group,
+		}
 	}
-	return &redisServers{
-		address: group.Master.Addr, master: group.Master, replica: group.Replica, sentinels: group,
-	}, nil
+	return err
 }
 
 // redisCluster starts a Cluster whose masters have a Redis replica each.
-func redisCluster(ctx context.Context) (*redisServers, error) {
+func redisCluster(ctx context.Context, d *Deployment) error {
 	cluster, err := servers.StartRedisCluster(ctx, servers.RedisClusterOptions{Replicas: true})
-	if err != nil {
-		return &redisServers{}, err
-	}
-	return &redisServers{
-		cluster: cluster, master: cluster.Masters[lostMaster], replica: cluster.Replicas[lostMaster],
-	}, nil
-}
-
-// stop stops what was started.
-func (r *redisServers) stop(ctx context.Context) error {
-	for _, proxy := range []*tcpproxy.Proxy{r.front, r.link} {
-		if proxy != nil {
-			proxy.Close()
+	if err == nil {
+		d.onStop(cluster.Stop)
+		d.redis = &redisServers{
+			cluster: cluster, master: cluster.Masters[lostMaster], replica: cluster.Replicas[lostMaster],
 		}
 	}
-	if r.sentinels != nil {
-		return r.sentinels.Stop(ctx)
-	}
-	if r.cluster != nil {
-		return r.cluster.Stop(ctx)
-	}
-	var errs []error
-	for _, server := range []*servers.Redis{r.replica, r.master} {
-		if server != nil {
-			errs = append(errs, server.Stop(ctx))
-		}
-	}
-	return errors.Join(errs...)
+	return err
 }
 
 // awaitReplica waits until a master knows that its Redis replica is in sync, which the latter tells it once a second.
@@ -225,18 +194,13 @@ func (r *redisServers) stall(ctx context.Context) error {
 
 // awaitStopped waits until a process that was sent SIGSTOP has stopped.
 func awaitStopped(ctx context.Context, name string, pid int) error {
+	if runtime.GOOS != "linux" {
+		return fmt.Errorf("%w: only Linux shows in /proc that a process is stopped", errLeftOut)
+	}
 	return eventually(ctx, name+" is stopped", func() (bool, error) {
 		state, err := servers.ProcessState(pid)
 		return state == 'T', err
 	})
-}
-
-// processStates returns why the state of a process cannot be seen here.
-func processStates(context.Context) string {
-	if runtime.GOOS != "linux" {
-		return "only Linux shows in /proc that a process is stopped"
-	}
-	return ""
 }
 
 // lostMaster is the master of a Redis Cluster that the stories kill: that of the first third of the hash slots.
@@ -254,7 +218,6 @@ func (r *redisServers) failOverCluster(ctx context.Context) error {
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	watched := make(chan struct{})
-	r.killedNS.Store(monotonic.Now())
 	r.master.Kill()
 	go func() {
 		defer close(watched)
@@ -298,24 +261,11 @@ type clockedRedis struct {
 	offset *os.File // of its clock, which the library reads
 }
 
-// noClocks returns why the clock of a Redis cannot be set here.
-func noClocks(ctx context.Context) string {
-	if runtime.GOOS != "linux" {
-		return "the library that sets the clock of a process is made for Linux"
-	}
-	dir, err := servers.NewDir("clock")
-	if err != nil {
-		return err.Error()
-	}
-	defer dir.Remove() //nolint:errcheck // the next NewDir removes what is left
-	if _, err := compileClock(ctx, dir); err != nil {
-		return "the library that sets the clock of a process needs a C compiler: " + err.Error()
-	}
-	return ""
-}
-
 // compileClock compiles the library, and returns its path.
 func compileClock(ctx context.Context, dir *servers.Dir) (library string, err error) {
+	if runtime.GOOS != "linux" {
+		return "", fmt.Errorf("%w: the library that sets the clock of a process is made for Linux", errLeftOut)
+	}
 	source, library := dir.File("clock.c"), dir.File("clock.so")
 	if err := os.WriteFile(source, clockSource, 0o600); err != nil {
 		return "", err
@@ -323,50 +273,41 @@ func compileClock(ctx context.Context, dir *servers.Dir) (library string, err er
 	output, err := exec.CommandContext(ctx, "cc", "-shared", "-fPIC", "-o", library, source).CombinedOutput()
 	if err != nil {
 		first, _, _ := bytes.Cut(output, []byte("\n"))
-		return "", fmt.Errorf("cc: %w: %s", err, first)
+		return "", fmt.Errorf("%w: the library that sets the clock of a process needs a C compiler: cc: %w: %s",
+			errLeftOut, err, first)
 	}
 	return library, nil
 }
 
-// startClocked starts n servers, each with a clock of its own. stop must be called even after an error.
-func startClocked(ctx context.Context, n int) (started []*clockedRedis, stop stopper, err error) {
+// startClocked starts n servers, each with a clock of its own.
+func (d *Deployment) startClocked(ctx context.Context, n int) error {
 	dir, err := servers.NewDir("clock")
 	if err != nil {
-		return nil, func(context.Context) error { return nil }, err
+		return err
 	}
-	stop = func(ctx context.Context) error {
-		var errs []error
-		for _, r := range started {
-			errs = append(errs, r.Stop(ctx), r.offset.Close())
-		}
-		return errors.Join(append(errs, dir.Remove())...)
-	}
+	d.onStop(func(context.Context) error { return dir.Remove() })
 	library, err := compileClock(ctx, dir)
 	for i := 0; i < n && err == nil; i++ {
-		var r *clockedRedis
-		if r, err = startOneClocked(ctx, fmt.Sprintf("redis-%d", i+1), dir, library); err == nil {
-			started = append(started, r)
-		}
+		err = d.startOneClocked(ctx, fmt.Sprintf("redis-%d", i+1), dir, library)
 	}
-	return started, stop, err
+	return err
 }
 
-func startOneClocked(ctx context.Context, name string, dir *servers.Dir, library string) (*clockedRedis, error) {
+func (d *Deployment) startOneClocked(ctx context.Context, name string, dir *servers.Dir, library string) error {
 	offset, err := os.Create(dir.File(name))
 	if err != nil {
-		return nil, err
+		return err
 	}
+	d.onStop(func(context.Context) error { return offset.Close() })
 	r := &clockedRedis{offset: offset}
-	err = r.setOffset(0)
-	if err == nil {
-		r.Redis, err = servers.StartRedis(ctx, servers.RedisOptions{
-			Name: name, Env: []string{"LD_PRELOAD=" + library, "STOCK_CLOCK=" + offset.Name()},
-		})
+	if err := r.setOffset(0); err != nil {
+		return err
 	}
-	if err != nil {
-		return nil, errors.Join(err, offset.Close())
-	}
-	return r, nil
+	d.clocked = append(d.clocked, r)
+	r.Redis, err = d.newRedis(ctx, servers.RedisOptions{
+		Name: name, Env: []string{"LD_PRELOAD=" + library, "STOCK_CLOCK=" + offset.Name()},
+	})
+	return err
 }
 
 // setOffset makes the clock differ from that of the machine by seconds. The server reads the file at every look at the
@@ -396,12 +337,9 @@ func (r *clockedRedis) setClock(ctx context.Context, ahead time.Duration) error 
 // etcdMembers is an etcd cluster whose members reach each other through proxies.
 type etcdMembers struct {
 	cluster *servers.EtcdCluster
-	links   []*tcpproxy.Proxy // in front of each member
-	leader  *servers.Etcd     // at the start, or when it was killed
-
-	// Of killLeader.
-	term     uint64 // in which the leader was killed
-	killedNS atomic.Int64
+	links   []*tcpproxy.Proxy  // in front of each member
+	leader  *servers.Etcd      // at the start, or when it was killed
+	status  servers.EtcdStatus // of the leader at that time
 }
 
 func startEtcdMembers(ctx context.Context) (m *etcdMembers, err error) {
@@ -425,28 +363,16 @@ func startEtcdMembers(ctx context.Context) (m *etcdMembers, err error) {
 	if err != nil {
 		return m, err
 	}
-	m.leader, _, err = m.awaitLeader(ctx)
-	return m, err
+	return m, m.awaitLeader(ctx)
 }
 
 // awaitLeader waits until a member says that it leads. On a busy machine, members may need more than one try to answer.
-func (m *etcdMembers) awaitLeader(ctx context.Context) (leader *servers.Etcd, status servers.EtcdStatus, err error) {
-	err = eventually(ctx, "a member of etcd leads", func() (bool, error) {
+func (m *etcdMembers) awaitLeader(ctx context.Context) error {
+	return eventually(ctx, "a member of etcd leads", func() (bool, error) {
 		var err error
-		leader, status, err = m.cluster.Leader(ctx)
+		m.leader, m.status, err = m.cluster.Leader(ctx)
 		return err == nil, nil
 	})
-	return leader, status, err
-}
-
-// leaderStatus waits for the status of the member that led at the start.
-func (m *etcdMembers) leaderStatus(ctx context.Context) (status servers.EtcdStatus, err error) {
-	err = eventually(ctx, "the leader of etcd tells its status", func() (bool, error) {
-		var err error
-		status, err = m.leader.Status(ctx)
-		return err == nil, nil
-	})
-	return status, err
 }
 
 func (m *etcdMembers) stop(ctx context.Context) (err error) {
@@ -461,14 +387,11 @@ func (m *etcdMembers) stop(ctx context.Context) (err error) {
 
 // killLeader kills the member that leads now, which may be another one than at the start.
 func (m *etcdMembers) killLeader(ctx context.Context) error {
-	leader, status, err := m.awaitLeader(ctx)
-	if err != nil {
-		return err
+	err := m.awaitLeader(ctx)
+	if err == nil {
+		m.leader.Kill()
 	}
-	m.leader, m.term = leader, status.Term
-	m.killedNS.Store(monotonic.Now())
-	leader.Kill()
-	return nil
+	return err
 }
 
 // followers lists the addresses of all members but the leader.
@@ -482,18 +405,14 @@ func (m *etcdMembers) followers() (addresses []string) {
 }
 
 // cutOffLeader drops all messages between the leader and the other members, in both directions.
-func (m *etcdMembers) cutOffLeader(ctx context.Context) error {
-	status, err := m.leaderStatus(ctx)
-	if err != nil {
-		return err
-	}
+func (m *etcdMembers) cutOffLeader(context.Context) error {
 	for i, link := range m.links {
 		if m.cluster.Members[i] == m.leader {
 			link.BlackHole()
 			continue
 		}
 		// Its messages also travel on the connections that it makes to the others.
-		link.Select(madeBy(status.ID))
+		link.Select(madeBy(m.status.ID))
 		link.Hold()
 		link.Break()
 	}
@@ -502,11 +421,11 @@ func (m *etcdMembers) cutOffLeader(ctx context.Context) error {
 
 // awaitElection waits until another member leads, in a later term. A member knows that it leads before it tells the new
 // term.
-func (m *etcdMembers) awaitElection(ctx context.Context, before uint64) (leader *servers.Etcd, term uint64, err error) {
+func (m *etcdMembers) awaitElection(ctx context.Context) (leader *servers.Etcd, term uint64, err error) {
 	err = eventually(ctx, "another member of etcd leads", func() (bool, error) {
 		found, status, err := m.cluster.Leader(ctx)
 		leader, term = found, status.Term
-		return err == nil && leader != m.leader && term > before, nil // an error: there is no leader yet
+		return err == nil && leader != m.leader && term > m.status.Term, nil // an error: there is no leader yet
 	})
 	return leader, term, err
 }
@@ -528,29 +447,3 @@ func madeBy(member uint64) func(tcpproxy.Message) bool {
 
 // firstItem is below the ids of the stories' items: no load uses them.
 const firstItem = 1_000_000
-
-// errLeftOut is why a scenario is not played here.
-var errLeftOut = errors.New("not played")
-
-// wrapped is a ZooKeeper whose counters come to their end.
-type wrapped struct {
-	*servers.ZooKeeper
-	mu     sync.Mutex
-	queues []string // the nodes whose children it numbers
-}
-
-// connect opens a connection of the story's own. The caller closes it.
-func (z *wrapped) connect() (*zk.Conn, error) {
-	conn, _, err := zk.Connect([]string{z.Addr}, patientTimeout, zk.WithLogger(log.New(io.Discard, "", 0)))
-	return conn, err
-}
-
-// number is what the server has appended to the name of a node: a number, which may be negative.
-func number(name string) int {
-	_, digits, _ := strings.Cut(name, "-")
-	n, _ := strconv.Atoi(digits)
-	return n
-}
-
-// byNumber orders the names of nodes as recipes do.
-func byNumber(a, b string) int { return cmp.Or(number(a)-number(b), strings.Compare(a, b)) }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"stock/internal/monotonic"
+	"stock/internal/tcpproxy"
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/oracle"
 	"stock/loadtest/internal/report"
@@ -59,7 +60,6 @@ type Stage struct {
 	calls  []history.Call
 	reads  []period          // of those who read the steps, one after the other
 	asking []*Asking         // in the order of asking
-	held   []held            // so far, also those that have been released
 	owners map[string]string // the client that was seen to be the owner of a lock; empty: one that nobody knows
 }
 
@@ -78,6 +78,13 @@ func (s *Stage) check(err error) {
 
 // failf ends the story. That is no verdict: the cell is inconclusive, unless the judge finds damage.
 func (s *Stage) failf(format string, args ...any) { s.check(fmt.Errorf(format, args...)) }
+
+// requiref ends the story unless a condition holds.
+func (s *Stage) requiref(holds bool, format string, args ...any) {
+	if !holds {
+		s.failf(format, args...)
+	}
+}
 
 // tell plays a part of a story, and returns why it could not be played to its end.
 func tell(part func()) (err error) {
@@ -122,6 +129,16 @@ func (s *Stage) eventually(what string, holds func() bool) {
 		err = tell(func() { held = holds() })
 		return held, err
 	}))
+}
+
+// happened reports whether something has happened.
+func happened(event <-chan struct{}) bool {
+	select {
+	case <-event:
+		return true
+	default:
+		return false
+	}
 }
 
 // await waits until something has happened.
@@ -192,9 +209,10 @@ func (s *Stage) Failf(format string, args ...any) {
 // proofPrefix is how the step with the proof begins.
 const proofPrefix = "proof: "
 
-// strike lets a fault strike once for all cells that are played side by side.
-func (s *Stage) strike(what string, strike func(context.Context) error) {
+// strike lets a fault strike once for all cells that are played side by side, and returns when that began.
+func (s *Stage) strike(what string, strike func(context.Context) error) (struckNS int64) {
 	s.together(report.Strike, what, strike)
+	return s.company.struckNS.Load()
 }
 
 // mend ends a fault once for all cells that are played side by side.
@@ -209,9 +227,8 @@ func (s *Stage) meet(what string) {
 
 // together does something once for all cells that are played side by side.
 func (s *Stage) together(kind report.StepKind, what string, do func(context.Context) error) {
-	if err := s.company.together(s.ctx, do); err != nil {
-		s.failf("%s: %w", what, err)
-	}
+	err := s.company.together(s.ctx, do)
+	s.requiref(err == nil, "%s: %w", what, err)
 	s.step(kind, what)
 }
 
@@ -232,6 +249,8 @@ type company struct {
 	strike  func(context.Context) error // the fault that they wait for
 	over    chan struct{}               // closed when it has struck
 	err     error                       // of the last fault
+
+	struckNS atomic.Int64 // when it began to strike
 
 	turn sync.Mutex // held by the member whose turn it is
 }
@@ -268,6 +287,7 @@ func (c *company) strikeIfReady(ctx context.Context) {
 	if c.waiting == 0 || c.waiting < c.members {
 		return
 	}
+	c.struckNS.Store(monotonic.Now())
 	c.err = c.strike(ctx)
 	c.waiting = 0
 	close(c.over)
@@ -433,6 +453,7 @@ type Asking struct {
 	ForMS   int64  `json:"for_ms"`
 	request string // its name
 	since   time.Time
+	held    *tcpproxy.Caught
 }
 
 // asks notes that a client waits for an answer. answered must be called when it has come.

@@ -55,27 +55,10 @@ func (s *Stage) hold(o order, steps ...Step) held {
 		if caught {
 			return h
 		}
-		if h.op.Outcome != history.Sold {
-			s.failf("client %s was refused before it could be held: %s", o.client, h.op.Error)
-		}
+		s.requiref(h.op.Outcome == history.Sold, "client %s was refused before it could be held: %s", o.client, h.op.Error)
 	}
 	s.failf("the strategy has none of the steps %v", steps)
 	return held{}
-}
-
-// holdNext sends requests until one is held: the first ones may not be granted the lock.
-func (s *Stage) holdNext(o order, step Step) held {
-	client := o.client
-	for i := 1; ; i++ {
-		h, caught := s.tryToHold(o, step)
-		if caught {
-			return h
-		}
-		if h.op.Outcome == history.Sold {
-			s.failf("the strategy does not have the step %s", step)
-		}
-		o.client = fmt.Sprintf("%s%d", client, i)
-	}
 }
 
 // holdBesideOthers is hold for a request that waits until the cells that are played side by side have one, too. Those
@@ -93,7 +76,10 @@ func (s *Stage) holdBesideOthers(o order, steps ...Step) held {
 
 // tryToHold sends a request, and reports whether it is held. If it is not, it is answered.
 func (s *Stage) tryToHold(o order, step Step) (h held, caught bool) {
-	if step == Read && len(s.held) == 0 {
+	s.mu.Lock()
+	first := len(s.ops) == 0
+	s.mu.Unlock()
+	if step == Read && first {
 		// At the first request for an item, a replica reads the stock before it takes the lock, to see that the item exists.
 		s.send(to(o.at, "Z", 1))
 	}
@@ -107,7 +93,11 @@ func (s *Stage) tryToHold(o order, step Step) (h held, caught bool) {
 	}
 	h.what = Describe(o.client+"'s", step, m.Data())
 	s.mu.Lock()
-	s.held = append(s.held, h)
+	for _, a := range s.asking {
+		if a.request == h.request {
+			a.Held, a.held = h.what, m.Caught
+		}
+	}
 	s.mu.Unlock()
 	s.Stepf("a proxy between the %s and its servers holds %s", o.at.Name, h.what)
 	return h, true
@@ -126,13 +116,13 @@ func (h held) stage() *Stage { return h.pending.stage }
 // ends the story if the replica had answered.
 func (h held) die() {
 	h.Cut(tcpproxy.BeforeRequest)
-	if op := h.wait(); op.Status != 0 {
-		h.stage().failf("%s was answered before its replica was killed: %d %s", h.request, op.Status, op.Error)
-	}
+	op := h.wait()
+	h.stage().requiref(op.Status == 0, "%s was answered before its replica was killed: %d %s",
+		h.request, op.Status, op.Error)
 }
 
-// caught waits until a message of the request is held. The request must not be answered before that.
-func (p *pending) caught(m message) {
+// caught waits until a message of the request is held, and returns the request, which must not be answered before.
+func (p *pending) caught(m message) *pending {
 	select {
 	case <-m.Arrived():
 	case <-p.done:
@@ -140,6 +130,7 @@ func (p *pending) caught(m message) {
 	case <-p.stage.ctx.Done():
 		p.stage.check(p.stage.ctx.Err())
 	}
+	return p
 }
 
 // proxyTo starts a proxy of the story's own.
@@ -274,22 +265,21 @@ func (s *Stage) continueVictim() {
 	s.mend("the victim goes on", func(context.Context) error { return s.Victim.Continue() })
 }
 
-// forget has a fault strike while A is inside. The lock is on the server before, and should be on the server after.
+// forget has a fault strike while A is inside, and returns when. The lock is on the server before, and should be on the
+// server after.
 func (s *Stage) forget(
 	a held, before, after *servers.Redis, what string, strike func(context.Context) error,
-) {
+) (struckNS int64) {
 	rest := s.lockPTTL(before)
-	if rest == noKey {
-		s.failf("client A is inside, but its lock %s is not in Redis", s.lockKey())
-	}
+	s.requiref(rest != noKey, "client A is inside, but its lock %s is not in Redis", s.lockKey())
 	asked := time.Now()
-	s.strike(what, strike)
+	struckNS = s.strike(what, strike)
 	left := s.lockPTTL(after)
 	a.isUnanswered("the fault struck")
-	if rest > 0 && time.Since(asked) >= time.Duration(rest) {
-		s.failf("the lease of client A may have ended by itself, after %v", time.Since(asked))
-	}
+	took := time.Since(asked)
+	s.requiref(rest <= 0 || took < time.Duration(rest), "A's lease may have ended by itself, after %v", took)
 	s.Provef("A was inside when %s; the PTTL of its lock was %s before, and is %s now", what, rest, left)
+	return struckNS
 }
 
 // streamKey is the stream of the item's sales.

@@ -5,6 +5,11 @@
 // request, "promise" is a claim, and "untold" says that a receipt omits what remains.
 package history
 
+import (
+	"regexp"
+	"strings"
+)
+
 // Outcome is how a request ended, as its client saw it.
 type Outcome string
 
@@ -25,6 +30,16 @@ const Mismatch = "the receipt does not match the request"
 
 // BusyProblem is the Error of an Op for which the service gave up waiting for others. Its outcome is Busy.
 const BusyProblem = "/problems/busy"
+
+// problemType matches the type of a problem.
+var problemType = regexp.MustCompile(`/problems/[a-z-]+`)
+
+// InWords returns a text with words in place of the types of problems: "sold out" for "/problems/sold-out".
+func InWords(text string) string {
+	return problemType.ReplaceAllStringFunc(text, func(name string) string {
+		return strings.ReplaceAll(strings.TrimPrefix(name, "/problems/"), "-", " ")
+	})
+}
 
 // Witnesses of a Run.
 const (

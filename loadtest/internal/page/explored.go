@@ -102,6 +102,9 @@ func newExplored(results []trace.Result) *exploredView {
 		v.Subjects = append(v.Subjects, s)
 	}
 	v.Heading = heading(v.Class)
+	if results[0].Service() {
+		v.Heading = serviceHeading(v.Class, results[0])
+	}
 	if found := expected(results); v.Class == "ok" && len(found) > 0 {
 		v.Class, v.Heading = "base", "As expected: "+strings.Join(found, ", ")+"."
 	}
@@ -117,6 +120,26 @@ func heading(class string) string {
 		return "A claim is refuted."
 	}
 	return "No claim is refuted, but not all schedules were executed and judged."
+}
+
+// serviceHeading says whether a user's service is right. What a late write or a retry does is only reported.
+func serviceHeading(class string, r trace.Result) string {
+	switch class {
+	case "bad":
+		return "The service is wrong."
+	case "open":
+		return "Not all schedules were executed and judged."
+	}
+	var faults []string
+	for _, c := range r.Cells {
+		if c.Damaged() > 0 {
+			faults = append(faults, c.Fault)
+		}
+	}
+	if len(faults) > 0 {
+		return "Damage only after a fault: " + strings.Join(faults, ", ") + "."
+	}
+	return "No schedule does damage."
 }
 
 // expected lists the damage that scripts or a service are expected to do, and have done.
@@ -151,6 +174,8 @@ func newSubject(r trace.Result) subjectView {
 		}
 	}
 	switch {
+	case !r.Held() && r.Service():
+		s.Class = "bad"
 	case !r.Held():
 		s.Class, s.Word = "bad", "a claim is refuted"
 	case r.NotJudged() > 0:
@@ -178,6 +203,8 @@ func newExploredCell(c trace.Cell) exploredCell {
 		v.Right += ","
 	}
 	switch {
+	case c.Claim == "" && !c.Held:
+		v.Verdict = "wrong"
 	case c.Claim == "":
 		v.Verdict = ""
 	case !c.Held:

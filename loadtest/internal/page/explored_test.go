@@ -123,6 +123,42 @@ func TestARefutedClaimIsInTheReport(t *testing.T) {
 	}
 }
 
+// Nobody knows what a user's service claims.
+func TestAServiceIsRightOrWrong(t *testing.T) {
+	t.Parallel()
+	cell := func(fault string, damaged int, held bool) trace.Cell {
+		c := trace.Cell{Fault: fault, Schedules: 6, Held: held, Kinds: map[string]int{trace.Right: 6 - damaged}}
+		if damaged > 0 {
+			c.Kinds[trace.LostUpdate] = damaged
+			c.Shortest = map[string]trace.Schedule{trace.LostUpdate: {}}
+		}
+		return c
+	}
+	for want, cells := range map[string][]trace.Cell{
+		"The service is wrong.":                  {cell("", 1, false), cell("lost-reply", 0, true)},
+		"Damage only after a fault: lease-ends.": {cell("", 0, true), cell("lease-ends", 2, true)},
+		"No schedule does damage.":               {cell("", 0, true)},
+	} {
+		r := trace.Result{Strategy: "./my-service", Own: true, Exhausted: true, Cells: cells, Tally: trace.Tally{Settled: 1}}
+		var b strings.Builder
+		if err := WriteExplored(&b, []trace.Result{r}); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("the page lacks %q", want)
+		}
+		b.Reset()
+		if err := r.Write(&b, false, false); err != nil {
+			t.Fatal(err)
+		}
+		text, wrong := b.String(), want == "The service is wrong."
+		if !strings.Contains(text, "exhausted without faults, and with faults until damage was found") ||
+			strings.Contains(text, "claim") || strings.Contains(text, "WRONG") != wrong {
+			t.Errorf("%s:\n%s", want, text)
+		}
+	}
+}
+
 func TestDamageThatAScriptExpectsIsNotPraised(t *testing.T) {
 	t.Parallel()
 	r := trace.Result{Own: true, Exhausted: true, Cells: []trace.Cell{{

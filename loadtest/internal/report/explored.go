@@ -72,6 +72,9 @@ func ExploredSentence(results []trace.Result) string {
 	default:
 		text += fmt.Sprintf(", and these were all of %d", exhausted)
 	}
+	if results[0].Service() {
+		return text + "." // the heading says what was found
+	}
 	text += fmt.Sprintf(". Damage without a fault: %d", always)
 	if results[0].Bounds.Faults > 0 {
 		text += fmt.Sprintf("; only if one strikes: %d", struck)

@@ -112,7 +112,7 @@ func (it *item) balance() (r result) {
 		r.figures.Good = max(0, min(it.soldUnits-oversold, had-max(it.final, 0)))
 	}
 	if oversold > 0 {
-		r.findf("item %d: units sold beyond the stock: %d (%d were sold, and there were %d)",
+		r.findf("item %d: units sold beyond the stock: %d (%d sold, of %d)",
 			it.id, oversold, it.soldUnits, most)
 	}
 	if below, lowest := it.soldBelowZero(); below > 0 {
@@ -123,11 +123,11 @@ func (it *item) balance() (r result) {
 			it.id, it.seller, it.final)
 	}
 	if lost > 0 {
-		r.findf("item %d: units sold but still in stock: %d (%d - %d = %d should be left, and %d are)",
+		r.findf("item %d: units sold but still in stock: %d (%d - %d = %d should be left, not %d)",
 			it.id, lost, most, it.soldUnits, most-it.soldUnits, it.final)
 	}
 	if leaked > 0 {
-		r.findf("item %d: units gone that nobody bought: %d (%d are gone, %d were sold, at most %d more may have been)",
+		r.findf("item %d: units gone that nobody bought: %d (%d gone, %d sold, at most %d more in doubt)",
 			it.id, leaked, had-it.final, it.soldUnits, it.unknownUnits)
 	}
 	return r

@@ -67,16 +67,16 @@ func (it *item) conserved() (r result) {
 		r.figures.Good = max(0, min(it.soldUnits-oversold, it.initial-max(it.final, 0)))
 	}
 	if oversold > 0 {
-		r.findf("item %d: units confirmed beyond the stock: %d (%d were confirmed out of %d)",
+		r.findf("item %d: units confirmed beyond the stock: %d (%d confirmed, of %d)",
 			it.id, oversold, it.soldUnits, it.initial)
 	}
 	if lost > 0 {
-		r.findf("item %d: units given back that were sold, or given back twice: %d (%d - %d confirmed should have left %d, "+
-			"but %d are there)", it.id, lost, it.initial, it.soldUnits, it.initial-it.soldUnits, it.final)
+		r.findf("item %d: units given back that were sold, or given back twice: %d (%d - %d confirmed = %d should be "+
+			"left, not %d)", it.id, lost, it.initial, it.soldUnits, it.initial-it.soldUnits, it.final)
 	}
 	if ghosts > 0 {
-		r.findf("item %d: ghost holds: %d units are gone that nobody has bought, after every reservation has ended "+
-			"(%d are gone, %d were confirmed, at most %d more may have been)",
+		r.findf("item %d: ghost holds: units gone that nobody bought, after every reservation has ended: %d "+
+			"(%d gone, %d confirmed, at most %d more in doubt)",
 			it.id, ghosts, it.initial-it.final, it.soldUnits, it.unknownUnits)
 	}
 	return r

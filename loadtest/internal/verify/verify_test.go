@@ -132,7 +132,7 @@ var plantedBugs = []plantedBug{
 		h.Ops[i].Outcome, h.Ops[i].Remaining = history.Sold, -1
 		h.End.Final[1] = -1
 	}, figures{result: verify.Wrong, oversold: 1, linearizable: "false"},
-		"units sold beyond the stock: 1 (151 were sold, and there were 150)"},
+		"units sold beyond the stock: 1 (151 sold, of 150)"},
 	{"a leak", plenty(5), func(h *history.History) { h.End.Final[1]-- },
 		figures{result: verify.Wrong, leaked: 1, linearizable: "false"}, "units gone that nobody bought: 1 ("},
 	{"a leak at whose expense a buyer is refused", flashSale(6), func(h *history.History) {
@@ -260,7 +260,7 @@ var plantedBugsOmitting = []plantedBug{
 		h.Ops[i].Outcome = history.Sold
 		h.End.Final[1] = -1
 	}, figures{result: verify.Wrong, oversold: 1, linearizable: "false"},
-		"units sold beyond the stock: 1 (151 were sold, and there were 150)"},
+		"units sold beyond the stock: 1 (151 sold, of 150)"},
 	{"a leak", plenty(84), func(h *history.History) { h.End.Final[1]-- },
 		figures{result: verify.Wrong, leaked: 1, linearizable: "false"}, "units gone that nobody bought: 1 ("},
 	{"a false sold-out", plenty(85), func(h *history.History) {

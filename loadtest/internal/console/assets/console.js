@@ -640,7 +640,7 @@
       showRows("held", held, (m) => m.name, heldRow);
       setHidden("no-held", held.length > 0);
     }
-    show("sales", lab.sales, (sales) => (sales || []).toReversed().map((s) => h("li", null, s.asked + ": ",
+    show("sales", lab.sales, (sales) => (sales || []).toReversed().map((s) => h("li", null, `${s.name} (${s.asked}): `,
       s.answer ? word(s.sold ? "ok" : "late", s.answer) : h("span", { class: "faint" }, "no answer yet"))));
     show("log", lab.log || [], (log) => log.length === 0 ? h("li", { class: "faint" }, "Nothing yet.")
       : log.toReversed().map((line) => h("li", null, line)));

@@ -3,6 +3,7 @@
 package script
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,8 @@ import (
 	"go.starlark.net/resolve"
 	"go.starlark.net/starlark"
 	"go.starlark.net/syntax"
+
+	"stock/internal/suggest"
 )
 
 // Script is a file with sessions.
@@ -78,10 +81,39 @@ func Load(file string, text []byte, requests int, words Words) (*Script, error) 
 	if err != nil {
 		return nil, readable(file, err)
 	}
-	if err := s.settings(globals, requests, words); err != nil {
+	if err := errors.Join(s.settings(globals, requests, words), unused(tree)); err != nil {
 		return nil, err
 	}
 	return s, nil
+}
+
+// settings are the names that have a meaning to the explorer.
+var settings = []string{"stock", "requests", "isolation", "faults", "expect", "sessions", buys, "setup", "check"}
+
+// unused refuses what a file defines and nothing uses: it may be a setting that is misspelt.
+func unused(tree *syntax.File) error {
+	named := map[string]int{} // how often
+	var defined []*syntax.Ident
+	syntax.Walk(tree, func(n syntax.Node) bool {
+		id, ok := n.(*syntax.Ident)
+		if !ok {
+			return true
+		}
+		if b, ok := id.Binding.(*resolve.Binding); ok && b.Scope == resolve.Global {
+			if named[id.Name]++; named[id.Name] == 1 && !slices.Contains(settings, id.Name) {
+				defined = append(defined, id)
+			}
+		}
+		return true
+	})
+	var errs []error
+	for _, id := range defined {
+		if named[id.Name] == 1 {
+			errs = append(errs, fmt.Errorf("%s: nothing uses %s%s", id.NamePos, id.Name, cmp.Or(
+				suggest.DidYouMean(id.Name, settings), "; what the explorer uses are "+list(settings))))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // title is the comment at the beginning of a file.

@@ -144,11 +144,18 @@ func (r Result) State() string {
 	case !r.Exhausted:
 		return fmt.Sprintf("NOT exhausted: %d beginnings not tried, %d could not be repeated",
 			r.Tally.Waiting, r.Tally.Diverged)
-	case r.Tally.Settled > 0:
-		return "exhausted but for claims of damage that were proved"
+	case r.Tally.Settled == 0:
+		return "exhausted"
+	case r.Service():
+		return "exhausted without faults, and with faults until damage was found"
+	case r.Own:
+		return "exhausted but for expected damage, which was found"
 	}
-	return "exhausted"
+	return "exhausted but for claimed damage, which was found"
 }
+
+// Service reports whether a user's service was explored, about which the catalogue claims nothing.
+func (r Result) Service() bool { return r.Own && !strings.HasSuffix(r.Strategy, scriptEnding) }
 
 // Limits says within which bounds they are.
 func (r Result) Limits() string {
@@ -193,9 +200,11 @@ func (c Cell) Found() string {
 	return strings.Join(parts, ", ")
 }
 
-// Verdict compares that with the claim; empty if there is none.
+// Verdict compares that with the claim; empty if there is none. A user's service claims nothing, and is right or wrong.
 func (c Cell) Verdict() string {
 	switch {
+	case c.Claim == "" && !c.Held:
+		return "WRONG"
 	case c.Claim == "":
 		return ""
 	case c.Held:
@@ -209,10 +218,10 @@ func (r Result) Replay(token string) string {
 	switch {
 	case !r.Own:
 		return fmt.Sprintf("loadtest explore --strategies %s --replay %s", r.Strategy, token)
-	case strings.HasSuffix(r.Strategy, scriptEnding):
-		return fmt.Sprintf("loadtest explore --replay %s %s", token, r.Strategy)
+	case r.Service():
+		return fmt.Sprintf("loadtest explore --replay %s -- %s", token, r.Strategy)
 	}
-	return fmt.Sprintf("loadtest explore --replay %s -- %s", token, r.Strategy)
+	return fmt.Sprintf("loadtest explore --replay %s %s", token, r.Strategy)
 }
 
 // scriptEnding is how the name of a script's file ends.

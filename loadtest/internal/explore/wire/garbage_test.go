@@ -184,3 +184,26 @@ func TestFramesPassUnasked(t *testing.T) {
 	})
 	serverstest.Eventually(t, "the answer is not waited for any more", func() bool { return !p.Busy() })
 }
+
+func TestAProxyIsBusyFromTheFirstByteOfARequest(t *testing.T) {
+	t.Parallel()
+	p, g := start(t, Redis, shared.Redis(t).Addr)
+	conn, err := net.Dial("tcp", p.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	serverstest.Eventually(t, "the connection is open", func() bool { return !p.Busy() })
+	if fmt.Fprint(conn, "EC"); runtime.GOOS == "linux" && !p.Busy() { // other systems do not tell what has arrived
+		t.Error("nobody knows that a request is on its way")
+	}
+	g.holding("ECHO")
+	fmt.Fprint(conn, "HO a\r\n")
+	held := g.next(t)
+	held.Noted()
+	if p.Busy() {
+		t.Error("the proxy is busy, although it holds the request")
+	}
+	held.decide <- Pass
+	serverstest.Eventually(t, "the request is answered", func() bool { return !p.Busy() })
+}

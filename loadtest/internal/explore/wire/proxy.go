@@ -70,9 +70,9 @@ type Proxy struct {
 	server   string
 	gate     Gate
 	redis    *redis.Client
-	listener net.Listener
+	listener *net.TCPListener
 	serving  sync.WaitGroup
-	opening  atomic.Int32 // connections that have no link yet
+	opening  atomic.Int32 // connections whose clients have not logged in yet
 
 	mu       sync.Mutex
 	links    map[*link]struct{}
@@ -84,7 +84,7 @@ type Proxy struct {
 // Start starts a proxy in front of a server (host:port), on a free port of the loopback interface. asked is a client of
 // a Redis that tells which keys a command has; it is only needed for the protocol of Redis.
 func Start(protocol Protocol, server string, gate Gate, asked *redis.Client) (*Proxy, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	if err != nil {
 		return nil, err
 	}
@@ -116,23 +116,29 @@ func (p *Proxy) Refuse(refuse bool) {
 }
 
 // Busy reports whether a client is about to connect and to log in, or has sent a request that the gate has not noted
-// yet; of Frames, also whether one has sent something that is not answered. Not every message has an answer, so that is
-// only so for answerTime.
+// yet, or that is not answered yet. Not every message has an answer, and some requests wait, so the last is only so for
+// answerTime.
 func (p *Proxy) Busy() bool {
-	if p.opening.Load() > 0 {
+	if _, connections, _ := received(p.listener); connections > 0 || p.opening.Load() > 0 {
 		return true
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for l := range p.links {
-		if l.arriving.Load() > 0 {
-			return true
-		}
-		if at := l.asked.Load(); at > 0 && time.Since(time.Unix(0, at)) < answerTime {
+		if l.busy() {
 			return true
 		}
 	}
 	return false
+}
+
+// busy is Proxy.Busy for one client. What it has sent counts from its arrival at this host: the proxy may read it late.
+func (l *link) busy() bool {
+	if at := l.asked.Load(); at > 0 && time.Since(time.Unix(0, at)) < answerTime {
+		return true
+	}
+	sent, _, ok := received(l.client)
+	return ok && sent > l.noted.Load() && !l.left()
 }
 
 const answerTime = 100 * time.Millisecond
@@ -149,7 +155,7 @@ func (p *Proxy) Close() {
 
 func (p *Proxy) accept() {
 	for {
-		client, err := p.listener.Accept()
+		client, err := p.listener.AcceptTCP()
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
@@ -159,17 +165,17 @@ func (p *Proxy) accept() {
 		}
 		p.opening.Add(1)
 		p.serving.Go(func() {
-			l := p.link(client)
-			p.opening.Add(-1)
-			if l != nil {
-				l.run()
+			opened := sync.OnceFunc(func() { p.opening.Add(-1) })
+			defer opened()
+			if l := p.link(client); l != nil {
+				l.run(opened)
 			}
 		})
 	}
 }
 
 // link connects to the server. It returns nil if there is no connection.
-func (p *Proxy) link(client net.Conn) *link {
+func (p *Proxy) link(client *net.TCPConn) *link {
 	p.mu.Lock()
 	refuse := p.refusing || p.closed
 	p.mu.Unlock()
@@ -205,9 +211,6 @@ func (p *Proxy) link(client net.Conn) *link {
 	case Frames:
 		l.session = chunks{}
 	}
-	if !l.session.ready() {
-		l.arriving.Add(1)
-	}
 	p.links[l] = struct{}{}
 	return l
 }
@@ -215,19 +218,20 @@ func (p *Proxy) link(client net.Conn) *link {
 // link is a client's connection and the matching one to the server. One goroutine reads from each, and run does
 // the rest.
 type link struct {
-	proxy          *Proxy
-	conn           *Conn
-	session        session
-	client, server net.Conn
-	requests       chan frame
-	replies        chan frame
-	requestErr     error        // why requests was closed
-	arriving       atomic.Int32 // requests that the gate has not noted yet, and 1 before the client can send any
-	asked          atomic.Int64 // when the client has sent what is not answered; 0: there is nothing; only of Frames
-	goneOnce       sync.Once
-	gone           chan struct{} // closed when the client hangs up, or with closed
-	closeOnce      sync.Once
-	closed         chan struct{}
+	proxy      *Proxy
+	conn       *Conn
+	session    session
+	client     *net.TCPConn
+	server     net.Conn
+	requests   chan frame
+	replies    chan frame
+	requestErr error        // why requests was closed
+	noted      atomic.Int64 // bytes of the requests that the gate has noted
+	asked      atomic.Int64 // when the server was sent what it has not answered; 0: there is nothing
+	goneOnce   sync.Once
+	gone       chan struct{} // closed when the client hangs up, or with closed
+	closeOnce  sync.Once
+	closed     chan struct{}
 
 	// Of the exchange that is held or under way.
 	exchange *Exchange // nil if there is none
@@ -240,6 +244,16 @@ type link struct {
 
 func (l *link) hangUp() { l.goneOnce.Do(func() { close(l.gone) }) }
 
+// left reports whether the client has hung up.
+func (l *link) left() bool {
+	select {
+	case <-l.gone:
+		return true
+	default:
+		return false
+	}
+}
+
 func (l *link) close() {
 	l.closeOnce.Do(func() {
 		l.hangUp()
@@ -249,16 +263,11 @@ func (l *link) close() {
 	})
 }
 
-func (l *link) run() {
+// run serves the connection. It calls opened when the client has logged in.
+func (l *link) run(opened func()) {
 	var reading sync.WaitGroup
 	reading.Go(func() {
-		l.requestErr = l.read(l.client, func(r *bufio.Reader) (frame, error) {
-			f, err := l.session.readRequest(r)
-			if err == nil {
-				l.arriving.Add(1)
-			}
-			return f, err
-		}, l.requests)
+		l.requestErr = l.read(l.client, l.session.readRequest, l.requests)
 		l.hangUp()
 		close(l.requests)
 	})
@@ -266,11 +275,9 @@ func (l *link) run() {
 		_ = l.read(l.server, l.session.readReply, l.replies) // any error is the end of the connection
 		close(l.replies)
 	})
-	opening := !l.session.ready()
-	for l.step() {
-		if opening && l.session.ready() {
-			opening = false
-			l.arriving.Add(-1)
+	for goOn := true; goOn; goOn = l.step() {
+		if l.session.ready() {
+			opened()
 		}
 	}
 	l.close()
@@ -325,6 +332,9 @@ func (l *link) step() (goOn bool) {
 		}
 		return l.request(f)
 	case l.action = <-l.decided:
+		if !l.exchange.Blocks {
+			l.asked.Store(time.Now().UnixNano())
+		}
 		l.exchange.Noted()
 		l.held = false
 		return l.action != LoseBoth && l.send(l.frame)
@@ -341,7 +351,7 @@ func (l *link) request(f frame) (goOn bool) {
 	if err != nil {
 		return l.refuse(err)
 	}
-	noted := sync.OnceFunc(func() { l.arriving.Add(-1) })
+	noted := sync.OnceFunc(func() { l.noted.Add(int64(len(f.raw))) })
 	if e == nil {
 		defer noted()
 		if l.proxy.protocol == Frames {
@@ -381,6 +391,7 @@ func (l *link) reply(f frame) (goOn bool) {
 			return false
 		}
 		_, err := l.client.Write(answer)
+		l.asked.Store(0)
 		return err == nil
 	case aside:
 	}

@@ -3,12 +3,11 @@ package fault
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
-	"stock/internal/servers"
 	"stock/loadtest/internal/explore"
 	"stock/loadtest/internal/explore/trace"
 	"stock/loadtest/internal/history"
@@ -26,17 +25,18 @@ func (l *Lab) explore(ctx context.Context, cells []*cell, o Options) error {
 	if len(cells) == 0 {
 		return nil
 	}
-	x, missing, err := l.startScripts(ctx)
-	if err != nil {
+	x, err := l.startScripts(ctx)
+	why := missing(err)
+	if err != nil && why == "" {
 		return err
 	}
-	if x != nil {
+	if err == nil {
 		defer x.Close()
 	}
 	for _, c := range cells {
-		c.missing = missing
+		c.missing = why
 		for range 2 {
-			if missing == "" && (c.found == nil || doubted(c.result())) {
+			if why == "" && (c.found == nil || doubted(c.result())) {
 				c.explore(ctx, x)
 			}
 		}
@@ -54,22 +54,18 @@ func (l *Lab) explore(ctx context.Context, cells []*cell, o Options) error {
 }
 
 // startScripts starts servers for scripts, or uses the user's if the lab does.
-func (l *Lab) startScripts(ctx context.Context) (x *explore.Explorer, missing string, err error) {
+func (l *Lab) startScripts(ctx context.Context) (*explore.Explorer, error) {
 	var at topology.Addresses
 	if l.Topology.Tenants.MySQL != nil || l.Topology.Tenants.Redis != nil {
 		at = l.Topology.Addresses()
 	}
 	if at.TiDB {
-		return nil, "TiDB does not count the statements that wait for locks", nil
+		return nil, fmt.Errorf("%w: TiDB does not count the statements that wait for locks", errLeftOut)
 	}
-	x, err = explore.StartScripts(ctx, explore.ScriptOptions{Lanes: 1, At: at})
-	if errors.Is(err, servers.ErrNotInstalled) {
-		return nil, reason(err), nil
-	}
-	return x, "", err
+	return explore.StartScripts(ctx, explore.ScriptOptions{Lanes: 1, At: at})
 }
 
-// explore executes every interleaving of a practice, with its fault at every point.
+// explore executes every interleaving of a practice, with the faults of its script at every point.
 func (c *cell) explore(ctx context.Context, x *explore.Explorer) {
 	c.found, c.err = &trace.Result{}, nil
 	path := "loadtest/scripts/" + c.script + ".star"
@@ -83,12 +79,8 @@ func (c *cell) explore(ctx context.Context, x *explore.Explorer) {
 		c.err = err
 		return
 	}
-	bounds := trace.Bounds{Preemptions: 2}
-	x.Faults = []string{}
-	if c.fault != "" {
-		bounds.Faults, x.Faults = 1, []string{c.fault}
-	}
-	*c.found, c.err = x.ExploreScript(ctx, script, bounds)
+	c.faults = script.Faults
+	*c.found, c.err = x.ExploreScript(ctx, script, trace.Bounds{Preemptions: 2, Faults: min(len(script.Faults), 1)})
 }
 
 // damaged returns the shortest schedule that did damage; nil if none did.
@@ -124,8 +116,8 @@ func (c *cell) explored(r report.Fault) report.Fault {
 		r.Outcome = report.Safe
 	}
 	r.Proof = fmt.Sprintf("%d schedules were executed: all orders of the steps", c.found.Tally.Schedules)
-	if c.fault != "" {
-		r.Proof += ", with at most one fault: " + c.fault
+	if len(c.faults) > 0 {
+		r.Proof += ", with at most one fault: " + strings.Join(c.faults, ", ")
 	}
 	r.ClaimHeld = c.held(r.Outcome)
 	return r
