@@ -217,6 +217,14 @@ func TestAKeySellsOnce(t *testing.T) {
 	wantDamage(t, explored(t, "decrement", "one", explore.SentAgain), explore.SentAgain, trace.SoldTwice)
 }
 
+func TestACancelledSaleIsGivenBackOnce(t *testing.T) {
+	for _, strategy := range []string{"update", "for-update", "batch", "redis-script", "redis-watch", "lock-redis-lua"} {
+		wantRight(t, explored(t, strategy, "cancel-sale", explore.LostReply), "", explore.LostReply)
+		wantRight(t, explored(t, strategy, "sold-again"), "")
+	}
+	wantRight(t, explored(t, "redis-stream", "cancel-sale"), "")
+}
+
 func TestALimitHolds(t *testing.T) {
 	wantRight(t, explored(t, "ledger", "limit"), "")
 	exceeds := explored(t, "ledger-check-first", "limit")
