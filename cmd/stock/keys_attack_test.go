@@ -1,11 +1,13 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"flag"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -14,21 +16,23 @@ import (
 
 	"stock/internal/servers"
 	"stock/internal/servers/serverstest"
+	"stock/internal/stock"
 	"stock/internal/stock/catalogue"
 )
 
 var (
-	keysEach = flag.Int("keys", 150, "how many keys each attacked strategy sells by; 100000 take minutes")
+	keysEach = flag.Int("keys", 100, "how many keys each attacked strategy sells by; 100000 take minutes")
 	attacked = flag.String("attacked", "update,batch,escrow,redis-script,redis-stream,lock-redis-lua",
 		"the strategies that sell by keys while servers are killed, separated by commas")
 )
 
 const (
-	itemsEach    = 16      // of each strategy
-	manyUnits    = 1 << 30 // of each item
-	attackingBy  = 64      // clients
-	keysPerKill  = 3000    // at most
-	killsAtLeast = 8       // two of each kind
+	itemsEach    = 16                    // of each strategy
+	manyUnits    = 1 << 30               // of each item
+	attackingBy  = 64                    // clients
+	keysPerKill  = 3000                  // at most
+	killsAtLeast = 8                     // two of each kind
+	downtime     = 10 * time.Millisecond // until somebody asks again
 )
 
 // keyedSale is a sale that is sent several times with its key, and maybe cancelled.
@@ -43,53 +47,148 @@ type keyedSale struct {
 	cancelled bool // a client was told that everything is
 }
 
-// attack is what happens to a service while servers are killed.
+// attack is what happens to a service while its servers are killed.
 type attack struct {
 	*testing.T
-	client   *http.Client
-	replicas [2]atomic.Pointer[program]
-	sales    []*keyedSale
-	done     atomic.Int64 // sales of which everything was sent
-	sent     atomic.Int64 // requests
-	unknown  atomic.Int64 // of them without an answer, or with one that says that the outcome is unknown
+	mysql      *servers.MySQL
+	redis      *servers.Redis
+	env        environment // of the replicas
+	replicas   [2]atomic.Pointer[program]
+	client     *http.Client
+	strategies []stock.Strategy
+	sales      []*keyedSale
+	done       atomic.Int64 // sales of which everything was sent
+	sent       atomic.Int64 // requests
+	unknown    atomic.Int64 // of them without an answer, or with one that says that the outcome is unknown
 }
 
-// ask sends a request about a sale to one of the replicas. A replica that says that a server is down is asked again:
-// it has done nothing. The status is 0 if there is no answer.
-func (a *attack) ask(at int, path, key string, body any) (status int, answer map[string]any) {
-	text, _ := json.Marshal(body)
-	for range 100 {
-		request, err := http.NewRequestWithContext(a.Context(), http.MethodPost, a.replicas[at%2].Load().url+path,
-			strings.NewReader(string(text)))
+// newAttack starts servers that lose nothing that they have acknowledged, and two replicas.
+func newAttack(t *testing.T) *attack {
+	a := &attack{
+		T: t, mysql: serverstest.StartMySQL(t, servers.MySQLOptions{}),
+		redis: serverstest.StartRedis(t, servers.RedisOptions{AOF: true, Fsync: "always"}),
+		client: &http.Client{
+			Transport: &http.Transport{MaxIdleConnsPerHost: 4 * attackingBy}, Timeout: 20 * time.Second,
+		},
+	}
+	dsn, err := a.mysql.CreateDatabase(t.Context(), "stock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.env = environment{"STOCK_MYSQL_DSN": dsn, "STOCK_REDIS": a.redis.Addr, "STOCK_LEASE": "2s", "STOCK_POLL": "5ms"}
+	if _, err := command(t, a.env, "migrate"); err != nil {
+		t.Fatal(err)
+	}
+	for at := range a.replicas {
+		a.replicas[at].Store(launch(t, a.env, "serve"))
+	}
+	return a
+}
+
+// plan sets the stock, and makes sales by each strategy, of items of its own.
+func (a *attack) plan(names []string, random *rand.Rand) {
+	for _, name := range names {
+		at := slices.IndexFunc(catalogue.Strategies, func(s stock.Strategy) bool { return s.Name == name })
+		if at < 0 {
+			a.Fatalf("-attacked: there is no strategy %q", name)
+		}
+		a.strategies = append(a.strategies, catalogue.Strategies[at])
+	}
+	for item := range int64(itemsEach * len(names)) {
+		a.replicas[0].Load().setStock(a.T, item+1, manyUnits)
+	}
+	for n := range *keysEach * len(names) {
+		kind := n % len(names)
+		s := &keyedSale{
+			strategy: names[kind], key: fmt.Sprintf("%s-%d", names[kind], n),
+			item: int64(kind*itemsEach + n/len(names)%itemsEach + 1), count: 1 + random.IntN(3),
+		}
+		if random.IntN(3) == 0 {
+			s.cancel = 1 + random.IntN(s.count)
+		}
+		a.sales = append(a.sales, s)
+	}
+}
+
+// kill kills a replica, MySQL, the other replica, Redis and so on, one after the other, and starts each again, until
+// everything was sent. It returns how many it has killed.
+func (a *attack) kill() (killed int) {
+	all, every := int64(len(a.sales)), int64(min(keysPerKill, len(a.sales)/killsAtLeast))
+	for ; ; killed++ {
+		for a.done.Load() < min(int64(killed+1)*every, all) {
+			time.Sleep(time.Millisecond)
+		}
+		if a.done.Load() == all {
+			return killed
+		}
+		var err error
+		switch killed % 4 {
+		case 0, 2:
+			replica := &a.replicas[killed%4/2]
+			err = replica.Load().cmd.Process.Kill()
+			replica.Store(launch(a.T, a.env, "serve"))
+		case 1:
+			a.mysql.Kill()
+			err = a.mysql.Restart(a.Context())
+		case 3:
+			a.redis.Kill()
+			err = a.redis.Restart(a.Context())
+		}
 		if err != nil {
-			a.Error(err)
-			return 0, nil
+			a.Fatal(err)
 		}
-		request.Header.Set("Content-Type", "application/json")
-		if key != "" {
-			request.Header.Set("Idempotency-Key", key)
-		}
-		a.sent.Add(1)
-		status, answer = 0, nil
-		if response, err := a.client.Do(request); err == nil {
-			status = response.StatusCode
-			if json.NewDecoder(response.Body).Decode(&answer) != nil {
-				status = 0 // the replica died while it answered
-			}
-			response.Body.Close()
-		}
-		if status == 0 || status == http.StatusInternalServerError {
-			a.unknown.Add(1)
-		}
+	}
+}
+
+// ask sends a request about a sale to one of the replicas, and again as long as a server is down. The status is 0 if
+// there is no answer.
+func (a *attack) ask(at int, path, key string, body any) (status int, answer map[string]any) {
+	for range 100 {
+		status, answer = a.askOnce(at, path, key, body)
 		if status != 0 && status != http.StatusServiceUnavailable {
 			break
 		}
-		time.Sleep(10 * time.Millisecond)
+		time.Sleep(downtime)
 		if status == 0 {
 			break
 		}
 	}
 	return status, answer
+}
+
+func (a *attack) askOnce(at int, path, key string, body any) (status int, answer map[string]any) {
+	text, err := json.Marshal(body)
+	if err != nil {
+		a.Error(err)
+	}
+	url := a.replicas[at%2].Load().url + path
+	request, err := http.NewRequestWithContext(a.Context(), http.MethodPost, url, bytes.NewReader(text))
+	if err != nil {
+		a.Error(err)
+		return 0, nil
+	}
+	request.Header.Set("Content-Type", "application/json")
+	if key != "" {
+		request.Header.Set("Idempotency-Key", key)
+	}
+	a.sent.Add(1)
+	response, err := a.client.Do(request)
+	if err == nil {
+		defer response.Body.Close()
+		status, err = response.StatusCode, json.NewDecoder(response.Body).Decode(&answer)
+	}
+	if err != nil { // the replica is dead, or died while it answered
+		status = 0
+	}
+	if unanswered(status, answer) && status != http.StatusServiceUnavailable {
+		a.unknown.Add(1)
+	}
+	return status, answer
+}
+
+// unanswered reports whether a client must send its request again.
+func unanswered(status int, answer map[string]any) bool {
+	return status == 0 || status >= 500 || answer["type"] == "/problems/in-progress"
 }
 
 // send sends a sale, and reports whether it was answered.
@@ -109,8 +208,7 @@ func (a *attack) send(s *keyedSale, at int) bool {
 	case status == http.StatusOK:
 		s.sold, s.remaining = true, answer["remaining"]
 	case answer["type"] == "/problems/cancelled" && s.cancel == s.count:
-	case status == 0 || status == http.StatusServiceUnavailable || status == http.StatusInternalServerError ||
-		answer["type"] == "/problems/in-progress":
+	case unanswered(status, answer):
 		return false
 	default:
 		a.Errorf("%s was answered %d %v", s.key, status, answer)
@@ -131,8 +229,7 @@ func (a *attack) withdraw(s *keyedSale, at int) bool {
 		defer s.mu.Unlock()
 		s.cancelled = true
 	case status == http.StatusOK:
-	case status == 0 || status == http.StatusServiceUnavailable || status == http.StatusInternalServerError ||
-		answer["type"] == "/problems/in-progress" || answer["type"] == "/problems/unknown-sale" && s.cancel < s.count:
+	case unanswered(status, answer), answer["type"] == "/problems/unknown-sale" && s.cancel < s.count:
 		return false
 	default:
 		a.Errorf("the cancellation of %s was answered %d %v", s.key, status, answer)
@@ -227,101 +324,44 @@ func (a *attack) each(do func(n int, s *keyedSale)) *sync.WaitGroup {
 // two replicas, and some are cancelled. Then every sale was made once, and what was cancelled is back once.
 func TestEveryKeySellsOnceAndIsGivenBackOnceWhateverIsKilled(t *testing.T) {
 	t.Parallel()
-	inMySQL := serverstest.StartMySQL(t, servers.MySQLOptions{})
-	dsn, err := inMySQL.CreateDatabase(t.Context(), "stock")
-	if err != nil {
-		t.Fatal(err)
-	}
-	inRedis := serverstest.StartRedis(t, servers.RedisOptions{AOF: true, Fsync: "always"})
-	env := environment{"STOCK_MYSQL_DSN": dsn, "STOCK_REDIS": inRedis.Addr, "STOCK_LEASE": "2s", "STOCK_POLL": "5ms"}
-	if _, err := command(t, env, "migrate"); err != nil {
-		t.Fatal(err)
-	}
-	a := &attack{T: t, client: &http.Client{
-		Transport: &http.Transport{MaxIdleConnsPerHost: 4 * attackingBy}, Timeout: 20 * time.Second,
-	}}
-	launchAt := func(at int) { a.replicas[at].Store(launch(t, env, "serve")) }
-	launchAt(0)
-	launchAt(1)
-	strategies, seed := strings.Split(*attacked, ","), rand.Uint64()
+	a, seed := newAttack(t), rand.Uint64()
 	t.Logf("seed %d", seed)
-	for item := range int64(itemsEach * len(strategies)) {
-		a.replicas[0].Load().setStock(t, item+1, manyUnits)
-	}
-	random := rand.New(rand.NewPCG(seed, 0))
-	for n := range *keysEach * len(strategies) {
-		kind := n % len(strategies)
-		s := &keyedSale{
-			strategy: strategies[kind], key: fmt.Sprintf("%s-%d", strategies[kind], n),
-			item: int64(kind*itemsEach + n/len(strategies)%itemsEach + 1), count: 1 + random.IntN(3),
-		}
-		if random.IntN(3) == 0 {
-			s.cancel = 1 + random.IntN(s.count)
-		}
-		a.sales = append(a.sales, s)
-	}
+	a.plan(strings.Split(*attacked, ","), rand.New(rand.NewPCG(seed, 0)))
 
-	kills := []func(){
-		func() { _ = a.replicas[0].Load().cmd.Process.Kill(); launchAt(0) },
-		inMySQL.Kill,
-		func() { _ = a.replicas[1].Load().cmd.Process.Kill(); launchAt(1) },
-		inRedis.Kill,
-	}
-	restarts := []func(){
-		func() {}, func() { a.check(inMySQL.Restart(t.Context())) }, func() {}, func() { a.check(inRedis.Restart(t.Context())) },
-	}
-	began, every := time.Now(), int64(min(keysPerKill, len(a.sales)/killsAtLeast))
+	began := time.Now()
 	attacking := a.each(func(n int, s *keyedSale) { a.play(s, rand.New(rand.NewPCG(seed, uint64(n)+1))) })
-	killed := 0
-	for ; ; killed++ {
-		for a.done.Load() < min(int64(killed+1)*every, int64(len(a.sales))) {
-			time.Sleep(time.Millisecond)
-		}
-		if a.done.Load() == int64(len(a.sales)) {
-			break
-		}
-		kills[killed%len(kills)]()
-		restarts[killed%len(kills)]()
-	}
+	killed := a.kill()
 	attacking.Wait()
-	t.Logf("%d sales by %d keys were sent in %v; %d servers were killed; %d requests got no certain answer",
+	t.Logf("%d requests for %d keys in %v; %d processes were killed; the outcome of %d requests was unknown",
 		a.sent.Load(), len(a.sales), time.Since(began).Round(time.Millisecond), killed, a.unknown.Load())
 	if a.unknown.Load() == 0 || killed < killsAtLeast-1 {
 		t.Error("no request was in progress when a server was killed: the test shows nothing")
 	}
-	a.checkBooks(strategies)
-}
-
-func (a *attack) check(err error) {
-	a.Helper()
-	if err != nil {
-		a.Error(err)
-	}
+	a.checkBooks()
 }
 
 // checkBooks settles every sale, and compares the stock with what was sold.
-func (a *attack) checkBooks(strategies []string) {
+func (a *attack) checkBooks() {
 	a.Helper()
-	sold := make([]atomic.Int64, itemsEach*len(strategies))
+	sold := make([]atomic.Int64, itemsEach*len(a.strategies))
 	a.each(func(n int, s *keyedSale) { sold[s.item-1].Add(int64(a.settle(s, n))) }).Wait()
 	p := a.replicas[0].Load()
 	eventually(a.T, "every sale is in MySQL", func() bool { return p.backlog(a.T) == "0" })
+	units := int64(0)
 	for item := range sold {
-		for _, s := range catalogue.Strategies {
-			if s.Name != strategies[item/itemsEach] {
-				continue
-			}
-			stores := s.Stores[:1]
-			if s.WriteBehind {
-				stores = append(stores, "mysql")
-			}
-			for _, store := range stores {
-				url := fmt.Sprintf("%s/stock/%d?store=%s", p.url, item+1, store)
-				left := p.expect(a.T, http.MethodGet, url, http.StatusOK)["stock"].(float64)
-				if got := manyUnits - int64(left); got != sold[item].Load() {
-					a.Errorf("%s, item %d: %d units were sold, and %s has deducted %d", s.Name, item+1, sold[item].Load(), store, got)
-				}
+		s := a.strategies[item/itemsEach]
+		stores := slices.Clone(s.Stores[:1])
+		if s.WriteBehind {
+			stores = append(stores, stock.MySQL)
+		}
+		units += sold[item].Load()
+		for _, store := range stores {
+			url := fmt.Sprintf("%s/stock/%d?store=%s", p.url, item+1, store)
+			left := p.expect(a.T, http.MethodGet, url, http.StatusOK)["stock"].(float64)
+			if taken := manyUnits - int64(left); taken != sold[item].Load() {
+				a.Errorf("%s, item %d: %d units were sold, and %s has %d fewer", s.Name, item+1, sold[item].Load(), store, taken)
 			}
 		}
 	}
+	a.Logf("%d units are sold, and all of them are gone from the stock", units)
 }
