@@ -218,11 +218,13 @@ func TestAKeySellsOnce(t *testing.T) {
 }
 
 func TestACancelledSaleIsGivenBackOnce(t *testing.T) {
-	for _, strategy := range []string{"update", "for-update", "batch", "redis-script", "redis-watch", "lock-redis-lua"} {
+	for _, strategy := range []string{"update", "for-update", "batch", "redis-script", "redis-watch"} {
 		wantRight(t, explored(t, strategy, "cancel-sale", explore.LostReply), "", explore.LostReply)
 		wantRight(t, explored(t, strategy, "sold-again"), "")
 	}
-	wantRight(t, explored(t, "redis-stream", "cancel-sale"), "")
+	for _, strategy := range []string{"lock-redis-lua", "redis-stream"} {
+		wantRight(t, explored(t, strategy, "cancel-sale"), "")
+	}
 }
 
 func TestALimitHolds(t *testing.T) {
