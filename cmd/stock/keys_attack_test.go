@@ -121,6 +121,7 @@ func (a *attack) kill() (killed int) {
 		if a.done.Load() == all {
 			return killed
 		}
+		a.Logf("the next process is killed: %d of %d sales were sent", a.done.Load(), all)
 		var err error
 		switch killed % 4 {
 		case 0, 2:
