@@ -159,10 +159,9 @@ func (a answers) served() bool {
 
 func certain(o history.Outcome) bool { return o != history.Busy && o != history.Unknown }
 
-// mayHold reports whether a deduction may have held units for a while that it has not sold, as one that was sent again
-// does until it finds that its key is taken.
+// mayHold reports whether a deduction may have held units for a while that it has not sold.
 func (a answers) mayHold() bool {
-	return slices.ContainsFunc(a.ops, func(op history.Op) bool { return op.Again || !certain(op.Outcome) })
+	return slices.ContainsFunc(a.ops, func(op history.Op) bool { return !certain(op.Outcome) })
 }
 
 // left reads what a schedule has left in the stores. The answers are completed by what the service says afterwards.
