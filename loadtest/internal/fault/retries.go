@@ -51,7 +51,7 @@ func (s *Stage) again() order {
 // sales whose last step fails.
 var retryScenarios = []Scenario{
 	commitUnknown("before", tcpproxy.BeforeRequest, units, commitLost),
-	commitUnknown("after", tcpproxy.BeforeReply, units-1, retryClaim),
+	commitUnknown("after", tcpproxy.BeforeReply, units-1, commitMade),
 	clientTimesOut,
 	{
 		Name:    "proxy-resends/post",
@@ -192,13 +192,26 @@ var retryScenarios = []Scenario{
 	},
 }
 
-// commitLost is claimed if the sale never reached MySQL: only the second request sells. A lock with a lease and without
-// a fence is kept until its lease ends, because its holder cannot know that.
+// commitLost is claimed if the sale never reached MySQL: only the second request sells.
 func commitLost(s scenario.Strategy) Claim {
-	if s.Claim.HolderCrash == "blocks-until-lease-ends" && s.Claim.LateWrite == "loses-updates" {
+	if keepsLock(s) {
 		return claim("blocks-until-lease-ends", report.Blocked)
 	}
 	return claim("sells-once", report.Safe)
+}
+
+// commitMade is claimed if the sale reached MySQL: the second request gets the first answer, if there is a key.
+func commitMade(s scenario.Strategy) Claim {
+	if keepsLock(s) {
+		return claim("blocks-until-lease-ends", report.Blocked)
+	}
+	return retryClaim(s)
+}
+
+// keepsLock reports whether a request whose outcome is unknown keeps its lock until the lease ends: without a fence, its
+// write might come late.
+func keepsLock(s scenario.Strategy) bool {
+	return s.Claim.HolderCrash == "blocks-until-lease-ends" && s.Claim.LateWrite == "loses-updates"
 }
 
 // commitUnknown is the story of a connection to MySQL that breaks around COMMIT. left is what MySQL must have then.
