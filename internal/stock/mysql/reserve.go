@@ -17,7 +17,8 @@ import (
 )
 
 // reserve holds units in the table reservation until the buyer confirms, cancels, or lets the time pass (TCC: Pardon
-// and Pautasso, "Atomic Distributed Transactions: a RESTful Design", WWW 2014). Deduct holds and confirms at once.
+// and Pautasso, "Atomic Distributed Transactions: a RESTful Design", WWW 2014). Deduct holds and confirms at once; with
+// a key, it is one transaction.
 //
 // Holds of one item that wait in a replica share a transaction, as in batch: one INSERT of all reservations and one
 // UPDATE of the stock. Confirmations of all items share one UPDATE, which touches no stock.
@@ -66,29 +67,52 @@ func NewReserve(d stock.Deps) stock.Deducter {
 	return s
 }
 
-// Deduct implements stock.Deducter. The receipt and its critical section are those of the hold. A key is recorded in
-// the transaction that confirms: until then, nothing is sold.
+// Deduct implements stock.Deducter. The receipt and its critical section are those of the hold.
 func (s *reserve) Deduct(ctx context.Context, req stock.Request) (stock.Receipt, error) {
-	return s.store.Once(ctx, req, func() (stock.Receipt, error) {
-		keyless := req
-		keyless.Key = ""
-		row, receipt, err := s.hold(ctx, stock.HoldRequest{Request: keyless, TTL: deductTTL})
-		if err != nil {
+	if req.Key != "" {
+		return s.store.Once(ctx, req, func() (stock.Receipt, error) { return s.deductOnce(ctx, req) })
+	}
+	row, receipt, err := s.hold(ctx, stock.HoldRequest{Request: req, TTL: deductTTL})
+	if err != nil {
+		return stock.Receipt{}, err
+	}
+	id := stock.ReservationID(row.ID)
+	if _, err := s.confirm(ctx, id, false); err != nil {
+		if err := s.abandon(ctx, id, err); err != nil {
 			return stock.Receipt{}, err
 		}
-		id := stock.ReservationID(row.ID)
-		if req.Key == "" {
-			_, err = s.confirm(ctx, id, false)
-		} else {
-			err = s.confirmOnce(ctx, req, row, receipt.Remaining)
+	}
+	return receipt, nil
+}
+
+// deductOnce deducts as update does, and records the key. It holds nothing: a request that is sent again would take
+// units from others until its key turns out to be taken. It takes back what has expired before it refuses.
+func (s *reserve) deductOnce(ctx context.Context, req stock.Request) (stock.Receipt, error) {
+	for {
+		receipt, rows, err := s.store.execDeduct(ctx, req, stock.Arrive(), deductSQL, req.Count, req.GoodsID, req.Count)
+		if err != nil || rows == 1 {
+			return receipt, err
 		}
-		if err != nil {
-			if err := s.abandon(ctx, id, err); err != nil {
+		item := []int64{req.GoodsID}
+		var units int64
+		var lapsed bool
+		err = s.store.use(ctx, item, func(conn *conn) error {
+			units, lapsed, err = readLapsed(ctx, conn, req.GoodsID)
+			return err
+		})
+		switch {
+		case err != nil:
+			return stock.Receipt{}, err
+		case lapsed:
+			ended, err := s.end(ctx, item, item, func(tx Tx) ([]reservationRow, error) { return takeBack(ctx, tx, item) })
+			if err != nil {
 				return stock.Receipt{}, err
 			}
+			s.count(stock.Expired, ended)
+		case units < int64(req.Count):
+			return stock.Receipt{}, soldOut(req, units)
 		}
-		return receipt, nil
-	})
+	}
 }
 
 // abandon cancels a hold that Deduct could not confirm. If that succeeds, nothing is deducted. If the hold turns out to
@@ -394,25 +418,29 @@ func (p stockForHold) rows(members []*batching.Member) []*reservationRow {
 	return rows
 }
 
-// refuseHolds refuses all members if the stock covers none of them and no reservation of the item has expired. It reads
-// both in one statement, so that they are of one moment. Then it keeps the refusals of members with keys.
-func refuseHolds(
-	ctx context.Context, conn *conn, read stockForHold, members []*batching.Member,
-) (decided bool, err error) {
+// readLapsed reads the stock of an item, and whether a reservation of it has expired, in one statement, so that both are
+// of one moment.
+func readLapsed(ctx context.Context, in session, goodsID int64) (units int64, lapsed bool, err error) {
 	var present struct {
 		Units  int64
 		Lapsed bool
 	}
-	err = conn.GetContext(ctx, &present, "SELECT stock AS units, EXISTS (SELECT 1 FROM reservation "+
+	err = in.GetContext(ctx, &present, "SELECT stock AS units, EXISTS (SELECT 1 FROM reservation "+
 		"FORCE INDEX (reservation_state) WHERE state = 'held' AND "+hasLapsed+" AND goods_id = ?) AS lapsed "+
-		"FROM good_stock WHERE goods_id = ?", read.GoodsID, read.GoodsID)
-	if err != nil {
-		return false, classifyRead(read.GoodsID, err)
+		"FROM good_stock WHERE goods_id = ?", goodsID, goodsID)
+	return present.Units, present.Lapsed, classifyRead(goodsID, err)
+}
+
+// refuseHolds refuses all members if the stock covers none of them and no reservation of the item has expired. Then it
+// keeps the refusals of members with keys.
+func refuseHolds(
+	ctx context.Context, conn *conn, present stockForHold, members []*batching.Member,
+) (decided bool, err error) {
+	units, lapsed, err := readLapsed(ctx, conn, present.GoodsID)
+	if err != nil || lapsed || batching.Allot(members, units) < units {
+		return false, err
 	}
-	if present.Lapsed || batching.Allot(members, present.Units) < present.Units {
-		return false, nil
-	}
-	err = insertReservations(ctx, conn, read.rows(members))
+	err = insertReservations(ctx, conn, present.rows(members))
 	if err == nil || conn.mayRetry(err) {
 		return err == nil, err
 	}

@@ -127,12 +127,12 @@ func (s subject) deductsOnceMeanwhile(t *testing.T) {
 		for replica := range s.replicas {
 			receipt, err := s.replicas[replica].deducter.Deduct(stock.LimitWait(patient(t), 0), req)
 			refused := errors.Is(err, stock.ErrInProgress) || errors.Is(err, stock.ErrBusy)
-			if err != nil && !refused || err == nil && !s.leavesOnce(receipt, left) {
+			if err != nil && !refused || err == nil && !s.leaves(receipt, left) {
 				t.Errorf("on replica %d, while the first request stops at %s: %+v, %v, want %d remaining, in progress or busy",
 					replica, at, receipt, err, left)
 			}
 		}
-		if err := first.Resume(); err != nil || !s.leavesOnce(first.Receipt, left) {
+		if err := first.Resume(); err != nil || !s.leaves(first.Receipt, left) {
 			t.Errorf("the first request, after it stopped at %s: %+v, %v, want a receipt with %d remaining",
 				at, first.Receipt, err, left)
 		}
@@ -153,7 +153,7 @@ func (s subject) deductsOnce(t *testing.T) {
 	for i := range requests {
 		wg.Go(func() {
 			receipt, err := s.retryRefusals(ctx, i%2, req)
-			if err != nil || !s.leavesOnce(receipt, 7) {
+			if err != nil || !s.leaves(receipt, 7) {
 				t.Errorf("request %d: %+v, %v, want a receipt with 7 remaining", i, receipt, err)
 			}
 			mu.Lock()
@@ -315,7 +315,7 @@ func (s subject) wantOneSale(t *testing.T, when string, req stock.Request, units
 		if !errors.Is(err, stock.ErrSoldOut) {
 			t.Errorf("%s, sent again: %v, want sold out", when, err)
 		}
-	case err != nil || !s.leavesOnce(receipt, units-int64(req.Count)):
+	case err != nil || !s.leaves(receipt, units-int64(req.Count)):
 		t.Errorf("%s, sent again: %+v, %v, want a receipt", when, receipt, err)
 	default:
 		left -= int64(req.Count)
@@ -323,21 +323,7 @@ func (s subject) wantOneSale(t *testing.T, when string, req stock.Request, units
 	if first == nil && err == nil && !receipt.Replayed {
 		t.Errorf("%s: the request was confirmed twice without a replay", when)
 	}
-	if s.holdsFirst() && s.left(t, req.GoodsID) == left-int64(req.Count) {
-		return // the first request holds units until its reservation expires
-	}
 	s.wantLeft(t, req.GoodsID, left)
-}
-
-// leavesOnce is leaves for one of several requests with the same key. Meanwhile, the others may hold units.
-func (s subject) leavesOnce(receipt stock.Receipt, units int64) bool {
-	return s.leaves(receipt, units) || s.holdsFirst() && receipt.Remaining < units
-}
-
-// holdsFirst reports whether the strategy holds units before it sells them.
-func (s subject) holdsFirst() bool {
-	_, reserves := s.replicas[0].deducter.(stock.Reserver)
-	return reserves
 }
 
 // behindProxies returns the strategy on a replica whose connections to MySQL and Redis lead through proxies. Its leases
