@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"stock/internal/servers/serverstest"
 	"stock/internal/stock"
 	"stock/internal/tcpproxy"
 )
@@ -32,6 +33,7 @@ func (s subject) runKeys(t *testing.T) {
 		t.Run("replays the refusal of an order", s.replaysRefusedOrder)
 		t.Run("refuses a key that was used for another order", s.refusesReusedKeyOfOrder)
 		t.Run("carries an order out once if it is sent many times", s.ordersOnce)
+		t.Run("carries an order out once if it is sent again while the first one stops", s.ordersOnceMeanwhile)
 	}
 }
 
@@ -124,23 +126,39 @@ func (s subject) deductsOnceMeanwhile(t *testing.T) {
 		id := s.newItem(t, manyUnits)
 		req := WithWork(stock.Request{GoodsID: id, Count: 3, Key: s.key(id)})
 		first := s.park(t, 0, req, at)
+		var copies [2]<-chan Answer
 		for replica := range s.replicas {
-			receipt, err := s.replicas[replica].deducter.Deduct(stock.LimitWait(patient(t), 0), req)
-			refused := errors.Is(err, stock.ErrInProgress) || errors.Is(err, stock.ErrBusy)
-			if err != nil && !refused || err == nil && !s.leaves(receipt, left) {
-				t.Errorf("on replica %d, while the first request stops at %s: %+v, %v, want %d remaining, in progress or busy",
-					replica, at, receipt, err, left)
-			}
+			copies[replica] = s.start(stock.LimitWait(patient(t), 0), replica, req)
+			serverstest.Eventually(t, "the copy is answered, or waits in line behind the first request", func() bool {
+				return len(copies[replica]) > 0 || s.waiting(replica, id) > 0
+			})
 		}
 		if err := first.Resume(); err != nil || !s.leaves(first.Receipt, left) {
 			t.Errorf("the first request, after it stopped at %s: %+v, %v, want a receipt with %d remaining",
 				at, first.Receipt, err, left)
+		}
+		for replica := range s.replicas {
+			again := <-copies[replica]
+			refused := errors.Is(again.Err, stock.ErrInProgress) || errors.Is(again.Err, stock.ErrBusy)
+			if again.Err != nil && !refused || again.Err == nil && !s.leaves(again.Receipt, left) {
+				t.Errorf("on replica %d, while the first request stops at %s: %v, want %d remaining, in progress or busy",
+					replica, at, again, left)
+			}
 		}
 		if again, err := s.deductOn(t, 1, req); err != nil || again != s.replay(left) {
 			t.Errorf("afterwards: %+v, %v, want a replay with %d remaining", again, err, left)
 		}
 		s.wantLeft(t, id, left)
 	}
+}
+
+// waiting counts the requests for an item that wait in a replica for the batch under way.
+func (s subject) waiting(replica int, goodsID int64) int {
+	queue, ok := s.replicas[replica].deducter.(interface{ Waiting(goodsID int64) int })
+	if !ok {
+		return 0
+	}
+	return queue.Waiting(goodsID)
 }
 
 func (s subject) deductsOnce(t *testing.T) {
@@ -359,12 +377,21 @@ func (s subject) deductsWithoutKeys(t *testing.T) {
 // orderOn sends an order with a key.
 func (s subject) orderOn(t testing.TB, replica int, key string, lines ...stock.Line) (stock.OrderReceipt, error) {
 	t.Helper()
+	return s.sendOrder(patient(t), replica, keyedOrder(t, key, lines...))
+}
+
+func (s subject) sendOrder(ctx context.Context, replica int, req stock.OrderRequest) (stock.OrderReceipt, error) {
+	return s.replicas[replica].deducter.(stock.Orderer).Order(ctx, req)
+}
+
+func keyedOrder(t testing.TB, key string, lines ...stock.Line) stock.OrderRequest {
+	t.Helper()
 	req, err := stock.NewOrder(lines...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	req.Key = key
-	return s.replicas[replica].deducter.(stock.Orderer).Order(patient(t), req)
+	return req
 }
 
 func (s subject) replaysOrder(t *testing.T) {
@@ -447,4 +474,50 @@ func (s subject) ordersOnce(t *testing.T) {
 	wg.Wait()
 	s.wantLeft(t, a, 8)
 	s.wantLeft(t, b, 7)
+}
+
+// ordersOnceMeanwhile sends an order again, to both replicas, while the first one stops at its first point, at its
+// second, and so on. Orders with work to do lock their items; others may be one message.
+func (s subject) ordersOnceMeanwhile(t *testing.T) {
+	for _, work := range []time.Duration{0, time.Nanosecond} {
+		for n := 1; s.ordersOnceWhileStopped(t, work, n); n++ {
+		}
+	}
+}
+
+// ordersOnceWhileStopped stops the first order at its n-th point. It reports false if the order passes fewer.
+func (s subject) ordersOnceWhileStopped(t *testing.T, work time.Duration, n int) (stopped bool) {
+	a, b := s.newItem(t, 10), s.newItem(t, 10)
+	req := keyedOrder(t, s.key(a), stock.Line{GoodsID: a, Count: 2}, stock.Line{GoodsID: b, Count: 3})
+	req.Hold = work
+	isOnce := func(receipt stock.OrderReceipt) bool {
+		return len(receipt.Lines) == 2 && receipt.Lines[0].Remaining == 8 && receipt.Lines[1].Remaining == 7
+	}
+	passed := 0
+	var receipt stock.OrderReceipt
+	first, stopped := parkRequest(t, func(Point) bool { passed++; return passed == n },
+		func(ctx context.Context) (_ stock.Receipt, err error) {
+			receipt, err = s.sendOrder(ctx, 0, req)
+			return receipt.Receipt, err
+		})
+	if !stopped && n == 1 {
+		t.Error("the order passes no point")
+	}
+	for replica := range s.replicas {
+		again, err := s.sendOrder(stock.LimitWait(patient(t), 0), replica, req)
+		isRefused := errors.Is(err, stock.ErrInProgress) || errors.Is(err, stock.ErrBusy)
+		if err != nil && !isRefused || err == nil && !isOnce(again) {
+			t.Errorf("on replica %d, while the order stops at point %d: %+v, %v, want sold once, in progress or busy",
+				replica, n, again, err)
+		}
+	}
+	if err := first.Resume(); err != nil || !isOnce(receipt) {
+		t.Errorf("the order, after it stopped at point %d: %+v, %v, want 8 and 7 remaining", n, receipt, err)
+	}
+	if again, err := s.sendOrder(patient(t), 1, req); err != nil || !again.Replayed || !isOnce(again) {
+		t.Errorf("after the order stopped at point %d: %+v, %v, want a replay", n, again, err)
+	}
+	s.wantLeft(t, a, 8)
+	s.wantLeft(t, b, 7)
+	return stopped
 }
