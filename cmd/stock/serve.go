@@ -114,12 +114,11 @@ func (o *serveOptions) flagGroups() []flagGroup {
 					"which by default allows 4 s to 40 s")
 			f.DurationVar(&o.poll, "poll", 50*time.Millisecond, "time between two attempts to take a lock that polls")
 			f.DurationVar(&o.keyTTL, "key-ttl", 24*time.Hour,
-				"time for which Redis keeps the answer to a request that was sold and has an Idempotency-Key; after that, a "+
-					"request with the same key is a new one; MySQL keeps it until stock prune, but a cancellation of a key that sold "+
-					"nothing no longer than this")
+				"how long Redis keeps the answer to a sale with an Idempotency-Key, and how long MySQL and Redis keep the "+
+					"cancellation of a key that sold nothing; then the key is new. MySQL keeps sales until stock prune")
 			f.DurationVar(&o.soldOutRetention, "sold-out-retention", time.Minute,
-				"as --key-ttl for a refusal, such as \"sold out\", in MySQL too: longer than clients and load balancers send a "+
-					"request again")
+				"how long MySQL and Redis keep a refusal, such as \"sold out\", of a request with a key; it must exceed the time "+
+					"for which clients and load balancers send again")
 			f.DurationVar(&o.reservationRetention, "reservation-retention", 10*time.Minute,
 				"time for which a reservation that sold nothing is kept after it expires, or would have expired; "+
 					"after that, it is unknown and its key is new")

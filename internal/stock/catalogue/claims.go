@@ -99,7 +99,7 @@ func deductingAgain(c stock.Claim) stock.Claim {
 }
 
 // asPeopleWriteIt is why controls keep no keys.
-const asPeopleWriteIt = "it is a control, and left as people write it"
+const asPeopleWriteIt = "it is wrong on purpose, as people write it, without keys"
 
 // onBuyerLimit is a claim of a strategy that counts what buyers have bought.
 func onBuyerLimit(c stock.Claim, effect stock.BuyerLimit) stock.Claim {

@@ -18,7 +18,7 @@ type cancellation struct {
 	Strategy  string             `json:"strategy"`
 	Store     stock.Store        `json:"store"`
 	GoodsID   int64              `json:"goods_id"`
-	Cancelled *int64             `json:"cancelled"` // units of the only item; nil for the whole sale
+	Cancelled *int64             `json:"cancelled"` // units of the only item
 	Lines     []cancellationLine `json:"lines"`
 }
 
@@ -72,7 +72,7 @@ func (s *sale) find() (*saleReply, error) {
 	read := func(ctx context.Context, in stock.Canceller, id stock.SaleID) (stock.Sale, error) {
 		return in.Sale(ctx, id)
 	}
-	return s.onSale(operationRead, c, read)
+	return s.withSale(operationRead, c, read)
 }
 
 // cancel answers POST /stock/sales/{key}/cancel.
@@ -88,10 +88,10 @@ func (s *sale) cancel() (*saleReply, error) {
 	cancel := func(ctx context.Context, in stock.Canceller, id stock.SaleID) (stock.Sale, error) {
 		return in.CancelSale(ctx, stock.CancelRequest{SaleID: id, Lines: lines})
 	}
-	return s.onSale(operationCancel, c, cancel)
+	return s.withSale(operationCancel, c, cancel)
 }
 
-func (s *sale) onSale(
+func (s *sale) withSale(
 	operation string, c cancellation, do func(context.Context, stock.Canceller, stock.SaleID) (stock.Sale, error),
 ) (*saleReply, error) {
 	if err := s.choose(c.Strategy); err != nil {
@@ -138,6 +138,9 @@ func (s *sale) keyInPath() (key string, err error) {
 			return "", describe(errMalformed, "the key in the path has a malformed escape")
 		}
 	}
+	if key == "" {
+		return "", describe(errNotFound, "the key of the sale is missing in the path %s", s.r.URL.Path)
+	}
 	if len(key) > stock.MaxKey || !isPrintable(key) {
 		return "", describe(errMalformed, "the key in the path must have 1 to %d printable ASCII characters", stock.MaxKey)
 	}
@@ -152,10 +155,17 @@ func (c *cancellation) read(r *http.Request) error {
 		return err
 	case has && r.URL.RawQuery != "":
 		return describe(errMalformed, "the request has a body and a query: use only one of them")
-	case has:
-		return readJSON(r, maxOrderBody, c)
+	case !has:
+		return c.readQuery(r.URL.RawQuery)
 	}
-	return c.readQuery(r.URL.RawQuery)
+	if err := readJSON(r, maxOrderBody, c); err != nil {
+		return err
+	}
+	// A client that forgot how many does not mean all.
+	if c.Cancelled == nil && c.Lines == nil {
+		return describe(errMalformed, "cancelled or lines is missing: to cancel everything, send no body")
+	}
+	return nil
 }
 
 func (c *cancellation) readQuery(query string) error {
@@ -163,11 +173,10 @@ func (c *cancellation) readQuery(query string) error {
 	if err := d.readQuery(query); err != nil {
 		return err
 	}
-	c.Strategy, c.Store, c.GoodsID = d.Strategy, d.Store, d.GoodsID
-	d.Strategy, d.Store, d.GoodsID = "", "", 0
-	if d != (deduction{}) {
+	if d != (deduction{GoodsID: d.GoodsID, terms: terms{Strategy: d.Strategy, Store: d.Store}}) {
 		return describe(errMalformed, "the only parameters here are ?strategy=, ?store= and ?goods_id=")
 	}
+	c.Strategy, c.Store, c.GoodsID = d.Strategy, d.Store, d.GoodsID
 	return nil
 }
 
@@ -212,17 +221,20 @@ func describeSale(operation string, err error) error {
 	if err == nil {
 		return nil
 	}
-	cancels := operation == operationCancel
+	cancels, unchanged := operation == operationCancel, ""
+	if cancels {
+		unchanged = "; nothing was cancelled"
+	}
 	switch slug := kindOf(err).slug; {
 	case errors.Is(err, stock.ErrItemNotNamed):
 		return describe(errMalformed, "goods_id is missing: a Redis Cluster keeps the key beside the item")
 	case errors.Is(err, stock.ErrMoreThanSold), errors.Is(err, stock.ErrUnknownSale):
-		return describe(err, "%v; nothing was cancelled", err)
+		return describe(err, "%v%s", err, unchanged)
 	case slug == slugKeyUnsupported:
 		return describe(err, "the strategy keeps no keys, and so knows no sale by its key; "+
 			"GET /strategies lists those that do")
 	case slug == slugKeyReused:
-		return describe(err, "%v; name a strategy of that store; nothing was cancelled", err)
+		return describe(err, "%v; name a strategy of that store%s", err, unchanged)
 	case slug == slugInProgress:
 		return describe(err, "The request with this key is still being carried out, and may sell. Try again.")
 	case slug == slugUnknown && cancels:

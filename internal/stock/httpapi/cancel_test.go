@@ -1,6 +1,7 @@
 package httpapi_test
 
 import (
+	"io"
 	"net/http"
 	"net/url"
 	"strings"
@@ -73,6 +74,22 @@ func TestASaleThatWasCancelledBeforeItArrivesOverHTTP(t *testing.T) {
 	r.wantStock(t, "10")
 }
 
+func TestACancellationMayBeChunked(t *testing.T) {
+	t.Parallel()
+	r, _ := newShop(t)
+	r.sellWithKey(t, "k").want(t, 200, "")
+	body := struct{ io.Reader }{strings.NewReader(`{"cancelled":1}`)} // without a length that net/http could tell
+	reply, err := http.Post(r.public+sales+"k/cancel", "application/json", body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reply.Body.Close()
+	if reply.StatusCode != 200 {
+		t.Errorf("the status is %d", reply.StatusCode)
+	}
+	r.wantStock(t, "8")
+}
+
 func TestCancellationsThatAreRefusedOverHTTP(t *testing.T) {
 	t.Parallel()
 	r, _ := newShop(t)
@@ -83,6 +100,9 @@ func TestCancellationsThatAreRefusedOverHTTP(t *testing.T) {
 		{name: "unknown parameter", path: cancel + "?count=1", slug: "malformed", detail: "goods_id"},
 		{name: "cancelled and lines", path: cancel, body: `{"cancelled":1,"lines":[]}`, slug: "malformed"},
 		{name: "no lines", path: cancel, body: `{"lines":[]}`, slug: "malformed"},
+		{name: "no number", path: cancel, body: `{"cancelled":null}`, slug: "malformed", detail: "send no body"},
+		{name: "null", path: cancel, body: `null`, slug: "malformed", detail: "send no body"},
+		{name: "a strategy alone", path: cancel, body: `{"strategy":"update"}`, slug: "malformed", detail: "send no body"},
 		{name: "no units", path: cancel, body: `{"cancelled":0}`, slug: "malformed"},
 		{name: "a line without an item", path: cancel, body: `{"lines":[{"cancelled":1}]}`, slug: "malformed"},
 		{name: "two lines of an item", path: cancel,
@@ -91,6 +111,7 @@ func TestCancellationsThatAreRefusedOverHTTP(t *testing.T) {
 		{name: "a control", path: cancel + "?strategy=decrement", slug: "idempotency-key-unsupported"},
 		{name: "another store", path: cancel + "?strategy=update&store=redis", slug: "unsupported-store"},
 		{name: "a body with a read", method: "GET", path: sales + "k", body: `{}`, slug: "malformed"},
+		{name: "no key", path: sales + "/cancel", status: 404, slug: "not-found", detail: "the key of the sale is missing"},
 		{name: "a key that is too long", path: sales + strings.Repeat("k", stock.MaxKey+1) + "/cancel", slug: "malformed"},
 		{name: "a key that is not ASCII", path: sales + "%C3%BC/cancel", slug: "malformed"},
 		{name: "unknown strategy", path: cancel + "?strategy=magic", status: 404, slug: "unknown-strategy"},

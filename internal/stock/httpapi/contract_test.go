@@ -399,7 +399,7 @@ var contract = []contractCase{
 	},
 	{
 		name: "key with a strategy that keeps none", method: "POST", path: deduct + "/none?goods_id=1&count=1",
-		header: key("a"), status: 400, slug: "idempotency-key-unsupported", detail: "it is a control",
+		header: key("a"), status: 400, slug: "idempotency-key-unsupported", detail: "it is wrong on purpose",
 	},
 	{
 		name: "malformed key with a strategy that keeps none", method: "POST",

@@ -146,10 +146,15 @@ func hasBody(r *http.Request) (bool, error) {
 		return r.ContentLength > 0, nil
 	}
 	// The length is unknown: chunked encoding, or HTTP/1.0 through a proxy.
-	n, err := io.ReadFull(r.Body, make([]byte, 1))
+	first := make([]byte, 1)
+	n, err := io.ReadFull(r.Body, first)
 	if n == 0 && err != io.EOF {
 		return false, incomplete(err)
 	}
+	r.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.MultiReader(bytes.NewReader(first[:n]), r.Body), r.Body}
 	return n > 0, nil
 }
 

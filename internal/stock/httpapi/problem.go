@@ -101,15 +101,15 @@ var kinds = []kind{{
 }, {
 	err: stock.ErrKeyReused, slug: slugKeyReused, status: http.StatusUnprocessableEntity,
 	title: "Idempotency-Key used for another request",
-	detail: "The Idempotency-Key was used for a request with other items, counts, ttl_ms, buyer, strategy or store. " +
-		"Nothing was deducted; a new request needs a new key.",
+	detail: "The Idempotency-Key was used for a request with other items, counts, ttl_ms, buyer or store. " +
+		"Nothing was deducted. Find that request before you use a new key.",
 }, {
 	err: stock.ErrInProgress, slug: slugInProgress, status: http.StatusConflict, title: "In progress", retryAfter: "1",
 	detail: "The first request with this Idempotency-Key has not ended and may still deduct; this one has not deducted. " +
 		"Send it again later for the result.",
 }, {
 	err: stock.ErrCancelled, slug: "cancelled", status: http.StatusConflict, title: "Cancelled",
-	detail: "The request was cancelled by its Idempotency-Key; nothing was deducted, or it is back in the stock. " +
+	detail: "The request was cancelled by its Idempotency-Key: nothing is sold for it. " +
 		"A new request needs a new key.",
 }, {
 	err: stock.ErrUnknownSale, slug: "unknown-sale", status: http.StatusNotFound, title: "Unknown sale",

@@ -128,6 +128,22 @@ func TestAHoldThatIsSentAgainReturnsTheReservation(t *testing.T) {
 	r.wantStock(t, "8")
 }
 
+func TestAHoldThatWasRefusedIsRefusedAgain(t *testing.T) {
+	t.Parallel()
+	r, db := newShop(t)
+	for _, replayed := range []string{"", "true"} {
+		refused := do(t, request{
+			method: "POST", url: r.public + reservations, body: `{"goods_id":1,"count":11,"ttl_ms":60000}`, header: key("a"),
+		}).want(t, 409, "sold-out")
+		if refused.text(t, "remaining") != "10" || refused.header.Get("Idempotency-Replayed") != replayed {
+			t.Errorf("%s, replayed %q, want %q", refused.raw, refused.header.Get("Idempotency-Replayed"), replayed)
+		}
+		if _, err := db.Exec("UPDATE good_stock SET stock = 20 WHERE goods_id = 1"); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestTheContractOfReservations(t *testing.T) {
 	t.Parallel()
 	r, _ := newShop(t)

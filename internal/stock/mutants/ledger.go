@@ -136,6 +136,16 @@ var ledgerBugs = []Mutant{
 		Planted: "Refusals are not recorded.",
 		change:  forgetRefusals,
 	},
+	{
+		Name: "update-cancels-twice", Strategy: "update",
+		Planted: "Cancellations of one sale at the same time give its units back twice.",
+		change:  rewrite(1, "outcome = 'done' AND cancelled = ?", "outcome = 'done' AND (cancelled = ? OR TRUE)"),
+	},
+	{
+		Name: "update-cancels-beyond", Strategy: "update",
+		Planted: "1 cancellation in 5 gives back one unit more than was sold.",
+		change:  onArgs(5, "SET stock = stock + ?, version = version + 1 WHERE goods_id = ? AND epoch = ?", add(0, 1)),
+	},
 }
 
 // anotherRow is in a statement that inserts several rows into the ledger.

@@ -199,15 +199,10 @@ func tryBatch(ctx context.Context, conn *conn, b *batching.Batch) error {
 	if err != nil {
 		return err
 	}
-	if batching.Allot(b.Undecided, read) == read {
+	if batching.Allot(b.Undecided, read.Units) == read.Units {
 		return recordRefusals(ctx, conn, b.Undecided)
 	}
 	return deductFitting(ctx, conn, b, read)
-}
-
-func (c *conn) readStock(ctx context.Context, goodsID int64) (units int64, err error) {
-	err = c.GetContext(ctx, &units, selectSQL, goodsID)
-	return units, classifyRead(goodsID, err)
 }
 
 // deductTogether grants a whole batch, or writes nothing. If it has several keys, it first looks whether there is
@@ -216,12 +211,15 @@ func deductTogether(ctx context.Context, conn *conn, b *batching.Batch) (granted
 	asked := batching.Total(b.Undecided)
 	batching.Allot(b.Undecided, asked)
 	keyed := conn.store.rowsOfBatchStatement(b.Undecided, 0)
+	query, args := deductSQL, []any{asked, b.GoodsID, asked}
 	if len(keyed) > 1 {
-		if units, err := conn.readStock(ctx, b.GoodsID); err != nil || units < asked {
+		read, err := conn.readStock(ctx, b.GoodsID)
+		if err != nil || read.Units < asked {
 			return false, err
 		}
+		query, args = read.only(keyed, query, args)
 	}
-	result, err := conn.execOnce(ctx, keyed, deductSQL, asked, b.GoodsID, asked)
+	result, err := conn.execOnce(ctx, keyed, query, args...)
 	if err != nil {
 		return false, err
 	}
@@ -237,11 +235,12 @@ func deductTogether(ctx context.Context, conn *conn, b *batching.Batch) (granted
 // deductFitting deducts for those members that fit into the units that were read. If there are fewer units by now, but
 // enough for these members, all others still fit no better; if there are more, one of them might. The statement then
 // writes nothing, and errOvertaken makes the batch start anew.
-func deductFitting(ctx context.Context, conn *conn, b *batching.Batch, read int64) error {
-	left := batching.Allot(b.Undecided, read)
-	asked := read - left
-	result, err := conn.execOnce(ctx, conn.store.rowsOfBatchStatement(b.Undecided, left),
-		deductSQL+" AND stock <= ?", asked, b.GoodsID, asked, read)
+func deductFitting(ctx context.Context, conn *conn, b *batching.Batch, read readStock) error {
+	left := batching.Allot(b.Undecided, read.Units)
+	asked := read.Units - left
+	keyed := conn.store.rowsOfBatchStatement(b.Undecided, left)
+	query, args := read.only(keyed, deductSQL+" AND stock <= ?", []any{asked, b.GoodsID, asked, read.Units})
+	result, err := conn.execOnce(ctx, keyed, query, args...)
 	if err != nil {
 		return err
 	}

@@ -63,7 +63,8 @@ func (e *Expiry) run(ctx context.Context) {
 		err := errors.Join(
 			e.deleteExpired(ctx, ledgerSoldOut, e.ages.Refusals), e.deleteExpired(ctx, ledgerBuyerLimit, e.ages.Refusals),
 			e.deleteExpired(ctx, ledgerCancelled, e.ages.Cancellations),
-			e.deleteReservations(ctx, stock.Cancelled), e.deleteReservations(ctx, stock.Expired),
+			e.deleteReservations(ctx, stock.Cancelled, e.ages.Reservations),
+			e.deleteReservations(ctx, stock.Expired, e.ages.Reservations), e.deleteReservations(ctx, refused, e.ages.Refusals),
 		)
 		if err != nil && !failed && ctx.Err() == nil {
 			e.log.Warn("old refusals, cancellations or reservations are not deleted: trying again", "error", err)
@@ -99,11 +100,11 @@ func (e *Expiry) deleteExpired(ctx context.Context, outcome ledgerOutcome, age t
 	}
 }
 
-// deleteReservations deletes the old reservations of one state, the oldest first.
-func (e *Expiry) deleteReservations(ctx context.Context, state stock.ReservationState) error {
+// deleteReservations deletes the reservations of one state that ended more than age ago, the oldest first.
+func (e *Expiry) deleteReservations(ctx context.Context, state stock.ReservationState, age time.Duration) error {
 	for {
 		began := time.Now()
-		found, _, err := pruneReservations(ctx, e.store, state, e.ages.Reservations)
+		found, _, err := pruneReservations(ctx, e.store, state, age)
 		if errors.Is(err, stock.ErrBusy) {
 			return nil // until the next search
 		}

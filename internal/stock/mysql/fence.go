@@ -26,7 +26,7 @@ type holderStore struct {
 	Store
 	holder stock.Holder
 	req    stock.Request
-	read   int64 // units that Read returned
+	read   readStock
 }
 
 const (
@@ -45,20 +45,25 @@ func (s Store) As(holder stock.Holder, req stock.Request) stock.ReadWriter {
 
 // Read implements stock.ReadWriter.
 func (s *holderStore) Read(ctx context.Context, goodsID int64) (units int64, err error) {
-	s.read, err = s.Store.Read(ctx, goodsID)
-	return s.read, err
+	err = s.use(ctx, []int64{goodsID}, func(conn *conn) error {
+		s.read, err = conn.readStock(ctx, goodsID)
+		return err
+	})
+	return s.read.Units, err
 }
 
 // Write implements stock.ReadWriter.
 func (s *holderStore) Write(ctx context.Context, goodsID, units int64) error {
-	written := stock.ItemStock{GoodsID: goodsID, Units: units, Read: s.read, Holder: s.holder}
+	written := stock.ItemStock{GoodsID: goodsID, Units: units, Read: s.read.Units, Holder: s.holder}
 	fenced := s.holder.Issuer != ""
 	query, args := overwriteSQL, []any{units, goodsID}
 	if fenced {
 		query, args = fencedOverwriteSQL, fencedArgs(written)
 	}
+	rows := s.rowsOf(s.req, units)
+	query, args = s.read.only(rows, query, args)
 	return s.use(ctx, []int64{goodsID}, func(conn *conn) error {
-		result, err := conn.execOnce(ctx, s.rowsOf(s.req, units), query, args...)
+		result, err := conn.execOnce(ctx, rows, query, args...)
 		if err != nil {
 			return err
 		}
@@ -69,7 +74,7 @@ func (s *holderStore) Write(ctx context.Context, goodsID, units int64) error {
 		case fenced:
 			return whyRefused(ctx, conn, written)
 		}
-		return missing(goodsID)
+		return stock.ErrChanged // or the item is gone, as the next read finds
 	})
 }
 

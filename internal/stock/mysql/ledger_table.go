@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"stock/internal/stock"
@@ -211,7 +212,7 @@ const insertLedger = "INSERT INTO ledger (" + ledgerColumns + ", epoch, created_
 func (r *ledgerRow) readEpoch() (query string, args []any) {
 	switch {
 	case r.epoch != 0:
-		return "?", []any{r.epoch}
+		return strconv.FormatInt(r.epoch, 10), nil
 	case r.Store == stock.Slots:
 		return "SELECT epoch FROM good_slot WHERE goods_id = ? AND slot = ?", []any{r.GoodsID, r.slot}
 	case r.Store == stock.Units:

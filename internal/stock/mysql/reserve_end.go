@@ -47,23 +47,6 @@ func (s *reserve) confirm(ctx context.Context, id stock.ReservationID, read bool
 const confirmSQL = "UPDATE reservation FORCE INDEX (PRIMARY) SET state = 'confirmed', ended_at = UTC_TIMESTAMP(6) " +
 	"WHERE state = 'held' AND NOT " + hasLapsed + " AND id IN "
 
-// confirmOnce confirms a reservation of a deduction, and records its key. It joins no batch, because a key that is
-// taken would roll all of it back.
-func (s *reserve) confirmOnce(ctx context.Context, req stock.Request, row *reservationRow, remaining int64) error {
-	rows := s.store.rowsOf(req, remaining)
-	rows[0].epoch = row.Epoch
-	result, err := s.store.execOnce(ctx, []int64{Reservations}, rows, confirmSQL+"(?)", row.ID)
-	if err != nil {
-		return err
-	}
-	confirmed, err := result.RowsAffected()
-	s.ended[stock.Confirmed].Add(confirmed)
-	if err == nil && confirmed == 0 {
-		err = fmt.Errorf("%w: the units were held for too short a time", stock.ErrBusy)
-	}
-	return err
-}
-
 // tryConfirms confirms all reservations of a batch that are held, in one statement. If that is not all of them, or if
 // somebody asks for the rows, a second statement tells what became of each.
 func (s *reserve) tryConfirms(ctx context.Context, conn *conn, b *batching.Batch) error {

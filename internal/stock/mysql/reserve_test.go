@@ -149,6 +149,23 @@ func TestAHoldTakesBackWhatHasExpired(t *testing.T) {
 	}
 }
 
+func TestADeductionWithAKeyTakesBackWhatHasExpired(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	lapse(t, s.deps.MySQL, s.hold(t, 6))
+	d := s.Reserver.(stock.Deducter)
+	_, err := d.Deduct(t.Context(), stock.Request{GoodsID: s.item, Count: 11, Key: "too many"})
+	if soldOut, ok := errors.AsType[*stock.SoldOutError](err); !ok || soldOut.Remaining != 10 {
+		t.Errorf("11 units when 10 are free: %v, want sold out with 10 remaining", err)
+	}
+	lapse(t, s.deps.MySQL, s.hold(t, 6))
+	receipt, err := d.Deduct(t.Context(), stock.Request{GoodsID: s.item, Count: 10, Key: "all"})
+	if err != nil || receipt.Remaining != 0 {
+		t.Errorf("all units when 6 of them are back: %+v, %v, want 0 remaining", receipt, err)
+	}
+	s.wantLeft(t, 0)
+}
+
 // sweep runs the sweeper of a replica until the test ends.
 func sweep(t testing.TB, r stock.Reserver) {
 	t.Helper()

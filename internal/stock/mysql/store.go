@@ -72,6 +72,29 @@ func (s Store) Read(ctx context.Context, goodsID int64) (units int64, err error)
 	return units, err
 }
 
+// readStock is the stock of an item as it was read.
+type readStock struct {
+	Units int64 `db:"stock"`
+	Epoch int64
+}
+
+func (c *conn) readStock(ctx context.Context, goodsID int64) (read readStock, err error) {
+	err = c.GetContext(ctx, &read, "SELECT stock, epoch FROM good_stock WHERE goods_id = ?", goodsID)
+	return read, classifyRead(goodsID, err)
+}
+
+// only makes a statement match only a stock of the epoch that was read. So the rows that record what it sells can have
+// that epoch, and the server need not read it while the item is locked.
+func (r readStock) only(rows []ledgerRow, query string, args []any) (string, []any) {
+	if len(rows) == 0 {
+		return query, args
+	}
+	for i := range rows {
+		rows[i].epoch = r.Epoch
+	}
+	return query + " AND epoch = ?", append(args, r.Epoch)
+}
+
 // Write implements stock.ReadWriter.
 func (s Store) Write(ctx context.Context, goodsID, units int64) error {
 	result, err := s.exec(ctx, []int64{goodsID}, overwriteSQL, units, goodsID)

@@ -20,16 +20,40 @@ const patience = 30 * time.Second
 
 // Run runs the suite for every strategy of the catalogue, on every store that it works on.
 func Run(t *testing.T, strategies []stock.Strategy, a Addresses) {
+	deps := a.Connect(t)
+	t.Cleanup(func() { WantIdle(t, deps) })
+	seen := map[keeping]bool{}
 	for _, strategy := range strategies {
 		for _, store := range strategy.Stores {
+			way := wayOfKeeping(strategy, store)
+			first := !seen[way]
+			seen[way] = true
 			t.Run(strategy.Name+"/"+string(store), func(t *testing.T) {
+				t.Parallel()
 				if serverstest.TiDB != "" && slices.Contains(strategy.Needs, stock.NeedInnoDB) {
 					t.Skip("it cannot run on TiDB")
 				}
-				newSubject(t, strategies, strategy, store, a).run(t)
+				s := newSubject(t, strategy, store, a)
+				s.firstOfKeeping = first
+				s.run(t)
 			})
 		}
 	}
+}
+
+// keeping is a way to keep idempotency keys. Which lock it is makes no difference to a store.
+type keeping struct {
+	name             string // empty for a lock
+	store            stock.Store
+	fenced, excludes bool
+}
+
+func wayOfKeeping(s stock.Strategy, on stock.Store) keeping {
+	way := keeping{name: s.Name, store: on, fenced: s.Fenced, excludes: s.Claim.TwoReplicas == stock.Correct}
+	if s.Lock != nil {
+		way.name = ""
+	}
+	return way
 }
 
 // subject is one strategy on one store, on two replicas.
@@ -38,8 +62,8 @@ type subject struct {
 	store    stock.Store
 	replicas [2]replica
 
-	strategies []stock.Strategy // the catalogue
-	addresses  Addresses
+	addresses      Addresses
+	firstOfKeeping bool // no strategy before it keeps keys in the same way
 }
 
 type replica struct {
@@ -47,15 +71,13 @@ type replica struct {
 	deducter stock.Deducter
 }
 
-func newSubject(
-	t *testing.T, strategies []stock.Strategy, strategy stock.Strategy, store stock.Store, a Addresses,
-) subject {
-	s := subject{strategy: strategy, store: store, strategies: strategies, addresses: a}
+func newSubject(t *testing.T, strategy stock.Strategy, store stock.Store, a Addresses) subject {
+	s := subject{strategy: strategy, store: store, addresses: a}
 	for i := range s.replicas {
 		deps := a.Connect(t)
-		service := NewService(t, deps, strategies...)
+		service := NewService(t, deps, strategy)
 		s.replicas[i] = replica{service, service.Deducter(t, strategy.Name, store)}
-		t.Cleanup(func() { WantIdle(t, deps) })
+		t.Cleanup(func() { wantUnused(t, deps) })
 	}
 	return s
 }
@@ -365,11 +387,7 @@ func (s subject) cancelledInside(t *testing.T) {
 	s.deduct(t, stock.Request{GoodsID: id, Count: 1}) // a lock reads an item once to see that it exists
 	ctx, cancel := context.WithCancel(patient(t))
 	defer cancel()
-	inside := cancelInside(ctx, cancel)
-	if s.store == stock.Redis && s.strategy.Claim.OneReplica == stock.Correct && !s.strategy.Claim.Exclusive {
-		inside = cancelledByWait{ctx, cancel} // it works before it sends a script
-	}
-	ended := <-s.start(inside, 0, stock.Request{GoodsID: id, Count: 1, Hold: stock.MaxHold})
+	ended := <-s.start(s.cancelAtWork(ctx, cancel), 0, stock.Request{GoodsID: id, Count: 1, Hold: stock.MaxHold})
 	if !errors.Is(ended.Err, stock.ErrBusy) || !errors.Is(ended.Err, context.Canceled) {
 		t.Errorf("Deduct: %v, want busy joined with context.Canceled", ended.Err)
 	}
@@ -379,6 +397,14 @@ func (s subject) cancelledInside(t *testing.T) {
 	if next.Err != nil || !s.leaves(next.Receipt, 3) {
 		t.Errorf("the next request: %+v, %v, want a receipt with 3 remaining", next.Receipt, next.Err)
 	}
+}
+
+// cancelAtWork makes cancel end a request with work to do inside its critical section.
+func (s subject) cancelAtWork(ctx context.Context, cancel func()) context.Context {
+	if s.store == stock.Redis && s.strategy.Claim.OneReplica == stock.Correct && !s.strategy.Claim.Exclusive {
+		return cancelledByWait{ctx, cancel} // it works before it sends a script
+	}
+	return cancelInside(ctx, cancel)
 }
 
 // cancelInside makes cancel end a request once it has read or written the stock.

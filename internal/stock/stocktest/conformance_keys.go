@@ -10,28 +10,36 @@ import (
 	"testing"
 	"time"
 
+	"stock/internal/servers/serverstest"
 	"stock/internal/stock"
 	"stock/internal/tcpproxy"
 )
 
-// runKeys tests a strategy that keeps idempotency keys with requests that are sent again with the same key.
+// runKeys tests a strategy that keeps idempotency keys with requests that are sent again with the same key. Locks that
+// keep them in the same way differ only in when requests meet.
 func (s subject) runKeys(t *testing.T) {
 	t.Run("replays a sale on the other replica", s.replaysSale)
-	t.Run("replays the sale of the last units", s.replaysLastUnits)
 	t.Run("replays sold out although the item was restocked", s.replaysSoldOut)
-	t.Run("refuses a key that was used for another request", s.refusesReusedKey)
 	t.Run("deducts once for a request that is sent again while the first one stops", s.deductsOnceMeanwhile)
+	t.Run("deducts once for each key of many", s.deductsOncePerKey)
+	if s.takesOrders() {
+		t.Run("replays an order on the other replica", s.replaysOrder)
+	}
+	if !s.firstOfKeeping {
+		return
+	}
+	t.Run("replays the sale of the last units", s.replaysLastUnits)
+	t.Run("refuses a key that was used for another request", s.refusesReusedKey)
 	t.Run("deducts once for fifty requests with one key", s.deductsOnce)
 	t.Run("sells to one of two items that are asked for with one key at once", s.sellsOneOfTwo)
-	t.Run("deducts once for each key of many", s.deductsOncePerKey)
 	t.Run("accepts the key of a request that was refused", s.forgetsRefusals)
 	t.Run("deducts once if any message with the key is lost", s.survivesLostMessages)
 	t.Run("deducts for every request without a key", s.deductsWithoutKeys)
 	if s.takesOrders() {
-		t.Run("replays an order on the other replica", s.replaysOrder)
 		t.Run("replays the refusal of an order", s.replaysRefusedOrder)
 		t.Run("refuses a key that was used for another order", s.refusesReusedKeyOfOrder)
 		t.Run("carries an order out once if it is sent many times", s.ordersOnce)
+		t.Run("carries an order out once if it is sent again while the first one stops", s.ordersOnceMeanwhile)
 	}
 }
 
@@ -124,23 +132,39 @@ func (s subject) deductsOnceMeanwhile(t *testing.T) {
 		id := s.newItem(t, manyUnits)
 		req := WithWork(stock.Request{GoodsID: id, Count: 3, Key: s.key(id)})
 		first := s.park(t, 0, req, at)
+		var copies [2]<-chan Answer
 		for replica := range s.replicas {
-			receipt, err := s.replicas[replica].deducter.Deduct(stock.LimitWait(patient(t), 0), req)
-			refused := errors.Is(err, stock.ErrInProgress) || errors.Is(err, stock.ErrBusy)
-			if err != nil && !refused || err == nil && !s.leavesOnce(receipt, left) {
-				t.Errorf("on replica %d, while the first request stops at %s: %+v, %v, want %d remaining, in progress or busy",
-					replica, at, receipt, err, left)
-			}
+			copies[replica] = s.start(stock.LimitWait(patient(t), 0), replica, req)
+			serverstest.Eventually(t, "the copy is answered, or waits in line behind the first request", func() bool {
+				return len(copies[replica]) > 0 || s.waiting(replica, id) > 0
+			})
 		}
-		if err := first.Resume(); err != nil || !s.leavesOnce(first.Receipt, left) {
+		if err := first.Resume(); err != nil || !s.leaves(first.Receipt, left) {
 			t.Errorf("the first request, after it stopped at %s: %+v, %v, want a receipt with %d remaining",
 				at, first.Receipt, err, left)
+		}
+		for replica := range s.replicas {
+			again := <-copies[replica]
+			refused := errors.Is(again.Err, stock.ErrInProgress) || errors.Is(again.Err, stock.ErrBusy)
+			if again.Err != nil && !refused || again.Err == nil && !s.leaves(again.Receipt, left) {
+				t.Errorf("on replica %d, while the first request stops at %s: %v, want %d remaining, in progress or busy",
+					replica, at, again, left)
+			}
 		}
 		if again, err := s.deductOn(t, 1, req); err != nil || again != s.replay(left) {
 			t.Errorf("afterwards: %+v, %v, want a replay with %d remaining", again, err, left)
 		}
 		s.wantLeft(t, id, left)
 	}
+}
+
+// waiting counts the requests for an item that wait in a replica for the batch under way.
+func (s subject) waiting(replica int, goodsID int64) int {
+	queue, ok := s.replicas[replica].deducter.(interface{ Waiting(goodsID int64) int })
+	if !ok {
+		return 0
+	}
+	return queue.Waiting(goodsID)
 }
 
 func (s subject) deductsOnce(t *testing.T) {
@@ -153,7 +177,7 @@ func (s subject) deductsOnce(t *testing.T) {
 	for i := range requests {
 		wg.Go(func() {
 			receipt, err := s.retryRefusals(ctx, i%2, req)
-			if err != nil || !s.leavesOnce(receipt, 7) {
+			if err != nil || !s.leaves(receipt, 7) {
 				t.Errorf("request %d: %+v, %v, want a receipt with 7 remaining", i, receipt, err)
 			}
 			mu.Lock()
@@ -266,7 +290,7 @@ func (s subject) forgetsRefusals(t *testing.T) {
 	defer cancel()
 	slow := req
 	slow.Hold = stock.MaxHold
-	if ended := <-s.start(cancelInside(ctx, cancel), 0, slow); !errors.Is(ended.Err, stock.ErrBusy) {
+	if ended := <-s.start(s.cancelAtWork(ctx, cancel), 0, slow); !errors.Is(ended.Err, stock.ErrBusy) {
 		t.Errorf("a request that was cancelled while it worked: %v, want busy", ended.Err)
 	}
 	if receipt, err := s.retryRefusals(patient(t), 1, req); err != nil || receipt.Replayed || !s.leaves(receipt, 9) {
@@ -315,7 +339,7 @@ func (s subject) wantOneSale(t *testing.T, when string, req stock.Request, units
 		if !errors.Is(err, stock.ErrSoldOut) {
 			t.Errorf("%s, sent again: %v, want sold out", when, err)
 		}
-	case err != nil || !s.leavesOnce(receipt, units-int64(req.Count)):
+	case err != nil || !s.leaves(receipt, units-int64(req.Count)):
 		t.Errorf("%s, sent again: %+v, %v, want a receipt", when, receipt, err)
 	default:
 		left -= int64(req.Count)
@@ -323,28 +347,20 @@ func (s subject) wantOneSale(t *testing.T, when string, req stock.Request, units
 	if first == nil && err == nil && !receipt.Replayed {
 		t.Errorf("%s: the request was confirmed twice without a replay", when)
 	}
-	if s.holdsFirst() && s.left(t, req.GoodsID) == left-int64(req.Count) {
-		return // the first request holds units until its reservation expires
-	}
 	s.wantLeft(t, req.GoodsID, left)
 }
 
-// leavesOnce is leaves for one of several requests with the same key. Meanwhile, the others may hold units.
-func (s subject) leavesOnce(receipt stock.Receipt, units int64) bool {
-	return s.leaves(receipt, units) || s.holdsFirst() && receipt.Remaining < units
-}
-
-// holdsFirst reports whether the strategy holds units before it sells them.
-func (s subject) holdsFirst() bool {
-	_, reserves := s.replicas[0].deducter.(stock.Reserver)
-	return reserves
-}
-
-// behindProxies returns the strategy on a replica whose connections to MySQL and Redis lead through proxies. Its leases
-// are short, because a lock outlives a request whose outcome is unknown.
 func (s subject) behindProxies(t *testing.T) (victim stock.Deducter, proxies []*tcpproxy.Proxy) {
 	t.Helper()
-	a := s.addresses
+	return s.addresses.behindProxies(t, s.strategy, s.store)
+}
+
+// behindProxies returns a strategy on a replica whose connections to MySQL and Redis lead through proxies. Its leases
+// are short, because a lock outlives a request whose outcome is unknown.
+func (a Addresses) behindProxies(
+	t *testing.T, strategy stock.Strategy, on stock.Store,
+) (victim stock.Deducter, proxies []*tcpproxy.Proxy) {
+	t.Helper()
 	if a.MySQL != "" {
 		var proxy *tcpproxy.Proxy
 		proxy, a.MySQL = ProxyMySQL(t, a.MySQL)
@@ -357,7 +373,7 @@ func (s subject) behindProxies(t *testing.T) (victim stock.Deducter, proxies []*
 	}
 	deps := a.Connect(t)
 	deps.Lease = 300 * time.Millisecond
-	return NewService(t, deps, s.strategies...).Deducter(t, s.strategy.Name, s.store), proxies
+	return NewService(t, deps, strategy).Deducter(t, strategy.Name, on), proxies
 }
 
 func (s subject) deductsWithoutKeys(t *testing.T) {
@@ -373,12 +389,21 @@ func (s subject) deductsWithoutKeys(t *testing.T) {
 // orderOn sends an order with a key.
 func (s subject) orderOn(t testing.TB, replica int, key string, lines ...stock.Line) (stock.OrderReceipt, error) {
 	t.Helper()
+	return s.sendOrder(patient(t), replica, keyedOrder(t, key, lines...))
+}
+
+func (s subject) sendOrder(ctx context.Context, replica int, req stock.OrderRequest) (stock.OrderReceipt, error) {
+	return s.replicas[replica].deducter.(stock.Orderer).Order(ctx, req)
+}
+
+func keyedOrder(t testing.TB, key string, lines ...stock.Line) stock.OrderRequest {
+	t.Helper()
 	req, err := stock.NewOrder(lines...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	req.Key = key
-	return s.replicas[replica].deducter.(stock.Orderer).Order(patient(t), req)
+	return req
 }
 
 func (s subject) replaysOrder(t *testing.T) {
@@ -461,4 +486,50 @@ func (s subject) ordersOnce(t *testing.T) {
 	wg.Wait()
 	s.wantLeft(t, a, 8)
 	s.wantLeft(t, b, 7)
+}
+
+// ordersOnceMeanwhile sends an order again, to both replicas, while the first one stops at its first point, at its
+// second, and so on. Orders with work to do lock their items; others may be one message.
+func (s subject) ordersOnceMeanwhile(t *testing.T) {
+	for _, work := range []time.Duration{0, time.Nanosecond} {
+		for n := 1; s.ordersOnceWhileStopped(t, work, n); n++ {
+		}
+	}
+}
+
+// ordersOnceWhileStopped stops the first order at its n-th point. It reports false if the order passes fewer.
+func (s subject) ordersOnceWhileStopped(t *testing.T, work time.Duration, n int) (stopped bool) {
+	a, b := s.newItem(t, 10), s.newItem(t, 10)
+	req := keyedOrder(t, s.key(a), stock.Line{GoodsID: a, Count: 2}, stock.Line{GoodsID: b, Count: 3})
+	req.Hold = work
+	isOnce := func(receipt stock.OrderReceipt) bool {
+		return len(receipt.Lines) == 2 && receipt.Lines[0].Remaining == 8 && receipt.Lines[1].Remaining == 7
+	}
+	passed := 0
+	var receipt stock.OrderReceipt
+	first, stopped := parkRequest(t, func(Point) bool { passed++; return passed == n },
+		func(ctx context.Context) (_ stock.Receipt, err error) {
+			receipt, err = s.sendOrder(ctx, 0, req)
+			return receipt.Receipt, err
+		})
+	if !stopped && n == 1 {
+		t.Error("the order passes no point")
+	}
+	for replica := range s.replicas {
+		again, err := s.sendOrder(stock.LimitWait(patient(t), 0), replica, req)
+		isRefused := errors.Is(err, stock.ErrInProgress) || errors.Is(err, stock.ErrBusy)
+		if err != nil && !isRefused || err == nil && !isOnce(again) {
+			t.Errorf("on replica %d, while the order stops at point %d: %+v, %v, want sold once, in progress or busy",
+				replica, n, again, err)
+		}
+	}
+	if err := first.Resume(); err != nil || !isOnce(receipt) {
+		t.Errorf("the order, after it stopped at point %d: %+v, %v, want 8 and 7 remaining", n, receipt, err)
+	}
+	if again, err := s.sendOrder(patient(t), 1, req); err != nil || !again.Replayed || !isOnce(again) {
+		t.Errorf("after the order stopped at point %d: %+v, %v, want a replay", n, again, err)
+	}
+	s.wantLeft(t, a, 8)
+	s.wantLeft(t, b, 7)
+	return stopped
 }

@@ -217,6 +217,16 @@ func TestAKeySellsOnce(t *testing.T) {
 	wantDamage(t, explored(t, "decrement", "one", explore.SentAgain), explore.SentAgain, trace.SoldTwice)
 }
 
+func TestACancelledSaleIsGivenBackOnce(t *testing.T) {
+	for _, strategy := range []string{"update", "for-update", "batch", "redis-script", "redis-watch"} {
+		wantRight(t, explored(t, strategy, "cancel-sale", explore.LostReply), "", explore.LostReply)
+		wantRight(t, explored(t, strategy, "sold-again"), "")
+	}
+	for _, strategy := range []string{"lock-redis-lua", "redis-stream"} {
+		wantRight(t, explored(t, strategy, "cancel-sale"), "")
+	}
+}
+
 func TestALimitHolds(t *testing.T) {
 	wantRight(t, explored(t, "ledger", "limit"), "")
 	exceeds := explored(t, "ledger-check-first", "limit")

@@ -13,6 +13,7 @@ type cancelled struct {
 	all    []history.Cancellation
 	sold   int64 // units, as the answers tell; 0 if none does
 	wholly int64 // when the first answer came that all was cancelled; 0 if none did
+	unsold bool  // an answer was that all was cancelled, and nothing had been sold
 }
 
 func (b *books) enterCancellations(h *history.History) {
@@ -28,6 +29,7 @@ func (b *books) enterCancellations(h *history.History) {
 		if c.Outcome == history.Done && c.State == history.Cancelled && (of.wholly == 0 || c.ReceivedNS < of.wholly) {
 			of.wholly = c.ReceivedNS
 		}
+		of.unsold = of.unsold || c.Outcome == history.Done && c.State == history.Cancelled && c.Sold == 0
 	}
 }
 
@@ -126,6 +128,8 @@ func (b *books) cancellations() (r result) {
 		switch {
 		case op.Outcome == history.Sold && of != nil && of.wholly > 0 && op.SentNS > of.wholly:
 			found.addf("%s was told sold after it had been cancelled", inWords(op))
+		case op.Outcome == history.Sold && of != nil && of.unsold:
+			found.addf("%s was told sold, and a client that cancelled it was told that nothing had been sold", inWords(op))
 		case op.Outcome == history.Withdrawn && of == nil:
 			found.addf("%s was told that it was cancelled, and nobody had asked for that", inWords(op))
 		}

@@ -68,6 +68,10 @@ func TestPlantedBugsOfCancellationsAreFound(t *testing.T) {
 			last.Outcome = history.Sold
 			h.End.Final[last.GoodsID] -= last.Count
 		}, verify.Wrong, "was told sold after it had been cancelled"},
+		{"a sale of which a cancellation says that it was not made", func(h *history.History, first *history.Cancellation) {
+			h.End.Final[first.GoodsID] -= first.Sold
+			first.Sold, first.Cancelled, first.GivenBack = 0, 0, 0
+		}, verify.Wrong, "told that nothing had been sold"},
 		{"a sale that nobody cancelled", func(h *history.History, _ *history.Cancellation) {
 			h.Cancellations = h.Cancellations[:len(h.Cancellations)-1]
 		}, verify.Wrong, "nobody had asked for that"},

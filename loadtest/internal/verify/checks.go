@@ -57,7 +57,7 @@ var checks = []check{
 	{name: "overlaps", applies: sellsExclusively, means: Wrong, look: (*books).overlaps},
 	{name: "buyer limits", applies: sells, means: Wrong, look: eachItem((*item).buyerLimits)},
 	{name: "replays", applies: sells, means: Wrong, look: (*books).replays},
-	{name: "cancellations", applies: cancels, means: Wrong, look: (*books).cancellations},
+	{name: "cancellations", means: Wrong, look: (*books).cancellations},
 	{name: "idle refusals", applies: sellsUnderLoad, means: Wrong, look: (*books).refusesNobodyIdly},
 	{name: "refused orders", applies: sells, means: Wrong, look: (*books).refusalsNameItems},
 	{name: "ledger", applies: sellsWithLedger, means: Wrong, look: eachItem((*item).audit)},
