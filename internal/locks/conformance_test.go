@@ -40,6 +40,12 @@ func withReplica(s lockstest.Subject) lockstest.Subject {
 	s.Own = func(t testing.TB) lockstest.Private {
 		d := ownMaster(t)
 		serverstest.StartRedis(t, servers.RedisOptions{ReplicaOf: d.Addresses()[0]})
+		master := redis.NewClient(&redis.Options{Addr: d.Addresses()[0]})
+		t.Cleanup(func() { master.Close() })
+		// The replica first confirms a write up to a second after it has the data.
+		serverstest.Eventually(t, "the Redis replica confirms writes", func() bool {
+			return strings.Contains(master.Info(t.Context(), "replication").Val(), "state=online")
+		})
 		return d
 	}
 	return s
