@@ -16,11 +16,11 @@ type Canceller interface {
 	// CancelSale cancels what was sold for a key, or a part of it, and puts the units back into the stock that they were
 	// taken from, unless that was set since. If nothing is known of the key, it makes sure that nothing is sold for it:
 	// a sale that is in flight either commits first, and is then cancelled, or fails with ErrCancelled. It fails with
-	// ErrUnknownSale, ErrInProgress, ErrMoreThanSold, ErrItemNotNamed, or ErrKeyReused if the key belongs to another
-	// store.
+	// ErrUnknownSale, ErrInProgress, ErrMoreThanSold, ErrItemNotNamed, ErrOverstocked, or ErrKeyReused if the key belongs
+	// to another store.
 	CancelSale(ctx context.Context, req CancelRequest) (Sale, error)
-	// Sale returns what became of the request with a key. It fails with ErrUnknownSale, ErrInProgress or
-	// ErrItemNotNamed.
+	// Sale returns what became of the request with a key. It fails with ErrUnknownSale, ErrInProgress,
+	// ErrItemNotNamed, or ErrKeyReused if the key belongs to another store.
 	Sale(ctx context.Context, id SaleID) (Sale, error)
 }
 
@@ -79,7 +79,7 @@ var (
 // Under does work while nobody else can overwrite the stocks of some items.
 type Under func(ctx context.Context, items []int64, work func(context.Context) error) error
 
-// AtOnce is an Under for stocks that nobody overwrites, unless they are as they were read.
+// AtOnce takes no lock: it is for stocks whose writers notice that the stock has changed.
 func AtOnce(ctx context.Context, _ []int64, work func(context.Context) error) error { return work(ctx) }
 
 // Check fails with ErrUnknownSale if the sale has not the item that its id names.

@@ -28,21 +28,29 @@ func cancelled(key []byte) error { return fmt.Errorf("%w: %q", stock.ErrCancelle
 // isTombstone reports whether a key was cancelled before anything was known of it.
 func (r *ledgerRow) isTombstone() bool { return r.Outcome == ledgerCancelled && r.GoodsID == 0 }
 
-// soldRow is a row of the ledger, and the epoch that the stock has now; none if the item is gone.
+// soldRow is a row of the ledger, and the epoch and the units of the stock as it is now; none if the item is gone.
 type soldRow struct {
 	ledgerRow
 	GivenBack int `db:"given_back"`
 	Epoch     int64
 	Present   sql.NullInt64
+	Units     sql.NullInt64
 }
 
-// presentSQL reads the epoch of the stock of a row of the ledger.
-const presentSQL = `CASE store
-	WHEN 'slots' THEN (SELECT epoch FROM good_slot WHERE goods_id = ledger.goods_id AND slot = 0)
-	WHEN 'units' THEN (SELECT epoch FROM unit_stock WHERE goods_id = ledger.goods_id)
-	ELSE (SELECT epoch FROM good_stock WHERE goods_id = ledger.goods_id) END`
+// presentSQL reads the epoch of the stock of a row of the ledger, and unitsSQL its units.
+const (
+	presentSQL = `CASE store
+		WHEN 'slots' THEN (SELECT epoch FROM good_slot WHERE goods_id = ledger.goods_id AND slot = 0)
+		WHEN 'units' THEN (SELECT epoch FROM unit_stock WHERE goods_id = ledger.goods_id)
+		ELSE (SELECT epoch FROM good_stock WHERE goods_id = ledger.goods_id) END`
+	unitsSQL = `CASE store
+		WHEN 'slots' THEN (SELECT SUM(stock) FROM good_slot WHERE goods_id = ledger.goods_id)
+		WHEN 'units' THEN (SELECT unmade FROM unit_stock WHERE goods_id = ledger.goods_id) +
+			(SELECT COUNT(*) FROM good_unit WHERE goods_id = ledger.goods_id)
+		ELSE (SELECT stock FROM good_stock WHERE goods_id = ledger.goods_id) END`
+)
 
-// giveBackSQL put units back into the stock of an item if it has the epoch of the sale.
+// giveBackSQL puts units back into an item's stock if its epoch is still that of the sale.
 var giveBackSQL = map[stock.Store]string{
 	stock.MySQL: "UPDATE good_stock SET stock = stock + ?, version = version + 1 WHERE goods_id = ? AND epoch = ?",
 	stock.Slots: "UPDATE good_slot SET stock = stock + ? WHERE goods_id = ? AND epoch = ? AND slot = ?",
@@ -54,6 +62,8 @@ func (s Store) Sale(ctx context.Context, id stock.SaleID) (stock.Sale, error) {
 	rows, err := s.findSale(ctx, id.Key)
 	if err == nil && len(rows) == 0 {
 		err = s.whyUnknown(ctx, id.Key)
+	} else if err == nil {
+		err = s.refuseForeign(rows)
 	}
 	if err != nil {
 		return stock.Sale{}, err
@@ -93,16 +103,19 @@ func (s Store) tryCancel(ctx context.Context, req stock.CancelRequest, under sto
 		return stock.Sale{}, s.whyUnknown(ctx, req.Key)
 	case len(rows) == 0:
 		return stock.Sale{Key: req.Key, State: stock.SaleCancelled}, s.insertTombstone(ctx, req.Key)
-	case rows[0].Store != s.name:
-		return stock.Sale{}, fmt.Errorf("%w: %q is the key of a sale from the store %s",
-			stock.ErrKeyReused, req.Key, rows[0].Store)
+	}
+	if err := s.refuseForeign(rows); err != nil {
+		return stock.Sale{}, err
 	}
 	sale := saleOf(req.Key, rows)
 	if changed, err := sale.Cancel(req); err != nil || !changed {
 		sale.Replayed = true
 		return sale, err
 	}
-	query, args := cancelSQL(rows, &sale)
+	query, args, err := cancelSQL(rows, &sale)
+	if err != nil {
+		return stock.Sale{}, err
+	}
 	return sale, under(ctx, sale.Items(), func(ctx context.Context) error {
 		return s.use(ctx, []int64{Sales}, func(conn *conn) error {
 			if err := conn.endBefore(ctx, conn); err != nil {
@@ -121,9 +134,18 @@ func (s Store) tryCancel(ctx context.Context, req stock.CancelRequest, under sto
 func (s Store) findSale(ctx context.Context, key string) (rows []soldRow, err error) {
 	err = s.use(ctx, []int64{Sales}, func(conn *conn) error {
 		return Refusal(conn.SelectContext(ctx, &rows, "SELECT "+ledgerColumns+", cancelled, given_back, epoch, "+
-			presentSQL+" AS present FROM ledger FORCE INDEX (PRIMARY) WHERE order_key = ? ORDER BY line", []byte(key)))
+			presentSQL+" AS present, "+unitsSQL+" AS units "+
+			"FROM ledger FORCE INDEX (PRIMARY) WHERE order_key = ? ORDER BY line", []byte(key)))
 	})
 	return rows, err
+}
+
+// refuseForeign refuses the rows of a sale from another store. A tombstone is of none.
+func (s Store) refuseForeign(rows []soldRow) error {
+	if first := &rows[0]; first.Store != s.name && !first.isTombstone() {
+		return fmt.Errorf("%w: %q is the key of a sale from the store %s", stock.ErrKeyReused, first.Key, first.Store)
+	}
+	return nil
 }
 
 // whyUnknown is the error for a key that is not in the ledger: it may be about to be.
@@ -179,8 +201,9 @@ func saleOf(key string, rows []soldRow) stock.Sale {
 }
 
 // cancelSQL returns the statements that turn the rows of a sale into what it shall be, and counts in the sale what they
-// give back. Each item is locked by the first statement for it, in ascending order, and the key comes last.
-func cancelSQL(rows []soldRow, sale *stock.Sale) (query string, args []any) {
+// give back. Each item is locked by the first statement for it, in ascending order, and the key comes last. It fails
+// with ErrOverstocked if a stock would have too many units.
+func cancelSQL(rows []soldRow, sale *stock.Sale) (query string, args []any, err error) {
 	var items, ledger strings.Builder
 	var ledgerArgs []any
 	if len(sale.Lines) == 0 {
@@ -195,6 +218,9 @@ func cancelSQL(rows []soldRow, sale *stock.Sale) (query string, args []any) {
 			continue
 		}
 		if row.Present.Valid && row.Present.Int64 == row.Epoch {
+			if row.Units.Int64 > stock.MaxStock-int64(units) {
+				return "", nil, stock.Overstocked(row.GoodsID, row.Units.Int64, int64(units))
+			}
 			back = units
 			line.GivenBack += back
 			items.WriteString(giveBackSQL[row.Store] + "; " + changedOne + "; ")
@@ -212,5 +238,5 @@ func cancelSQL(rows []soldRow, sale *stock.Sale) (query string, args []any) {
 			"WHERE order_key = ? AND line = ? AND fingerprint = ? AND outcome = 'done' AND cancelled = ?; " + changedOne)
 		ledgerArgs = append(ledgerArgs, line.Cancelled, back, row.Key, row.Line, row.Fingerprint, row.Cancelled)
 	}
-	return items.String() + strings.TrimPrefix(ledger.String(), "; "), slices.Concat(args, ledgerArgs)
+	return items.String() + strings.TrimPrefix(ledger.String(), "; "), slices.Concat(args, ledgerArgs), nil
 }

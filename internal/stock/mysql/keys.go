@@ -147,8 +147,7 @@ func (s Store) answerOrder(
 	return receipt, nil
 }
 
-// changedAny is changedOne for a transaction that is committed also if the statement has changed nothing, so that it
-// does not keep the row locked until the client rolls it back.
+// changedAny is like changedOne, but lets a statement that changed nothing commit, so that the row is unlocked at once.
 const changedAny = "SET @changed = ROW_COUNT(), foreign_key_checks = IF(ROW_COUNT() < 0, 2, 1)"
 
 // execOnce is exec for a statement that deducts, and records rows of the ledger in the same transaction. It fails with

@@ -207,7 +207,7 @@ func (r *ledgerRow) lines(ctx context.Context, in session) (rows []ledgerRow, er
 
 const insertLedger = "INSERT INTO ledger (" + ledgerColumns + ", epoch, created_at) "
 
-// readEpoch returns a query for the epoch of the stock that the row's sale was made from, and its arguments. It locks
+// readEpoch returns a query for the epoch of the stock that the row's sale was made from, and its arguments. SET locks
 // the row that it reads, so that must be one that the transaction has locked already.
 func (r *ledgerRow) readEpoch() (query string, args []any) {
 	switch {
@@ -216,7 +216,7 @@ func (r *ledgerRow) readEpoch() (query string, args []any) {
 	case r.Store == stock.Slots:
 		return "SELECT epoch FROM good_slot WHERE goods_id = ? AND slot = ?", []any{r.GoodsID, r.slot}
 	case r.Store == stock.Units:
-		return "SELECT epoch FROM unit_stock WHERE goods_id = ?", []any{r.GoodsID}
+		return unitEpochSQL, []any{r.GoodsID}
 	}
 	return epochSQL, []any{r.GoodsID}
 }
@@ -224,7 +224,11 @@ func (r *ledgerRow) readEpoch() (query string, args []any) {
 // recordAlone returns the statements that insert rows.
 func recordAlone(rows []ledgerRow) (query string, args []any) {
 	epochs, values, args := recordSQL(rows)
-	if epochs != "" {
+	switch {
+	case epochs == "":
+	case rows[0].Store == stock.Units: // of one item, which SET would lock after its units: see UnitStore
+		query = unitEpochSQL + " INTO @epoch0; "
+	default:
 		query = "SET " + strings.TrimPrefix(epochs, ", ") + "; "
 	}
 	return query + insertLedger + "VALUES (" + strings.Join(values, "), (") + ")", args

@@ -180,3 +180,23 @@ func sweep(t testing.TB, r stock.Reserver) {
 		<-done
 	})
 }
+
+// The epoch of a stock that was never set is 0, which is not that of the one that replaces it.
+func TestACancellationGivesNothingToAStockThatReplacedOneNeverSet(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	if _, err := s.deps.MySQL.Exec("UPDATE good_stock SET epoch = 0 WHERE goods_id = ?", s.item); err != nil {
+		t.Fatal(err)
+	}
+	d := s.Reserver.(stock.Deducter)
+	pause := stocktest.Once(stocktest.AfterWrite, func(context.Context) { s.service.Set(t, s.item, 100) })
+	req := stock.Request{GoodsID: s.item, Count: 3, Key: "k"}
+	if _, err := d.Deduct(stocktest.WithPause(t.Context(), pause), req); err != nil {
+		t.Fatal(err)
+	}
+	sale, err := d.(stock.Canceller).CancelSale(t.Context(), stock.CancelRequest{SaleID: stock.SaleID{Key: req.Key}})
+	if err != nil || sale.State != stock.SaleCancelled || sale.Lines[0].GivenBack != 0 {
+		t.Errorf("cancelled: %+v, %v, want 3 units cancelled and none given back", sale, err)
+	}
+	s.wantLeft(t, 100)
+}

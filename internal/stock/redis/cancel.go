@@ -144,7 +144,7 @@ func (s Store) replaceRecord(ctx context.Context, id stock.SaleID, before, after
 		return stock.Interrupted(context.Cause(ctx))
 	}
 	keys := []string{s.RecordKey(id.GoodsID, id.Key)}
-	args := []any{before, after, s.saleTTL.Milliseconds(), ""}
+	args := []any{before, after, s.saleTTL.Milliseconds(), "", int64(stock.MaxStock)}
 	var item int64 // of the stream; redis-stream takes no orders, and so has one
 	for _, b := range back {
 		keys = append(keys, s.Key(b.goodsID), s.EpochKey(b.goodsID), s.StreamKey(b.goodsID))
@@ -161,6 +161,11 @@ func (s Store) replaceRecord(ctx context.Context, id stock.SaleID, before, after
 		return err
 	case redis.HasErrorPrefix(reply.Err(), "CHANGED"):
 		return fmt.Errorf("%w: %w: %w", stock.ErrBusy, errSaleChanged, reply.Err())
+	case redis.HasErrorPrefix(reply.Err(), "OVERSTOCKED"):
+		var at int
+		var present int64
+		_, _ = fmt.Sscanf(reply.Err().Error(), "OVERSTOCKED %d %d", &at, &present)
+		return stock.Overstocked(back[at].goodsID, present, int64(back[at].units))
 	}
 	return classifyWrite(reply.Err())
 }

@@ -26,6 +26,7 @@ func (s subject) runCancellations(t *testing.T) {
 	t.Run("gives units back once if two replicas are asked at the same time", s.givesBackOnceAtOnce)
 	t.Run("cancels a part, and then the rest", s.cancelsInParts)
 	t.Run("cancels no more than was sold", s.cancelsNoMore)
+	t.Run("gives back no more than a stock can have", s.cancelsNoMoreThanFits)
 	t.Run("sells nothing for a key that was cancelled before", s.cancelsBefore)
 	t.Run("cancels a part of nothing", s.cancelsPartOfNothing)
 	t.Run("sells nothing for a key whose refusal was cancelled", s.cancelsRefusal)
@@ -189,6 +190,23 @@ func (s subject) cancelsNoMore(t *testing.T) {
 	sale, err := canceller.Sale(patient(t), stock.SaleID{Key: req.Key})
 	wantSale(t, "after refused cancellations", sale, err, stock.SaleDone, 3, 0, 0)
 	s.wantLeft(t, id, 7)
+}
+
+func (s subject) cancelsNoMoreThanFits(t *testing.T) {
+	id := s.newItem(t, 10)
+	req := stock.Request{GoodsID: id, Count: 4, Key: s.key(id)}
+	s.deduct(t, req)
+	if _, err := s.replicas[0].service.Restock(patient(t), s.store, id, stock.MaxStock-6); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.cancel(t, 0, req.Key); !errors.Is(err, stock.ErrOverstocked) {
+		t.Errorf("cancel beside a full stock: %v, want overstocked", err)
+	}
+	s.wantLeft(t, id, stock.MaxStock)
+	s.deduct(t, stock.Request{GoodsID: id, Count: 4, Key: req.Key + " again"})
+	sale, err := s.cancel(t, 1, req.Key)
+	wantSale(t, "cancelled", sale, err, stock.SaleCancelled, 4, 4, 4)
+	s.wantLeft(t, id, stock.MaxStock)
 }
 
 func (s subject) cancelsBefore(t *testing.T) {
