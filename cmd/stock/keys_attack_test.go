@@ -303,7 +303,8 @@ func (a *attack) settle(s *keyedSale, at int) int {
 		(found.State == "cancelled") == (s.cancel == s.count):
 		return s.count - s.cancel
 	}
-	a.Errorf("%s, %d units of which %d are cancelled, told sold %v, is %+v, %v", s.key, s.count, s.cancel, s.sold, found, err)
+	a.Errorf("%s, %d units of which %d are cancelled, told sold %v, is %+v, %v",
+		s.key, s.count, s.cancel, s.sold, found, err)
 	return 0
 }
 
@@ -321,8 +322,8 @@ func (a *attack) each(do func(n int, s *keyedSale)) *sync.WaitGroup {
 	return &wg
 }
 
-// Replicas, MySQL and Redis are killed one after the other, and started again, while sales are sent one to four times at
-// two replicas, and some are cancelled. Then every sale was made once, and what was cancelled is back once.
+// Replicas, MySQL and Redis are killed one after the other, and started again, while sales are sent one to four times
+// to two replicas, and some are cancelled. Then every sale was made once, and what was cancelled is back once.
 func TestEveryKeySellsOnceAndIsGivenBackOnceWhateverIsKilled(t *testing.T) {
 	t.Parallel()
 	a, seed := newAttack(t), rand.Uint64()

@@ -234,7 +234,7 @@ func describeSale(operation string, err error) error {
 		return describe(err, "the strategy keeps no keys, and so knows no sale by its key; "+
 			"GET /strategies lists those that do")
 	case slug == slugKeyReused:
-		return describe(err, "%v; name a strategy of that store%s", err, unchanged)
+		return describe(err, "%v%s", err, unchanged)
 	case slug == slugInProgress:
 		return describe(err, "The request with this key is still being carried out, and may sell. Try again.")
 	case slug == slugUnknown && cancels:

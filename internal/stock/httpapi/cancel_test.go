@@ -86,7 +86,7 @@ func TestACancellationMayBeChunked(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer reply.Body.Close()
-	if reply.StatusCode != 200 {
+	if reply.StatusCode != http.StatusOK {
 		t.Errorf("the status is %d", reply.StatusCode)
 	}
 	r.wantStock(t, "8")

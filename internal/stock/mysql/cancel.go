@@ -143,7 +143,8 @@ func (s Store) findSale(ctx context.Context, key string) (rows []soldRow, err er
 // refuseForeign refuses the rows of a sale from another store. A tombstone is of none.
 func (s Store) refuseForeign(rows []soldRow) error {
 	if first := &rows[0]; first.Store != s.name && !first.isTombstone() {
-		return fmt.Errorf("%w: %q is the key of a sale from the store %s", stock.ErrKeyReused, first.Key, first.Store)
+		return fmt.Errorf("%w: %q is the key of a sale from the store %s: name a strategy of it",
+			stock.ErrKeyReused, first.Key, first.Store)
 	}
 	return nil
 }
@@ -162,11 +163,19 @@ func (s Store) whyUnknown(ctx context.Context, key string) error {
 	})
 }
 
-// insertTombstone takes a key, so that no sale can. It fails with errKeyTaken if the key is not new.
+// insertTombstone takes a key, so that no sale can. It fails with errKeyTaken if the key is not new. It refuses the key
+// of a reservation, or the client would take that for cancelled.
 func (s Store) insertTombstone(ctx context.Context, key string) error {
 	tombstone := ledgerRow{Key: []byte(key), Outcome: ledgerCancelled, Fingerprint: make([]byte, 32), Store: s.name}
 	err := s.use(ctx, []int64{Sales}, func(conn *conn) error {
-		_, err := conn.exec(ctx, insertLedger+"VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, UTC_TIMESTAMP(6))", tombstone.args()...)
+		reserved, err := findKeys(ctx, conn, []any{tombstone.Key})
+		if err != nil {
+			return err
+		} else if row := reserved[key]; row != nil {
+			return fmt.Errorf("%w: %q is the key of the reservation %s: cancel that by its id",
+				stock.ErrKeyReused, key, stock.ReservationID(row.ID))
+		}
+		_, err = conn.exec(ctx, insertLedger+"VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, UTC_TIMESTAMP(6))", tombstone.args()...)
 		return err
 	})
 	switch {

@@ -51,6 +51,21 @@ func (s shop) hold(t testing.TB, count int) stock.ReservationID {
 	return held.ID
 }
 
+func TestAReservationIsNotCancelledByItsKey(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	req := s.request(2, time.Hour)
+	req.Key = "k"
+	held, _, err := s.Hold(t.Context(), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancel := stock.CancelRequest{SaleID: stock.SaleID{Key: "k"}}
+	if _, err := s.Reserver.(stock.Canceller).CancelSale(t.Context(), cancel); !errors.Is(err, stock.ErrKeyReused) {
+		t.Errorf("cancel the reservation %s as a sale: %v, want that the key is another's", held.ID, err)
+	}
+}
+
 // lapse lets the time of reservations pass.
 func lapse(t testing.TB, db *sqlx.DB, ids ...stock.ReservationID) {
 	t.Helper()

@@ -288,8 +288,8 @@ func (r *Result) Share(name string) string {
 	return fmt.Sprintf("%.2f", stats.Median(ratios))
 }
 
-// WithoutKey is the ratio within a round of a strategy with keys to the same without, with its interval. It is empty for
-// other subjects.
+// WithoutKey is the ratio within a round of a strategy with keys to the same without, with its interval. It is empty
+// for other subjects.
 func (r *Result) WithoutKey(name string) string {
 	without, ok := strings.CutSuffix(name, keyed(""))
 	ratios := stats.Ratios(slices.All(r.Rates[name]), slices.All(r.Rates[without]))

@@ -82,7 +82,7 @@ func (x *session) judge(ctx context.Context, s *schedule, o trace.Outcome) (trac
 		if err != nil {
 			return o, err
 		}
-		all = append(told, last)
+		all = append(slices.Clip(told), last)
 	}
 	h, err := x.left(ctx, s.items, all)
 	if err != nil {

@@ -202,8 +202,8 @@ func commitMade(s scenario.Strategy) Claim {
 	return retryClaim(s)
 }
 
-// keepsLock reports whether a request whose outcome is unknown keeps its lock until the lease ends: without a fence, its
-// write might come late.
+// keepsLock reports whether a request whose outcome is unknown keeps its lock until the lease ends: without a fence,
+// its write might come late.
 func keepsLock(s scenario.Strategy) bool {
 	return s.Claim.HolderCrash == "blocks-until-lease-ends" && s.Claim.LateWrite == "loses-updates"
 }
