@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/go-chi/chi/v5"
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"stock/internal/stock"
 )
@@ -15,11 +17,26 @@ import (
 // cancellation is a request to cancel a sale, as JSON or as a query. What is cancelled is a total, so that the same
 // request again changes nothing.
 type cancellation struct {
-	Strategy  string             `json:"strategy"`
-	Store     stock.Store        `json:"store"`
-	GoodsID   int64              `json:"goods_id"`
-	Cancelled *int64             `json:"cancelled"` // units of the only item
-	Lines     []cancellationLine `json:"lines"`
+	Strategy  string                    `json:"strategy"`
+	Store     stock.Store               `json:"store"`
+	GoodsID   int64                     `json:"goods_id"`
+	Cancelled given[int64]              `json:"cancelled"` // units of the only item
+	Lines     given[[]cancellationLine] `json:"lines"`     // with neither, the whole sale is cancelled
+}
+
+// given is a member that may be absent, but not null: a client that does not know how many does not mean all.
+type given[T any] struct {
+	value T
+	is    bool
+}
+
+// UnmarshalJSONFrom implements jsonv2.UnmarshalerFrom.
+func (g *given[T]) UnmarshalJSONFrom(d *jsontext.Decoder) error {
+	if d.PeekKind() == 'n' {
+		return errors.New("null")
+	}
+	g.is = true
+	return jsonv2.UnmarshalDecode(d, &g.value)
 }
 
 type cancellationLine struct {
@@ -158,14 +175,7 @@ func (c *cancellation) read(r *http.Request) error {
 	case !has:
 		return c.readQuery(r.URL.RawQuery)
 	}
-	if err := readJSON(r, maxOrderBody, c); err != nil {
-		return err
-	}
-	// A client that forgot how many does not mean all.
-	if c.Cancelled == nil && c.Lines == nil {
-		return describe(errMalformed, "cancelled or lines is missing: to cancel everything, send no body")
-	}
-	return nil
+	return readJSON(r, maxOrderBody, c)
 }
 
 func (c *cancellation) readQuery(query string) error {
@@ -182,29 +192,29 @@ func (c *cancellation) readQuery(query string) error {
 
 // lines are the units that are to be cancelled, nil for all.
 func (c *cancellation) lines() (lines []stock.Line, err error) {
-	asked := c.Lines
+	asked := c.Lines.value
 	switch {
-	case c.Cancelled != nil && c.Lines != nil:
+	case c.Cancelled.is && c.Lines.is:
 		return nil, describe(errMalformed, "the request has cancelled and lines: use only one of them")
-	case c.Cancelled != nil:
-		asked = []cancellationLine{{c.GoodsID, *c.Cancelled}}
-	case c.Lines == nil:
+	case c.Cancelled.is:
+		asked = []cancellationLine{{c.GoodsID, c.Cancelled.value}}
+	case !c.Lines.is:
 		return nil, nil
-	case len(c.Lines) < 1 || len(c.Lines) > stock.MaxLines:
-		return nil, describe(errMalformed, "there are %d lines: there must be 1 to %d, or no lines to cancel everything",
-			len(c.Lines), stock.MaxLines)
+	case len(asked) < 1 || len(asked) > stock.MaxLines:
+		return nil, describe(errMalformed, "there are %d lines: there must be 1 to %d; to cancel everything, leave lines out",
+			len(asked), stock.MaxLines)
 	}
 	seen := map[int64]bool{}
 	for i, line := range asked {
 		switch {
-		case c.Lines != nil && line.GoodsID < 1:
+		case c.Lines.is && line.GoodsID < 1:
 			err = describe(errMalformed, "goods_id is %d or missing: it must be at least 1", line.GoodsID)
 		case seen[line.GoodsID]:
 			err = describe(errMalformed, "there are two lines of item %d, with a total each: send one", line.GoodsID)
 		case line.Cancelled < 1 || line.Cancelled > stock.MaxCount:
 			err = describe(errMalformed, "cancelled is %d or missing: it must be 1 to %d", line.Cancelled, stock.MaxCount)
 		}
-		if err != nil && c.Lines != nil {
+		if err != nil && c.Lines.is {
 			err = &linesError{error: err, goodsID: max(line.GoodsID, 0), lines: []int{i}}
 		}
 		if err != nil {

@@ -145,7 +145,7 @@ var contract = []contractCase{
 		slug: "malformed", detail: "unexpected EOF",
 	},
 	{name: "an array", method: "POST", path: deduct, body: `[1,1]`, status: 400, slug: "malformed", detail: "array"},
-	{name: "null", method: "POST", path: deduct, body: `null`, status: 400, slug: "malformed", detail: "goods_id"},
+	{name: "null", method: "POST", path: deduct, body: `null`, status: 400, slug: "malformed", detail: "it is null"},
 	{
 		name: "unknown member", method: "POST", path: deduct, body: `{"goods_id":1,"count":1,"cuont":2}`,
 		status: 400, slug: "malformed", detail: `unknown member "cuont"`,

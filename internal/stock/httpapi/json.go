@@ -53,6 +53,9 @@ func readJSON(r *http.Request, limit int, v any) error {
 	if err != nil {
 		return err
 	}
+	if string(bytes.TrimSpace(body)) == "null" { // which the decoder takes for an object without members
+		return describe(errMalformed, "the body is not one JSON object: it is null")
+	}
 	if err := jsonv2.Unmarshal(body, v, jsonv2.RejectUnknownMembers(true)); err != nil {
 		return describeJSON(err)
 	}
