@@ -19,6 +19,7 @@ type workload struct {
 	// faults can strike: those that can do more here than in the workloads before. So can crashes, with some strategies.
 	faults  []string
 	crashes func(scenario.Strategy) bool // nil: with none
+	slow    bool                         // a quick search leaves it out
 }
 
 // request is what one actor asks for.
@@ -123,16 +124,16 @@ var workloads = []workload{
 		applies: func(s scenario.Strategy, store string) bool {
 			return s.Idempotent && slices.Contains(s.Orders, store)
 		},
-		requests: []request{oneOfEach, again(oneOfEach)},
+		requests: []request{oneOfEach, again(oneOfEach)}, slow: true,
 	},
 	{
 		name: "cancel-sale", title: "10 units; A buys 1 and then cancels the sale, which B cancels at any time",
-		stock: []int64{10}, requests: []request{cancelled(buy(1)), cancelFirst}, applies: takesKeys,
+		stock: []int64{10}, requests: []request{cancelled(buy(1)), cancelFirst}, applies: takesKeys, slow: true,
 		crashes: func(s scenario.Strategy) bool { return !writesBehind(s) && !locks(s) },
 	},
 	{
 		name: "sold-again", title: "10 units; A buys 1 and then cancels the sale, and B sends A's first request at any time",
-		stock: []int64{10}, requests: []request{cancelled(buy(1)), again(buy(1))}, applies: takesKeys,
+		stock: []int64{10}, requests: []request{cancelled(buy(1)), again(buy(1))}, applies: takesKeys, slow: true,
 	},
 	{
 		name: "limit", title: "10 units; a buyer who may have 1 buys 1 twice at once", stock: []int64{10},
@@ -206,6 +207,16 @@ func known(name string) (w workload, ok bool) {
 		return w, false
 	}
 	return workloads[at], true
+}
+
+// QuickNames lists the names of the workloads of a quick search.
+func QuickNames() (names []string) {
+	for _, w := range workloads {
+		if !w.slow {
+			names = append(names, w.name)
+		}
+	}
+	return names
 }
 
 // Names lists the names of the workloads.
