@@ -108,7 +108,11 @@ func withKeys(try tryFunc) tryFunc {
 		if len(repeats) > 0 {
 			again := &batching.Batch{GoodsID: b.GoodsID, Undecided: repeats}
 			_ = answerKnown(ctx, conn, again)
-			again.RefuseUndecided(fmt.Errorf("%w: it is in the same batch", stock.ErrInProgress))
+			if err == nil || errors.Is(err, stock.ErrUnknown) { // the first may be carried out yet
+				again.RefuseUndecided(fmt.Errorf("%w: it is in the same batch", stock.ErrInProgress))
+			} else {
+				again.RefuseUndecided(err)
+			}
 		}
 		return err
 	}
@@ -272,7 +276,7 @@ func (s Store) rowsOfBatch(members []*batching.Member) (rows []ledgerRow) {
 	return rows
 }
 
-// rowsOfStatement is rowsOfBatch for a statement that tells by LAST_INSERT_ID what it leaves, if the members were told
+// rowsOfBatchStatement is rowsOfBatch for a statement that tells by LAST_INSERT_ID what it leaves, if the members were told
 // what remains as if it left the given units.
 func (s Store) rowsOfBatchStatement(members []*batching.Member, left int64) []ledgerRow {
 	rows := s.rowsOfBatch(members)

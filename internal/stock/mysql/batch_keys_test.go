@@ -2,6 +2,7 @@ package mysql_test
 
 import (
 	"context"
+	"errors"
 	"regexp"
 	"testing"
 	"time"
@@ -145,4 +146,21 @@ func TestALostCommitOfABatchLeavesTheOutcomeOfItsKeysUnknown(t *testing.T) {
 			t.Errorf("cut %s, sent again: %+v", where, receipt)
 		}
 	}
+}
+
+func TestARepeatInABatchThatFailsIsNotInProgress(t *testing.T) {
+	t.Parallel()
+	r := newBatchReplica(t, "batch", 10)
+	sale := stock.Request{Count: 2, Key: "a"}
+	first, others, release := r.GatherRequests(t, sale, stock.Request{Count: 1, Key: "b"}, sale)
+	r.Proxy.Select(stocktest.Matching(regexp.MustCompile("SELECT stock.* FROM good_stock")))
+	r.Proxy.Cut(1, tcpproxy.BeforeRequest)
+	release()
+	stocktest.WantAnswers(t, stocktest.Answers(first), "9 remain")
+	for i, answer := range others {
+		if err := (<-answer).Err; !errors.Is(err, stock.ErrUnavailable) {
+			t.Errorf("request %d: %v, want unavailable", i, err)
+		}
+	}
+	r.WantLeft(t, 9)
 }
