@@ -11,15 +11,17 @@ end
 local epoch = redis.call('GET', KEYS[2]) or '0'
 local reply, taken, new = allot(tonumber(stock), epoch, 3, 1, 'streamed')
 if taken > 0 then
-  -- Redis does not roll scripts back, so what can fail comes first: DECRBY needs a whole number, and XADD needs memory.
+  -- Redis does not roll scripts back, so what can fail comes first: DECRBY needs a whole number, and SET needs memory.
   if whole(tonumber(stock)) ~= stock then
     return redis.error_reply('ERR the stock is not a whole number: ' .. stock)
   end
-  local entry = redis.call('XADD', KEYS[3], 'NOMKSTREAM', '*', 'units', taken, 'epoch', epoch, 'nonce', ARGV[1])
-  if not entry then
+  if redis.call('EXISTS', KEYS[3]) == 0 then
     return redis.error_reply('CLOSED the item has no stream')
   end
-  redis.call('DECRBY', KEYS[1], taken)
 end
 keep(new)
+if taken > 0 then
+  redis.call('XADD', KEYS[3], '*', 'units', taken, 'epoch', epoch, 'nonce', ARGV[1])
+  redis.call('DECRBY', KEYS[1], taken)
+end
 return reply
