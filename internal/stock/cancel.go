@@ -131,6 +131,8 @@ func (s *Sale) find(line Line) (int, error) {
 	case i < 0 && line.GoodsID == 0 && len(s.Lines) > 1:
 		return 0, fmt.Errorf("%w of one item: the sale has %d, and the cancellation names none",
 			ErrMoreThanSold, len(s.Lines))
+	case len(s.Lines) == 0:
+		return 0, fmt.Errorf("%w: nothing was sold for this key", ErrMoreThanSold)
 	case i < 0:
 		return 0, fmt.Errorf("%w: none of item %d were sold, and %d are to be cancelled", ErrMoreThanSold,
 			line.GoodsID, line.Count)

@@ -216,13 +216,15 @@ func describeSale(operation string, err error) error {
 	switch slug := kindOf(err).slug; {
 	case errors.Is(err, stock.ErrItemNotNamed):
 		return describe(errMalformed, "goods_id is missing: a Redis Cluster keeps the key beside the item")
+	case errors.Is(err, stock.ErrUnknownSale) && !cancels:
+		return describe(err, "%v", err)
 	case errors.Is(err, stock.ErrMoreThanSold), errors.Is(err, stock.ErrUnknownSale):
 		return describe(err, "%v; nothing was cancelled", err)
 	case slug == slugKeyUnsupported:
 		return describe(err, "the strategy keeps no keys, and so knows no sale by its key; "+
 			"GET /strategies lists those that do")
 	case slug == slugKeyReused:
-		return describe(err, "%v; name a strategy of that store; nothing was cancelled", err)
+		return describe(err, "%v; name a strategy of that store", err)
 	case slug == slugInProgress:
 		return describe(err, "The request with this key is still being carried out, and may sell. Try again.")
 	case slug == slugUnknown && cancels:

@@ -31,7 +31,9 @@ func TestACancelledSaleOverHTTP(t *testing.T) {
 	t.Parallel()
 	r, _ := newShop(t)
 	url := r.public + sales + "k"
-	get(t, url).want(t, 404, "unknown-sale")
+	if got := get(t, url).want(t, 404, "unknown-sale"); strings.Contains(string(got.raw), "cancelled") {
+		t.Errorf("nothing was to be cancelled, but a read of an unknown sale is answered %s", got.raw)
+	}
 	post(t, url+"/cancel", `{"cancelled":1}`).want(t, 404, "unknown-sale")
 	r.sellWithKey(t, "k").want(t, 200, "")
 	wantSale(t, get(t, url), "sold", `[{"cancelled":0,"count":3,"given_back":0,"goods_id":1}]`, false)

@@ -17,12 +17,10 @@ const (
 	expiryInterval = 10 * time.Second
 )
 
-// Expiry deletes refusals, and cancellations of keys that sold nothing, from the ledger some time after they were
-// given, and reservations that sold nothing some time after they expired, or would have expired. Otherwise everybody
-// who sends new keys for an item that is sold out, or beyond the limit of a buyer, or cancels new keys, would fill the
-// ledger, and everybody who holds units and lets them go the table of reservations. An answer must only outlive copies
-// of its request that are still under way, and clients that try again; after that, its key is new. Answers "done" stay
-// until PruneLedger, also those that were cancelled since, and confirmed reservations until PruneReservations.
+// Expiry deletes what would otherwise pile up: refusals and tombstones in the ledger, and reservations that sold
+// nothing, each some time after it ended. An answer must only outlive copies of its request that are still under way,
+// and clients that try again; after that, its key is new. Answers "done" stay until PruneLedger, also those that were
+// cancelled since, and confirmed reservations until PruneReservations.
 //
 // All replicas delete, a batch at a time. No batch waits for a row: one with a locked row is left for the next search.
 // Only a request that is sent again just then waits for a batch. A replica rests after each batch for as long as it

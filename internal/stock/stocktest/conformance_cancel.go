@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -31,7 +32,7 @@ func (s subject) runCancellations(t *testing.T) {
 	t.Run("cancels a part of nothing", s.cancelsPartOfNothing)
 	t.Run("sells nothing for a key whose refusal was cancelled", s.cancelsRefusal)
 	t.Run("gives nothing back to a stock that was set since", s.cancelsAfterSet)
-	t.Run("cancels a sale that any of its messages has not reached the server", s.cancelsInFlight)
+	t.Run("cancels a sale while one of its messages is on its way", s.cancelsInFlight)
 	t.Run("cancels a sale that is carried out between two messages of the cancellation", s.sellsWhileCancelling)
 	t.Run("cancels once if any message of the cancellation is lost", s.survivesLostCancellation)
 	if s.takesOrders() {
@@ -251,8 +252,9 @@ func (s subject) cancelsRefusal(t *testing.T) {
 	}
 	sale, err := s.replicas[1].deducter.(stock.Canceller).Sale(patient(t), stock.SaleID{Key: req.Key})
 	wantSale(t, "refused", sale, err, stock.SaleRefused)
-	if _, err := s.cancel(t, 1, req.Key, 1); !errors.Is(err, stock.ErrMoreThanSold) {
-		t.Errorf("cancel a part: %v, want more than was sold", err)
+	_, err = s.cancel(t, 1, req.Key, 1)
+	if !errors.Is(err, stock.ErrMoreThanSold) || !strings.Contains(err.Error(), "nothing was sold for this key") {
+		t.Errorf("cancel a part: %v, want more than was sold, since nothing was", err)
 	}
 	for again := range 3 {
 		sale, err := s.cancel(t, again%2, req.Key)
@@ -336,8 +338,7 @@ func whileHeld(
 	return <-done, true
 }
 
-// cancelsInFlight cancels a sale while one of its messages, the first, the second and so on, has not reached its
-// server.
+// cancelsInFlight cancels a sale while one of its messages is on its way: the first, the second and so on.
 func (s subject) cancelsInFlight(t *testing.T) {
 	victim, proxies := s.behindProxies(t)
 	for _, units := range []int64{10, 2} { // enough, and too few
