@@ -276,8 +276,8 @@ func (s Store) rowsOfBatch(members []*batching.Member) (rows []ledgerRow) {
 	return rows
 }
 
-// rowsOfBatchStatement is rowsOfBatch for a statement that tells by LAST_INSERT_ID what it leaves, if the members were told
-// what remains as if it left the given units.
+// rowsOfBatchStatement is rowsOfBatch for a statement that tells by LAST_INSERT_ID what it leaves, if the members were
+// told what remains as if it left the given units.
 func (s Store) rowsOfBatchStatement(members []*batching.Member, left int64) []ledgerRow {
 	rows := s.rowsOfBatch(members)
 	for i := range rows {

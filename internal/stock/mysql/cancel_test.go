@@ -14,7 +14,8 @@ func TestOnlyAStrategyOfTheStoreKnowsASale(t *testing.T) {
 	id := service.NewItem(t, 10)
 	update, slots := service.Deducter(t, "update", stock.MySQL), service.Deducter(t, "slots", stock.Slots)
 	stocktest.Sell(t, update, stock.Request{GoodsID: id, Count: 1, Key: "sold"})
-	if _, err := slots.(stock.Canceller).Sale(t.Context(), stock.SaleID{Key: "sold"}); !errors.Is(err, stock.ErrKeyReused) {
+	_, err := slots.(stock.Canceller).Sale(t.Context(), stock.SaleID{Key: "sold"})
+	if !errors.Is(err, stock.ErrKeyReused) {
 		t.Errorf("read the sale: %v, want the key of another store", err)
 	}
 	cancel := stock.CancelRequest{SaleID: stock.SaleID{Key: "unknown"}}
