@@ -48,7 +48,7 @@ var redisBugs = []Mutant{
 	{
 		Name: "redis-script-cancels-beyond", Strategy: "redis-script",
 		Planted: "1 cancellation in 5 gives back one unit more than was sold.",
-		change:  rewriteLua(5, "redis.call('INCRBY', KEYS[key], ARGV[arg])", "redis.call('INCRBY', KEYS[key], ARGV[arg] + 1)"),
+		change:  rewriteLua(5, "'INCRBY', KEYS[key], ARGV[arg])", "'INCRBY', KEYS[key], ARGV[arg] + 1)"),
 	},
 	{
 		Name: "redis-watch-unwatched", Strategy: "redis-watch",

@@ -300,8 +300,7 @@ func findHolds(
 	return fresh, repeats, nil
 }
 
-// replay answers a hold with the reservation, or the refusal, of an earlier one with the same key, if that asked for the
-// same.
+// replay answers a hold with the reservation or the refusal of an earlier one with its key, if that asked for the same.
 func replay(m *batching.Member, row *reservationRow) {
 	h := m.Detail.(*hold)
 	if row.GoodsID != m.GoodsID || row.Count != m.Count || row.TTL != h.ttl.Milliseconds() {
@@ -418,7 +417,7 @@ func (p stockForHold) rows(members []*batching.Member) []*reservationRow {
 	return rows
 }
 
-// readLapsed reads the stock of an item, and whether a reservation of it has expired, in one statement, so that both are
+// readLapsed reads the stock of an item and whether a reservation of it has expired, in one statement, so that both are
 // of one moment.
 func readLapsed(ctx context.Context, in session, goodsID int64) (units int64, lapsed bool, err error) {
 	var present struct {
