@@ -42,7 +42,7 @@ func TestWhatAReplicaLooksForInTheBackgroundIsNoStep(t *testing.T) {
 		"XINFO stream stock:{5000001}:sales\nXINFO stream stock:{5000007}:sales": false,
 		"EXISTS stock:{5000007}:sales":                                           false,
 		"SELECT goods_id FROM reservation WHERE state = 'held'":                  false,
-		"XREADGROUP group stock stock count 256 streams stock:{5000007}:sales >": true,
+		"XLEN stock:{5000007}:sales":                                             true,
 		"SELECT stock FROM good_stock WHERE goods_id = 5000007":                  true,
 	} {
 		e := &wire.Exchange{Conn: &wire.Conn{}, Text: text}
