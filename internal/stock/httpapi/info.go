@@ -22,7 +22,6 @@ func listStrategies(config Config) ([]byte, error) {
 		Orders       []stock.Store          `json:"orders"`
 		Needs        []stock.Need           `json:"needs"`
 		Idempotent   bool                   `json:"idempotent"`
-		NoKeys       string                 `json:"no_keys,omitempty"`
 		Unavailable  map[stock.Store]string `json:"unavailable"`
 
 		TellsRemaining bool          `json:"tells_remaining"`
@@ -47,8 +46,7 @@ func listStrategies(config Config) ([]byte, error) {
 			Stores:         s.Stores,
 			Orders:         orders,
 			Needs:          needs,
-			Idempotent:     s.Idempotent(),
-			NoKeys:         s.NoKeys,
+			Idempotent:     s.Idempotent,
 			Unavailable:    s.Unavailable,
 			TellsRemaining: s.TellsRemaining(),
 			Reservations:   reservations,

@@ -77,7 +77,6 @@ type options struct {
 	sweeps    bool          // put back the units of expired reservations
 
 	requireKey bool
-	strategy   string // by default the first of the catalogue
 }
 
 func newReplica(t testing.TB, o options) *replica {
@@ -115,7 +114,7 @@ func newReplica(t testing.TB, o options) *replica {
 	r.API, err = httpapi.New(httpapi.Config{
 		Strategies:      strategies,
 		Deps:            o.deps,
-		DefaultStrategy: cmp.Or(o.strategy, o.catalogue[0].Name),
+		DefaultStrategy: o.catalogue[0].Name,
 		Replica:         "a",
 		RequestTimeout:  o.timeout,
 		MaxTTL:          cmp.Or(o.maxTTL, 24*time.Hour),

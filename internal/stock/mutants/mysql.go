@@ -60,11 +60,10 @@ var mysqlBugs = []Mutant{
 		change: onStatement(100, deducts, func(
 			ctx context.Context, statement string, args []driver.NamedValue, next executeFunc,
 		) (driver.Result, error) {
-			result, err := next(ctx, statement, args)
-			if err == nil {
-				_, err = next(ctx, "UPDATE good_stock SET stock = stock - ? WHERE goods_id = ?", args[:2])
+			if _, err := next(ctx, statement, args); err != nil {
+				return nil, err
 			}
-			return result, err
+			return next(ctx, statement, args)
 		}),
 	},
 	{
@@ -201,7 +200,7 @@ func takeFromTheNext(p *plan) {
 			args[0].Value, args[2].Value = deducted, max(deducted, count)
 			result, err := next(ctx, statement, args)
 			if err == nil {
-				if changedOne(result) {
+				if rows, _ := result.RowsAffected(); rows == 1 {
 					due += count - deducted
 				}
 			}

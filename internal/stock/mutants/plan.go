@@ -96,8 +96,7 @@ func (p *plan) edited(d stock.Deps) stock.Deps {
 }
 
 func (p *plan) deducter(inner stock.Deducter) stock.Deducter {
-	keeper, _ := inner.(stock.Canceller)
-	d := deducter{closer{inner}, keeper, inner.Deduct}
+	d := deducter{closer{inner}, inner.Deduct}
 	if p.deduct != nil {
 		d.deduct = p.deduct(d.deduct)
 	}
@@ -124,8 +123,6 @@ func (p *plan) deducter(inner stock.Deducter) stock.Deducter {
 
 type deducter struct {
 	closer
-	stock.Canceller // nil for a strategy that keeps no keys, which is never asked
-
 	deduct deductFunc
 }
 

@@ -23,10 +23,8 @@ func NewSerializable(d stock.Deps) stock.Deducter {
 }
 
 func (s serializable) Deduct(ctx context.Context, req stock.Request) (stock.Receipt, error) {
-	return s.Once(ctx, req, func() (stock.Receipt, error) {
-		return s.retries.Deduct(ctx, req, func(section *stock.Section) (stock.Receipt, error) {
-			return s.try(ctx, req, section)
-		})
+	return s.retries.Deduct(ctx, req, func(section *stock.Section) (stock.Receipt, error) {
+		return s.try(ctx, req, section)
 	})
 }
 
@@ -35,13 +33,14 @@ func (s serializable) try(
 	ctx context.Context, req stock.Request, section *stock.Section,
 ) (receipt stock.Receipt, err error) {
 	options := &sql.TxOptions{Isolation: sql.LevelSerializable}
-	receipt, err = s.DeductInTx(ctx, req, options, func(tx Tx) (stock.Receipt, error) {
+	err = s.InTx(ctx, []int64{ShareOf(req)}, options, func(tx Tx) error {
 		units, err := tx.Read(ctx, req.GoodsID)
 		if err != nil {
-			return stock.Receipt{}, err
+			return err
 		}
 		section.Enter()
-		return stock.ReadModifyWrite(ctx, readRow{tx, units}, req, *section)
+		receipt, err = stock.ReadModifyWrite(ctx, readRow{tx, units}, req, *section)
+		return err
 	})
 	if isRolledBack(err) {
 		err = fmt.Errorf("%w: %w", retry.ErrConflict, err)

@@ -23,15 +23,13 @@ import (
 // the strategy refuses to sell there.
 type unitRows struct {
 	UnitStore
-	stock.Canceller
 	wait  time.Duration
 	locks *atomic.Bool // the server is known to lock rows with SKIP LOCKED
 }
 
 // NewUnits makes the strategy `units`.
 func NewUnits(d stock.Deps) stock.Deducter {
-	store := newStore(d, stock.Units)
-	return unitRows{UnitStore{store}, store, d.LockWait, new(atomic.Bool)}
+	return unitRows{UnitStore{New(d)}, d.LockWait, new(atomic.Bool)}
 }
 
 // skipLocked is the end of a SELECT that locks the rows that nobody else has locked.
@@ -41,10 +39,8 @@ func (u unitRows) Deduct(ctx context.Context, req stock.Request) (stock.Receipt,
 	if err := u.checkSkipLocked(ctx, req); err != nil {
 		return stock.Receipt{}, err
 	}
-	return u.MySQL.Once(ctx, req, func() (stock.Receipt, error) {
-		return sellInTries(ctx, req, u.wait, func(section stock.Section) (stock.Receipt, bool, error) {
-			return u.try(ctx, req, section)
-		})
+	return sellInTries(ctx, req, u.wait, func(section stock.Section) (stock.Receipt, bool, error) {
+		return u.try(ctx, req, section)
 	})
 }
 
@@ -94,15 +90,16 @@ func (u unitRows) try(
 func (u unitRows) takeFree(
 	ctx context.Context, req stock.Request, section stock.Section,
 ) (receipt stock.Receipt, enough bool, err error) {
-	receipt, err = u.inTx(ctx, req, func(tx Tx) (stock.Receipt, error) {
+	err = u.inTx(ctx, req, func(tx Tx) error {
 		free, err := lockUnits(ctx, tx, req.GoodsID, req.Count, skipLocked)
 		if err != nil {
-			return stock.Receipt{}, err
+			return err
 		}
 		if len(free) < req.Count {
-			return stock.Receipt{}, errFewFree
+			return errFewFree
 		}
-		return u.sell(ctx, req, section, func() error { return deleteUnits(ctx, tx, req.GoodsID, free) })
+		receipt, err = u.sell(ctx, req, section, func() error { return deleteUnits(ctx, tx, req.GoodsID, free) })
+		return err
 	})
 	if errors.Is(err, errFewFree) {
 		return stock.Receipt{}, false, nil
@@ -139,28 +136,32 @@ func (u unitRows) makeFree(ctx context.Context, req stock.Request) (made bool, e
 
 // takeAny sells unmade units, and rows for which it waits. Because it has locked the item's row in unit_stock, no unit
 // can be added meanwhile: what it finds is the whole stock.
-func (u unitRows) takeAny(ctx context.Context, req stock.Request, section stock.Section) (stock.Receipt, error) {
-	return u.inTx(ctx, req, func(tx Tx) (stock.Receipt, error) {
+func (u unitRows) takeAny(
+	ctx context.Context, req stock.Request, section stock.Section,
+) (receipt stock.Receipt, err error) {
+	err = u.inTx(ctx, req, func(tx Tx) error {
 		item, err := lockUnitItem(ctx, tx, req.GoodsID)
 		if err != nil {
-			return stock.Receipt{}, err
+			return err
 		}
 		unmade := min(item.Unmade, int64(req.Count))
 		rows, err := lockUnits(ctx, tx, req.GoodsID, req.Count-int(unmade), forUpdateSQL(ctx))
 		if err != nil {
-			return stock.Receipt{}, err
+			return err
 		}
 		if found := unmade + int64(len(rows)); found < int64(req.Count) {
-			return stock.Receipt{}, soldOut(req, found)
+			return soldOut(req, found)
 		}
-		return u.sell(ctx, req, section, func() error {
+		receipt, err = u.sell(ctx, req, section, func() error {
 			item.Unmade -= unmade
 			if err := item.write(ctx, tx, req.GoodsID); err != nil {
 				return err
 			}
 			return deleteUnits(ctx, tx, req.GoodsID, rows)
 		})
+		return err
 	})
+	return receipt, err
 }
 
 // sell takes units that are locked. Their locks are the critical section.
@@ -176,8 +177,6 @@ func (u unitRows) sell(
 	return section.Receipt(0, 1), err
 }
 
-func (u unitRows) inTx(
-	ctx context.Context, req stock.Request, deduct func(Tx) (stock.Receipt, error),
-) (stock.Receipt, error) {
-	return u.MySQL.DeductInTx(ctx, req, ReadCommitted, deduct)
+func (u unitRows) inTx(ctx context.Context, req stock.Request, work func(Tx) error) error {
+	return u.MySQL.InTx(ctx, []int64{ShareOf(req)}, ReadCommitted, work)
 }

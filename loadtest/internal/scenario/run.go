@@ -141,12 +141,11 @@ func (c *cellRun) describe(round int) history.Run {
 		Witness:        c.stock.witness,
 		// With restocks, a flash sale may not sell out.
 		Scarce: cell.Workload.Name == FlashSale && cell.Restock == 0 ||
-			judgedOnly(cell.Workload.Name) && cell.Workload.Buyers == 0 && !c.load.Cancels,
+			judgedOnly(cell.Workload.Name) && cell.Workload.Buyers == 0,
 		Keys:       c.load.Keys,
-		Ledger:     c.load.Keys && c.row.Store == oracle.MySQL && c.target.Oracle.Sees(oracle.MySQL),
+		Ledger:     c.load.Keys && c.stock.store == oracle.MySQL && c.target.Oracle.Sees(oracle.MySQL),
 		JudgedOnly: judgedOnly(cell.Workload.Name),
 		Retries:    c.load.Retries,
-		Cancels:    c.load.Cancels,
 
 		CallsVersion: calls,
 		Buyers:       cell.Workload.Buyers > 0,
@@ -213,7 +212,7 @@ func (c *cellRun) record(ctx context.Context, runErr error) (history.History, er
 		c.learnRate(answerRate(c.result))
 	}
 	c.recordBound()
-	h := history.History{Run: c.header, Ops: c.result.Ops, Calls: c.result.Calls, Cancellations: c.result.Cancellations}
+	h := history.History{Run: c.header, Ops: c.result.Ops, Calls: c.result.Calls}
 	if runErr == nil {
 		runErr = c.readEnd(ctx, &h)
 	}
@@ -320,9 +319,6 @@ func WriteHistory(path string, h history.History) error {
 	}
 	for _, call := range h.Calls {
 		w.Call(call)
-	}
-	for _, cancellation := range h.Cancellations {
-		w.Cancellation(cancellation)
 	}
 	for _, entry := range h.Ledger {
 		w.Entry(entry)

@@ -17,9 +17,7 @@ type user struct {
 	recorded   int
 	again      int // of those: requests that were sent again
 	calls      []history.Call
-
-	cancellations []history.Cancellation
-	reader        replyReader
+	reader     replyReader
 
 	// Reused from request to request.
 	id, body, request []byte
