@@ -53,7 +53,7 @@ func TestBenchMeasuresStrategiesAndReferences(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, subject := range []string{
-		"noop", "update", "batch", "batch-ledger", "redis-script", "optimistic-version, 8 users",
+		"noop", "update", "update, key", "batch", "batch, key", "redis-script", "optimistic-version, 8 users",
 		"optimistic-version, 64 users", "redis-stream", "noop, 256 users", "batch, 256 users", "raw", "bare",
 	} {
 		if !strings.Contains(stdout.String(), "\n"+subject+" ") ||

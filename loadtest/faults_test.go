@@ -26,7 +26,7 @@ func TestFaultsFindsWhatTheStrategiesClaim(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	code := run(t.Context(), []string{
 		"faults", "--scenarios", "holder-dies,late-write,client-retries,deletes-anothers-lock,fence-counter-lost",
-		"--strategies", "update,lock-redis-lua,lock-redis-fenced,ledger,incr-token", "--out", dir,
+		"--strategies", "update,lock-redis-lua,lock-redis-fenced,decrement,incr-token", "--out", dir,
 	}, func(string) string { return "" }, &stdout, &stderr)
 	if code != exitHeld {
 		t.Fatalf("exit status %d\n%s\n%s", code, &stdout, &stderr)
@@ -51,10 +51,10 @@ func TestFaultsFindsWhatTheStrategiesClaim(t *testing.T) {
 	}
 	// The first three are played by all but the practice.
 	for strategy, want := range map[string][]report.Outcome{
-		"update":            {report.Safe, report.Safe, report.Unsafe},
-		"ledger":            {report.Safe, report.Safe, report.Safe},
-		"lock-redis-lua":    {report.Blocked, report.Unsafe, report.Unsafe, report.Safe},
-		"lock-redis-fenced": {report.Blocked, report.Blocked, report.Unsafe, report.Safe},
+		"update":            {report.Safe, report.Safe, report.Safe},
+		"decrement":         {report.Safe, report.Safe, report.Unsafe},
+		"lock-redis-lua":    {report.Blocked, report.Unsafe, report.Safe, report.Safe},
+		"lock-redis-fenced": {report.Blocked, report.Blocked, report.Safe, report.Safe},
 		"incr-token":        {report.Unavailable},
 	} {
 		if got := outcomes[strategy]; !slices.Equal(got, want) {

@@ -156,6 +156,7 @@ func (f *judgeFlags) config(dir string) scenario.Config {
 		Users:    f.users,
 		Requests: f.requests,
 		Timeout:  10 * time.Second,
+		Keys:     true,
 		Goods:    4,
 		Skew:     traffic.Zipf,
 		MinCount: 1,

@@ -36,11 +36,12 @@ least three rounds, and more to those whose speed is not yet known within 10 %:
 Before them it runs small workloads once. They are judged and not measured. Strategies that claim to undersell run
 "rest", and those that claim to be correct run the others:
 
-  orders      up to five items per order, of strategies that take orders
-  retries     requests are sent again while stock is left, to strategies that honour an Idempotency-Key
-  tail        up to eight units per request of items with little stock
-  rest        the same, with five times the demand
-  buyers      few buyers with a limit each send many requests, to strategies that take one
+  orders         up to five items per order, of strategies that take orders
+  retries        requests are sent with a key, and again while stock is left, to strategies that keep an Idempotency-Key
+  cancellations  sales are cancelled, wholly or in part, twice, or before they are answered
+  tail           up to eight units per request of items with little stock
+  rest           the same, with five times the demand
+  buyers         few buyers with a limit each send many requests, to strategies that take one
 
 They are left out with --stock, --workload, --sweep, --rate, --restock and --duration, and if the lab cannot set the
 stock.
@@ -175,6 +176,7 @@ func (f *runFlags) runOptions(mix traffic.MixConfig, began time.Time) lab.RunOpt
 			Stock:    f.stock,
 			Workload: f.workload,
 			Restock:  f.restock,
+			Keys:     f.keys,
 			Goods:    mix.Goods,
 			Skew:     mix.Skew,
 			MinCount: mix.MinCount,

@@ -42,6 +42,7 @@ type runFlags struct {
 	stock      int64
 	workload   string
 	restock    int64
+	keys       bool
 	replicas   int
 	copied     bool // by a Redis replica
 	clusters   clusterFlags
@@ -75,6 +76,7 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.workload, "workload", "", "run only this workload: plenty or flash-sale (default: both)")
 	flags.Int64Var(&f.restock, "restock", 0,
 		"units to put back every 20 ms of a run, into each item in turn; a lock without a fence loses some")
+	flags.BoolVar(&f.keys, "keys", false, "send an Idempotency-Key with every request, to strategies that keep it")
 	f.request.register(flags)
 	flags.IntVar(&f.replicas, "replicas", 2,
 		fmt.Sprintf("replicas of the service: 1 to %d; with --target: how many it has", scenario.MaxReplicas))

@@ -108,7 +108,7 @@ func TestSweepIsJudgedVerifiedAndCompared(t *testing.T) {
 func TestLedgerIsAuditedByRunAndByVerify(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	ran := finish(t, "run", "--quick", "--strategies", "ledger", "--requests", "300", "--out", dir)
+	ran := finish(t, "run", "--quick", "--strategies", "ledger", "--requests", "300", "--keys", "--out", dir)
 	if ran.code != exitHeld {
 		t.Fatalf("exit status %d\n%s\n%s", ran.code, ran.stdout, ran.stderr)
 	}

@@ -32,7 +32,8 @@ var allMigrations = []string{
 	"00010_escrow.sql",
 	"00011_reservation.sql",
 	"00012_lock_row.sql",
-	"00013_buyer.sql",
+	"00013_buyer.sql", "00014_keys.sql", "00015_cancellations.sql",
+	"00016_refused_holds.sql",
 }
 
 func TestMain(m *testing.M) { os.Exit(shared.Run(m)) }

@@ -269,12 +269,27 @@ func exercise(t *testing.T, replicas []*program, strategy map[string]any) {
 		deduct := fmt.Sprintf("/stock/deduct/%v?store=%v&goods_id=", name, store)
 		sellAtOnce(t, replicas, deduct+"1&count=1&hold_ms=5", deduct+"1&count=1&hold_ms=20&wait_ms=10")
 		sellAtOnce(t, replicas[:1], deduct+"3&count=1000000")
+		if strategy["idempotent"] == true {
+			key := fmt.Sprintf("%v-%v", name, store)
+			sendTwice(t, replicas, deduct+"1&count=1", key, 200)
+			sendTwice(t, replicas, deduct+"1&count=1000000", key+"-refused", 409)
+		}
 	}
 	for _, store := range strategy["orders"].([]any) {
 		body := fmt.Sprintf(`{"lines":[{"goods_id":2,"count":1},{"goods_id":1,"count":2}],"store":%q}`, store)
 		status, reply := replicas[0].send("POST", fmt.Sprintf("%s/stock/orders/%v", replicas[0].url, name), body)
 		if status != 200 {
 			t.Errorf("order by %v on %v: %d %v", name, store, status, reply)
+		}
+	}
+}
+
+// sendTwice sends a request to two replicas with the same key.
+func sendTwice(t *testing.T, replicas []*program, path, key string, want int) {
+	t.Helper()
+	for _, p := range replicas[:2] {
+		if status, body := p.call("POST", p.url+path, "Idempotency-Key", key); status != want {
+			t.Errorf("%s with key %s answers %d %v, want %d", path, key, status, body, want)
 		}
 	}
 }

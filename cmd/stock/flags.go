@@ -88,6 +88,14 @@ func checkPositive(flag string, d time.Duration) error {
 	return nil
 }
 
+// checkExpiry checks a time after which Redis forgets something, which it counts in milliseconds.
+func checkExpiry(flag string, d time.Duration) error {
+	if d < time.Millisecond {
+		return usagef("--%s is %v: it must be at least 1ms", flag, d)
+	}
+	return nil
+}
+
 // logOptions configure the log.
 type logOptions struct{ format, level string }
 

@@ -269,6 +269,14 @@ var wrongConfigurations = []struct {
 		want: []string{"--lease is 99ms", "at least 100ms"},
 	},
 	{
+		name: "answers that Redis would forget at once", args: []string{"serve", "--key-ttl=999us"},
+		want: []string{"--key-ttl is 999", "at least 1ms"},
+	},
+	{
+		name: "refusals that Redis would forget at once", args: []string{"serve", "--sold-out-retention=1us"},
+		want: []string{"--sold-out-retention is 1", "at least 1ms"},
+	},
+	{
 		name: "poll that is not shorter than the lease", args: []string{"serve", "--lease=1s", "--poll=1s"},
 		want: []string{"--poll", "--lease"},
 	},

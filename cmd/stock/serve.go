@@ -29,14 +29,14 @@ type serveOptions struct {
 	storeOptions
 	logOptions
 	mutation
-	listen, adminListen, replica           string
-	adminNames                             []string
-	strategy                               string
-	lockWait, lease, poll                  time.Duration
-	requestTimeout, drainDelay, drainLimit time.Duration
-	maxHold, maxTTL                        time.Duration
-	soldOutRetention, reservationRetention time.Duration
-	requireKey                             bool
+	listen, adminListen, replica                   string
+	adminNames                                     []string
+	strategy                                       string
+	lockWait, lease, poll                          time.Duration
+	requestTimeout, drainDelay, drainLimit         time.Duration
+	maxHold, maxTTL                                time.Duration
+	keyTTL, soldOutRetention, reservationRetention time.Duration
+	requireKey                                     bool
 }
 
 func newServe(getenv func(string) string) *cobra.Command {
@@ -113,14 +113,17 @@ func (o *serveOptions) flagGroups() []flagGroup {
 				"time after which the lock of a dead holder expires; also the session timeout of ZooKeeper, "+
 					"which by default allows 4 s to 40 s")
 			f.DurationVar(&o.poll, "poll", 50*time.Millisecond, "time between two attempts to take a lock that polls")
+			f.DurationVar(&o.keyTTL, "key-ttl", 24*time.Hour,
+				"how long Redis keeps the answer to a sale with an Idempotency-Key, and how long MySQL and Redis keep the "+
+					"cancellation of a key that sold nothing; then the key is new. MySQL keeps sales until stock prune")
 			f.DurationVar(&o.soldOutRetention, "sold-out-retention", time.Minute,
-				"time for which the ledger keeps a refusal, such as \"sold out\"; after that, a request with the same key "+
-					"is a new one: longer than clients and load balancers send a request again")
+				"how long MySQL and Redis keep a refusal, such as \"sold out\", of a request with a key; it must exceed the time "+
+					"for which clients and load balancers send again")
 			f.DurationVar(&o.reservationRetention, "reservation-retention", 10*time.Minute,
 				"time for which a reservation that sold nothing is kept after it expires, or would have expired; "+
 					"after that, it is unknown and its key is new")
 			f.BoolVar(&o.requireKey, "require-key", false,
-				"refuse a deduction or an order without an Idempotency-Key if its strategy is idempotent")
+				"refuse a deduction or an order without an Idempotency-Key if its strategy keeps keys")
 		}),
 		group("Limits", func(f *pflag.FlagSet) {
 			f.DurationVar(&o.requestTimeout, "request-timeout", 15*time.Second, "longest time for one request")
@@ -201,7 +204,8 @@ func (o *serveOptions) validate() error {
 		checkServers("zookeeper", o.zookeeper),
 		checkPositive("lock-wait", o.lockWait),
 		checkPositive("poll", o.poll),
-		checkPositive("sold-out-retention", o.soldOutRetention),
+		checkExpiry("key-ttl", o.keyTTL),
+		checkExpiry("sold-out-retention", o.soldOutRetention),
 		checkPositive("reservation-retention", o.reservationRetention),
 		checkPositive("request-timeout", o.requestTimeout),
 		checkPositive("drain-timeout", o.drainLimit),
@@ -298,7 +302,7 @@ func (o *serveOptions) serve(ctx context.Context, stderr io.Writer) (err error) 
 	strategies.Sweep()
 	if deps.MySQL != nil {
 		opened.add(mysql.Expire(deps, mysql.Ages{
-			Refusals: o.soldOutRetention, Reservations: o.reservationRetention,
+			Refusals: o.soldOutRetention, Cancellations: o.keyTTL, Reservations: o.reservationRetention,
 		}).Close)
 	}
 	api, err := httpapi.New(httpapi.Config{
@@ -342,7 +346,10 @@ func (c *closers) close() error {
 func (o *serveOptions) openServers(
 	opened *closers, registry prometheus.Registerer, log *slog.Logger,
 ) (deps stock.Deps, err error) {
-	deps = stock.Deps{KeyPrefix: o.keyPrefix, LockWait: o.lockWait, Lease: o.lease, Poll: o.poll, Log: log}
+	deps = stock.Deps{
+		KeyPrefix: o.keyPrefix, LockWait: o.lockWait, Lease: o.lease, Poll: o.poll,
+		KeyTTL: o.keyTTL, RefusalTTL: o.soldOutRetention, Log: log,
+	}
 	if o.mysqlDSN != "" {
 		if err := o.openMySQLPools(&deps, opened, registry, log); err != nil {
 			return deps, err

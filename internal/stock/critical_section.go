@@ -35,7 +35,6 @@ func (r OrderRequest) DecideAndWrite(
 // decide is Request.Decide for all lines of an order. It takes the stock of each line as it was read, and replaces it
 // by what will be left.
 func (r OrderRequest) decide(ctx context.Context, stocks []ItemStock) ([]LineReceipt, error) {
-	receipts := make([]LineReceipt, len(r.lines))
 	for i, line := range r.lines {
 		present := &stocks[i]
 		if present.Units < int64(line.Count) {
@@ -43,9 +42,8 @@ func (r OrderRequest) decide(ctx context.Context, stocks []ItemStock) ([]LineRec
 			return nil, line.Refused(soldOut)
 		}
 		present.Units -= int64(line.Count)
-		receipts[i] = LineReceipt{Line: line, Remaining: present.Units, Token: present.Holder.Token}
 	}
-	return receipts, Work(ctx, r.Hold)
+	return r.Receipts(stocks), Work(ctx, r.Hold)
 }
 
 // Work spends a request's Hold inside the critical section. If ctx ends first, its error is an ErrBusy.

@@ -62,6 +62,15 @@ func NewOrder(lines ...Line) (OrderRequest, error) {
 // Lines returns one line for each item, in ascending order of items.
 func (r OrderRequest) Lines() []Line { return slices.Clone(r.lines) }
 
+// Receipts confirms the lines of an order that leaves these stocks.
+func (r OrderRequest) Receipts(stocks []ItemStock) []LineReceipt {
+	receipts := make([]LineReceipt, len(r.lines))
+	for i, line := range r.lines {
+		receipts[i] = LineReceipt{Line: line, Remaining: stocks[i].Units, Token: stocks[i].Holder.Token}
+	}
+	return receipts
+}
+
 // ReadAll reads the stock of every line's item.
 func (r OrderRequest) ReadAll(read func(Line) (ItemStock, error)) ([]ItemStock, error) {
 	stocks := make([]ItemStock, len(r.lines))

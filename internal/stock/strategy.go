@@ -62,9 +62,9 @@ type Strategy struct {
 	New     func(Deps) Deducter
 	Lock    func(Deps) (locks.Locker, error) // one lock for all stores
 	Fenced  bool                             // the store checks the lock's token and refuses a late holder
-	// Idempotent reports that the strategy honours Request.Key: a request that is sent again gets the first answer,
-	// from any replica, and deducts nothing. Other strategies would deduct again and refuse the key: see CheckKey.
-	Idempotent bool
+	// NoKeys says why the strategy does not honour Request.Key and refuses it: see CheckKey. If it is empty, a request
+	// that is sent again gets the first answer, from any replica, and deducts nothing.
+	NoKeys string
 	// WriteBehind reports that the strategy sells in its store and writes to MySQL later: it goes on while MySQL is
 	// down.
 	WriteBehind bool
@@ -72,12 +72,15 @@ type Strategy struct {
 	WriteThrough bool
 }
 
+// Idempotent reports whether the strategy honours Request.Key.
+func (s Strategy) Idempotent() bool { return s.NoKeys == "" }
+
 // CheckKey refuses an idempotency key with ErrKeyUnsupported if the strategy would ignore it.
 func (s Strategy) CheckKey(key string) error {
-	if key == "" || s.Idempotent {
+	if key == "" || s.Idempotent() {
 		return nil
 	}
-	return fmt.Errorf("%w by strategy %s", ErrKeyUnsupported, s.Name)
+	return fmt.Errorf("%w by strategy %s: %s", ErrKeyUnsupported, s.Name, s.NoKeys)
 }
 
 // CheckBuyer refuses a limit per buyer with ErrBuyerUnsupported if the strategy would ignore it.

@@ -56,7 +56,7 @@ var rules = []struct {
 		return s.Fenced && len(s.Name) > maxIssuer
 	}},
 	{"must claim to answer a client's retry if and only if it is idempotent", func(s Strategy) bool {
-		return s.Idempotent != (s.Claim.ClientRetry == RetryRepeatsAnswer)
+		return s.Idempotent() != (s.Claim.ClientRetry == RetryRepeatsAnswer)
 	}},
 }
 

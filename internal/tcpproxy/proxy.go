@@ -241,20 +241,18 @@ func (c *Caught) Release() {
 }
 
 // Cut cuts the connection of the message: at BeforeRequest instead of passing it on, at BeforeReply once the server has
-// answered. A held reply is dropped in either case. Cut does nothing, and returns false, if the message was released or
-// cut before. It must not be called before Arrived is closed.
-func (c *Caught) Cut(at CutPoint) (cut bool) {
+// answered. A held reply is dropped in either case. Cut does nothing if the message was released or cut before. It must
+// not be called before Arrived is closed.
+func (c *Caught) Cut(at CutPoint) {
 	c.proxy.mu.Lock()
 	defer c.proxy.mu.Unlock()
-	if !c.decide() {
-		return false
-	}
-	if at == BeforeRequest && !c.reply {
+	switch {
+	case !c.decide():
+	case at == BeforeRequest && !c.reply:
 		c.dropped = true
-	} else {
+	default:
 		c.link.mute = true
 	}
-	return true
 }
 
 // decide ends the hold, and reports whether it is the first to do so. proxy.mu is held.

@@ -7,11 +7,10 @@ import java.util.*;
 import java.util.concurrent.ThreadLocalRandom;
 
 class Client {
-    static final String STRATEGY = "ledger";
     static final HttpClient HTTP = HttpClient.newHttpClient();
 
     public static void main(String[] args) throws InterruptedException {
-        var url = URI.create(args[0] + "/stock/deduct/" + STRATEGY + "?goods_id=" + args[1] + "&count=1");
+        var url = URI.create(args[0] + "/stock/deduct?goods_id=" + args[1] + "&count=1");
         for (int sales = Integer.parseInt(args[2]); sales > 0; sales--) {
             var key = UUID.randomUUID().toString(); // a shop stores it with the order before it sends anything
             System.out.println(key + " " + sell(url, key));

@@ -14,12 +14,10 @@ import (
 	"time"
 )
 
-const strategy = "ledger"
-
 var client = http.Client{Timeout: 20 * time.Second}
 
 func main() {
-	url := os.Args[1] + "/stock/deduct/" + strategy + "?goods_id=" + os.Args[2] + "&count=1"
+	url := os.Args[1] + "/stock/deduct?goods_id=" + os.Args[2] + "&count=1"
 	sales, err := strconv.Atoi(os.Args[3])
 	if err != nil {
 		log.Fatal(err)

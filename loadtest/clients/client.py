@@ -2,8 +2,6 @@
 """Sells units of an item, each with a key of its own: client.py URL ITEM SALES"""
 import http.client, random, sys, time, urllib.error, urllib.request, uuid
 
-STRATEGY = "ledger"
-
 
 def sell(url, key):
     """Sends a sale until it is answered. After a minute it gives up, and the outcome is unknown."""
@@ -32,4 +30,4 @@ def sell(url, key):
 url, item, sales = sys.argv[1:]
 for _ in range(int(sales)):
     key = str(uuid.uuid4())  # a shop stores it with the order before it sends anything
-    print(key, sell(f"{url}/stock/deduct/{STRATEGY}?goods_id={item}&count=1", key))
+    print(key, sell(f"{url}/stock/deduct?goods_id={item}&count=1", key))

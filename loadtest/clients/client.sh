@@ -1,7 +1,6 @@
 #!/bin/sh
 # Sells units of an item, each with a key of its own: sh client.sh URL ITEM SALES
 url=${1:-http://localhost:8000} item=${2:-1} sales=${3:-1}
-strategy=ledger
 
 # sell KEY sends a sale until it is answered. After a minute it gives up, and the outcome is unknown.
 sell() {
@@ -9,7 +8,7 @@ sell() {
 	while :; do
 		# $2 is the status, empty without an answer; $3 is Retry-After, 0 if it is a date.
 		set -- "$1" $(curl -s -m 20 --suppress-connect-headers -D - -o /dev/null -X POST -H "Idempotency-Key: $1" \
-			"$url/stock/deduct/$strategy?goods_id=$item&count=1" |
+			"$url/stock/deduct?goods_id=$item&count=1" |
 			awk '/^HTTP/ && $2 >= 200 { s = $2 + 0 } tolower($1) == "retry-after:" { r = int($2) } END { print s, r }')
 		case ${2:-}/${3:-} in
 		2*) echo "$1 sold" && return ;;

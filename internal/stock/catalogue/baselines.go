@@ -11,6 +11,7 @@ import (
 var baselines = []stock.Strategy{
 	{
 		Name:    "noop",
+		NoKeys:  "it deducts nothing",
 		Summary: "Confirms and deducts nothing: the cost of a request when the store costs nothing.",
 		Claim: stock.Claim{
 			OneReplica:  stock.SellsNothing,
@@ -26,6 +27,7 @@ var baselines = []stock.Strategy{
 	},
 	{
 		Name:    "none",
+		NoKeys:  asPeopleWriteIt,
 		Summary: "SELECT the stock, subtract the count, and UPDATE it, without a lock.",
 		Claim:   losesUpdates,
 		Control: true,
@@ -34,6 +36,7 @@ var baselines = []stock.Strategy{
 	},
 	{
 		Name:    "decrement",
+		NoKeys:  asPeopleWriteIt,
 		Summary: "UPDATE stock = stock - count, without the condition that there is enough.",
 		Claim: stock.Claim{
 			OneReplica:  stock.Oversells,
@@ -57,6 +60,7 @@ var baselines = []stock.Strategy{
 	},
 	{
 		Name:    "mutex-per-request",
+		NoKeys:  asPeopleWriteIt,
 		Summary: "Every request locks a mutex of its own.",
 		Claim:   losesUpdates,
 		Control: true,
@@ -65,6 +69,7 @@ var baselines = []stock.Strategy{
 	},
 	{
 		Name:    "mutex-in-tx",
+		NoKeys:  asPeopleWriteIt,
 		Summary: "A mutex inside the transaction: it is unlocked before COMMIT.",
 		Claim:   losesUpdates,
 		Control: true,

@@ -23,8 +23,8 @@ func TestAStrategyRefusesAKeyIfItIsNotIdempotent(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range catalogue.Strategies {
 		err := strategy.CheckKey("k")
-		if strategy.Idempotent && err != nil || !strategy.Idempotent && !errors.Is(err, stock.ErrKeyUnsupported) {
-			t.Errorf("%s, idempotent = %v: %v", strategy.Name, strategy.Idempotent, err)
+		if strategy.Idempotent() && err != nil || !strategy.Idempotent() && !errors.Is(err, stock.ErrKeyUnsupported) {
+			t.Errorf("%s, idempotent = %v: %v", strategy.Name, strategy.Idempotent(), err)
 		}
 		if err := strategy.CheckKey(""); err != nil {
 			t.Errorf("%s refuses a request without a key: %v", strategy.Name, err)

@@ -22,7 +22,7 @@ var (
 		HolderCrash: stock.CrashIsHarmless,
 		HolderPause: stock.LateLosesUpdates,
 		LateWrite:   stock.LateLosesUpdates,
-		ClientRetry: stock.RetryDeductsAgain,
+		ClientRetry: stock.RetryRepeatsAnswer,
 	}
 	// undersells is the claim of a deduction that is undone if there was too little.
 	undersells = stock.Claim{
@@ -44,7 +44,7 @@ var (
 		HolderCrash: stock.CrashIsHarmless,
 		HolderPause: stock.LateIsHarmless,
 		LateWrite:   stock.LateIsHarmless,
-		ClientRetry: stock.RetryDeductsAgain,
+		ClientRetry: stock.RetryRepeatsAnswer,
 	}
 	// rowLock is the claim of a transaction that locks the item's row.
 	rowLock = stock.Claim{
@@ -55,7 +55,7 @@ var (
 		HolderCrash: stock.CrashRollsBack,
 		HolderPause: stock.LateBlocks,
 		LateWrite:   stock.LateBlocks,
-		ClientRetry: stock.RetryDeductsAgain,
+		ClientRetry: stock.RetryRepeatsAnswer,
 	}
 	// optimisticLocking is the claim of a write that is refused if the row has changed.
 	optimisticLocking = stock.Claim{
@@ -66,7 +66,7 @@ var (
 		HolderCrash: stock.CrashIsHarmless,
 		HolderPause: stock.LateIsRefused,
 		LateWrite:   stock.LateIsRefused,
-		ClientRetry: stock.RetryDeductsAgain,
+		ClientRetry: stock.RetryRepeatsAnswer,
 	}
 	// leasedLock is the claim of a lock with a lease and without a fence.
 	leasedLock = stock.Claim{
@@ -77,7 +77,7 @@ var (
 		HolderCrash: stock.CrashBlocksLease,
 		HolderPause: stock.LateIsNotSent,
 		LateWrite:   stock.LateLosesUpdates,
-		ClientRetry: stock.RetryDeductsAgain,
+		ClientRetry: stock.RetryRepeatsAnswer,
 	}
 	// fencedLock is the claim of a lock whose token the store checks.
 	fencedLock = stock.Claim{
@@ -88,15 +88,18 @@ var (
 		HolderCrash: stock.CrashBlocksLease,
 		HolderPause: stock.LateIsRefused,
 		LateWrite:   stock.LateIsRefused,
-		ClientRetry: stock.RetryDeductsAgain,
+		ClientRetry: stock.RetryRepeatsAnswer,
 	}
 )
 
-// idempotent is a claim of a strategy that answers a request that is sent again as before.
-func idempotent(c stock.Claim) stock.Claim {
-	c.ClientRetry = stock.RetryRepeatsAnswer
+// deductingAgain is a claim of a strategy without keys.
+func deductingAgain(c stock.Claim) stock.Claim {
+	c.ClientRetry = stock.RetryDeductsAgain
 	return c
 }
+
+// asPeopleWriteIt is why controls keep no keys.
+const asPeopleWriteIt = "it is wrong on purpose, as people write it, without keys"
 
 // onBuyerLimit is a claim of a strategy that counts what buyers have bought.
 func onBuyerLimit(c stock.Claim, effect stock.BuyerLimit) stock.Claim {

@@ -48,8 +48,9 @@ func TestALostReplyLeavesTheOutcomeUnknown(t *testing.T) {
 	direct := stocktest.NewService(t, a.Connect(t))
 	network, proxied := newProxies(t, a)
 	network.mysql.Select(stocktest.Committing(regexp.MustCompile(`UPDATE good_(stock|slot) SET stock|COMMIT$`)))
+	const sale = "../redis/lua/sale.lua+" // comes before the scripts that sell
 	write := regexp.MustCompile(`(?i)\r\n(?:set|decrby)\r\n\$\d+\r\nstock:|` +
-		evalsha(t, a, "../redis/lua/write_all.lua", "../redis/lua/deduct.lua", "../stream/lua/sell.lua"))
+		evalsha(t, a, "../redis/lua/write_all.lua", sale+"../redis/lua/deduct.lua", sale+"../stream/lua/sell.lua"))
 	network.redis.Select(stocktest.Matching(write))
 	service := stocktest.NewService(t, proxied.Connect(t))
 
@@ -86,9 +87,13 @@ func evalsha(t testing.TB, a stocktest.Addresses, paths ...string) string {
 	t.Helper()
 	var hashes []string
 	for _, path := range paths {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
+		var text []byte
+		for part := range strings.SplitSeq(path, "+") {
+			lua, err := os.ReadFile(part)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text = append(text, lua...)
 		}
 		hash, err := stocktest.Redis(t, a.Redis).ScriptLoad(t.Context(), string(text)).Result()
 		if err != nil {

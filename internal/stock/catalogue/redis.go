@@ -10,6 +10,7 @@ import (
 var redisStrategies = []stock.Strategy{
 	{
 		Name:    "redis-none",
+		NoKeys:  asPeopleWriteIt,
 		Summary: "GET the stock, subtract the count, and SET it, without a lock.",
 		Claim:   losesUpdates,
 		Control: true,
@@ -18,6 +19,7 @@ var redisStrategies = []stock.Strategy{
 	},
 	{
 		Name:    "redis-prededuct",
+		NoKeys:  asPeopleWriteIt,
 		Summary: "DECRBY, and INCRBY if that fell below zero: meanwhile, others are refused.",
 		Claim:   undersells,
 		Control: true,
@@ -26,6 +28,7 @@ var redisStrategies = []stock.Strategy{
 	},
 	{
 		Name:    "local-sold-out",
+		NoKeys:  asPeopleWriteIt,
 		Summary: "As redis-prededuct, with a flag in the process once an item was sold out, which nothing resets.",
 		Claim:   undersells,
 		Control: true,
@@ -49,7 +52,8 @@ var redisStrategies = []stock.Strategy{
 	{
 		Name:         "redis-then-mysql",
 		Summary:      "The script deducts in Redis, and an UPDATE in MySQL follows in the same request.",
-		Claim:        onCrash(overlapping(oneStatement), stock.CrashLosesUnits),
+		Claim:        deductingAgain(onCrash(overlapping(oneStatement), stock.CrashLosesUnits)),
+		NoKeys:       "it sells in two stores, one after the other, and a key would be known in one of them",
 		Stores:       []stock.Store{stock.Redis},
 		Needs:        []stock.Need{stock.NeedMySQL},
 		New:          stream.NewThenMySQL,

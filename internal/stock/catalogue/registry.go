@@ -214,6 +214,21 @@ func (r *Registry) ResolveReservations(name string, on stock.Store) (stock.Reser
 	return reserver, on, err
 }
 
+// ResolveSales finds the canceller of a strategy. Its errors are those of Resolve, and ErrKeyUnsupported.
+func (r *Registry) ResolveSales(name string, on stock.Store) (stock.Canceller, stock.Store, error) {
+	deducter, on, err := r.Resolve(name, on)
+	if err != nil {
+		return nil, on, err
+	}
+	strategy := r.entries[name].strategy
+	canceller, ok := deducter.(stock.Canceller)
+	if !ok || !strategy.Idempotent() {
+		err = fmt.Errorf("%w by strategy %s, which knows no sale by its key: %s",
+			stock.ErrKeyUnsupported, name, strategy.NoKeys)
+	}
+	return canceller, on, err
+}
+
 // missing lists those of the needed servers that are not configured.
 func (r *Registry) missing(needs []stock.Need) (names []string) {
 	for _, need := range needs {

@@ -70,7 +70,7 @@ func TestValidateFindsUnusableAndContradictoryRows(t *testing.T) {
 		},
 		{
 			"idempotent, but claims to deduct again", good,
-			func(s *stock.Strategy) { s.Idempotent = true }, "if and only if it is idempotent",
+			func(s *stock.Strategy) { s.NoKeys = "" }, "if and only if it is idempotent",
 		},
 		{
 			"a lock around slots", fenced,

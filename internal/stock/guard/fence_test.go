@@ -269,9 +269,9 @@ func TestSetStockAcceptsTokensThatStartAgain(t *testing.T) {
 
 // sellAs writes to an item as the holder of a token, and leaves the stock as it is.
 func sellAs(ctx context.Context, d stock.Deps, on stock.Store, goodsID int64, holder stock.Holder) error {
-	store := mysqlstore.Store{DB: d.MySQL}.WithFence(holder)
+	store := mysqlstore.Store{DB: d.MySQL}.As(holder, stock.Request{})
 	if on == stock.Redis {
-		store = redisstore.Store{Client: d.Redis}.WithFence(holder)
+		store = redisstore.Store{Client: d.Redis}.As(holder, stock.Request{})
 	}
 	units, err := store.Read(ctx, goodsID)
 	if err != nil {

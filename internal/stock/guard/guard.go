@@ -22,10 +22,14 @@ type guarded struct {
 	prefix string // of the keys: see stock.Deps
 	locker locks.Locker
 	store  stock.ReadWriter
+	whole  stock.Lockable // the store, or nil inside a transaction
+	fenced bool           // late holders are refused
 	items  *knownItems
-	fence  stock.Lockable // nil if late holders are not refused
 	wait   time.Duration
-	log    *slog.Logger
+
+	connections *OrderConnections // for the locks of several items; nil unless these keep connections to MySQL
+
+	log *slog.Logger
 }
 
 // key is the lock's name for an item.
@@ -33,12 +37,21 @@ func (g guarded) key(goodsID int64) string {
 	return g.prefix + g.name + ":{" + strconv.FormatInt(goodsID, 10) + "}"
 }
 
-// as returns the store as seen by the holder of a lock.
-func (g guarded) as(holder stock.Holder) stock.ReadWriter {
-	if g.fence == nil {
+// as returns the store as seen by the holder of a lock who carries out a request.
+func (g guarded) as(lease *locks.Lease, req stock.Request) stock.ReadWriter {
+	if g.whole == nil {
 		return g.store
 	}
-	return g.fence.WithFence(holder)
+	return g.whole.As(g.holder(lease), req)
+}
+
+// holder is the holder of a lock as the fence knows it, if there is one.
+func (g guarded) holder(lease *locks.Lease) stock.Holder {
+	holder := stock.Holder{Token: lease.Token()}
+	if g.fenced {
+		holder.Issuer = g.name
+	}
+	return holder
 }
 
 var errWaited = errors.New("the longest wait for a lock has passed")
@@ -48,14 +61,13 @@ func (g guarded) Deduct(ctx context.Context, req stock.Request) (stock.Receipt, 
 	if err := g.items.check(ctx, req.GoodsID); err != nil {
 		return stock.Receipt{}, err
 	}
-	return g.lockAndDeduct(ctx, req, section)
+	return g.whole.Once(ctx, req, func() (stock.Receipt, error) { return g.lockAndDeduct(ctx, req, section) })
 }
 
 func (g guarded) lockAndDeduct(ctx context.Context, req stock.Request, section stock.Section) (stock.Receipt, error) {
 	return g.underLock(ctx, req, func(lease *locks.Lease) (stock.Receipt, error) {
 		section.Enter()
-		in := g.as(stock.Holder{Token: lease.Token(), Issuer: g.name})
-		receipt, err := stock.ReadModifyWrite(lease.Context(), in, req, section)
+		receipt, err := stock.ReadModifyWrite(lease.Context(), g.as(lease, req), req, section)
 		receipt.Token = lease.Token()
 		return receipt, err
 	})
@@ -109,7 +121,7 @@ func classifyLock(ctx context.Context, err error) error {
 
 // unlock releases the lock of an item, or of several, after a deduction that ended with err.
 func (g guarded) unlock(lease *locks.Lease, items any, err error) {
-	if errors.Is(err, stock.ErrUnknown) && g.fence == nil && !lease.Deadline().IsZero() {
+	if errors.Is(err, stock.ErrUnknown) && !g.fenced && !lease.Deadline().IsZero() {
 		// The write may still be on its way to the store. If the lock is kept until its lease ends, it outlasts the
 		// write. With a fence there is no need to wait: the next holder reads the write, or one of the two is
 		// refused.

@@ -23,16 +23,26 @@ func NewMutexAroundTx(d stock.Deps) stock.Deducter {
 	}
 }
 
+// CancelSale implements stock.Canceller.
+func (m mutexAroundTx) CancelSale(ctx context.Context, req stock.CancelRequest) (stock.Sale, error) {
+	return m.db.CancelSaleUnder(ctx, req, m.guarded.underLocks)
+}
+
+// Sale implements stock.Canceller.
+func (m mutexAroundTx) Sale(ctx context.Context, id stock.SaleID) (stock.Sale, error) {
+	return m.db.Sale(ctx, id)
+}
+
 func (m mutexAroundTx) Deduct(ctx context.Context, req stock.Request) (stock.Receipt, error) {
-	section := stock.Arrive()
-	return m.guarded.underLock(ctx, req, func(lease *locks.Lease) (receipt stock.Receipt, err error) {
-		section.Enter()
-		ctx, shares := lease.Context(), []int64{mysql.ShareOf(req)}
-		// READ COMMITTED as in mutexInTx: at REPEATABLE READ, recent versions of MariaDB refuse what two replicas lose.
-		err = m.db.InTx(ctx, shares, mysql.ReadCommitted, func(tx mysql.Tx) error {
-			receipt, err = stock.ReadModifyWrite(ctx, tx, req, section)
-			return err
+	return m.db.Once(ctx, req, func() (stock.Receipt, error) {
+		section := stock.Arrive()
+		return m.guarded.underLock(ctx, req, func(lease *locks.Lease) (stock.Receipt, error) {
+			section.Enter()
+			ctx := lease.Context()
+			// READ COMMITTED as in mutexInTx: at REPEATABLE READ, recent versions of MariaDB refuse what two replicas lose.
+			return m.db.DeductInTx(ctx, req, mysql.ReadCommitted, func(tx mysql.Tx) (stock.Receipt, error) {
+				return stock.ReadModifyWrite(ctx, tx, req, section)
+			})
 		})
-		return receipt, err
 	})
 }

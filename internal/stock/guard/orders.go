@@ -11,13 +11,13 @@ import (
 // guardedOrders is a guarded strategy that also takes orders: it reads, decides on and writes all items under the
 // locks of all. The locks prevent reads in between. The store writes all items at once, so that a crash cannot leave
 // half an order.
-type guardedOrders struct {
-	guarded
-	whole       stock.Lockable
-	connections *OrderConnections // nil unless the locks keep connections to MySQL
+type guardedOrders struct{ guarded }
+
+func (g guardedOrders) Order(ctx context.Context, req stock.OrderRequest) (stock.OrderReceipt, error) {
+	return g.whole.OrderOnce(ctx, req, func() (stock.OrderReceipt, error) { return g.lockAndOrder(ctx, req) })
 }
 
-func (g guardedOrders) Order(
+func (g guardedOrders) lockAndOrder(
 	ctx context.Context, req stock.OrderRequest,
 ) (receipt stock.OrderReceipt, err error) {
 	section := stock.Arrive()
@@ -27,27 +27,19 @@ func (g guardedOrders) Order(
 			"and an order may have %d of them", g.name, stock.ErrNoOrders, len(lines), c.maxItems)
 	}
 	ids := make([]int64, len(lines))
-	keys := make([]string, len(lines))
 	for i, line := range lines {
-		ids[i], keys[i] = line.GoodsID, g.key(line.GoodsID)
+		ids[i] = line.GoodsID
 		if err := g.items.check(ctx, line.GoodsID); err != nil {
 			return receipt, line.Refused(err)
 		}
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	l := orderLocker{g.guarded, cancel}
-	limit := g.limit(ctx, cancel)
-	release, err := g.connections.reserve(ctx, ids)
-	limit.Stop()
+	leases, release, err := g.lockAll(ctx, cancel, ids)
 	if err != nil {
-		return receipt, classifyLock(ctx, err)
+		return receipt, err
 	}
 	defer release()
-	leases, err := locks.LockAll(ctx, l, keys...)
-	if err != nil {
-		return receipt, classifyLock(ctx, err)
-	}
 	section.Enter()
 	defer func() { g.unlock(leases.Lease, ids, err) }()
 
@@ -57,7 +49,9 @@ func (g guardedOrders) Order(
 		if err != nil {
 			return receipt, err
 		}
-		receipt, err = req.DecideAndWrite(ctx, stocks, g.whole.WriteAll, section)
+		receipt, err = req.DecideAndWrite(ctx, stocks, func(ctx context.Context, stocks []stock.ItemStock) error {
+			return g.whole.WriteAll(ctx, req, stocks)
+		}, section)
 		if !stock.TryAgain(err, attempt) {
 			receipt.Attempts = attempt
 			return receipt, err
@@ -70,10 +64,7 @@ func (g guardedOrders) readAll(
 	ctx context.Context, req stock.OrderRequest, leases locks.Leases,
 ) ([]stock.ItemStock, error) {
 	return req.ReadAll(func(line stock.Line) (stock.ItemStock, error) {
-		holder := stock.Holder{Token: leases.ByKey[g.key(line.GoodsID)].Token()}
-		if g.fence != nil {
-			holder.Issuer = g.name
-		}
+		holder := g.holder(leases.ByKey[g.key(line.GoodsID)])
 		units, err := g.store.Read(ctx, line.GoodsID)
 		if err != nil {
 			return stock.ItemStock{}, line.Refused(err)

@@ -39,19 +39,15 @@ func NewReplica(d stock.Deps) *Replica {
 func (r *Replica) New(s stock.Strategy, locker locks.Locker, on stock.Store) stock.Deducter {
 	store := r.stores[on]
 	g := guarded{
-		name: s.Name, prefix: r.deps.KeyPrefix, locker: locker, store: store, items: store.items,
-		wait: r.deps.LockWait, log: r.deps.Log,
+		name: s.Name, prefix: r.deps.KeyPrefix, locker: locker, store: store, whole: store.Lockable, fenced: s.Fenced,
+		items: store.items, wait: r.deps.LockWait, log: r.deps.Log,
 	}
-	if s.Fenced {
-		g.fence = store
+	if slices.Contains(s.Needs, stock.NeedMySQL) {
+		g.connections = r.connections
 	}
 	// A strategy that is wrong for one item takes no orders: they would show nothing new.
 	if s.Claim.TwoReplicas != stock.Correct || !store.Atomic() {
 		return g
 	}
-	orders := guardedOrders{guarded: g, whole: store}
-	if slices.Contains(s.Needs, stock.NeedMySQL) {
-		orders.connections = r.connections
-	}
-	return orders
+	return guardedOrders{g}
 }

@@ -65,6 +65,7 @@ type API struct {
 	problems  map[string]prometheus.Counter // by slug
 
 	reservations reservationMetrics
+	sales        saleMetrics
 	draining     atomic.Bool
 	wasReady     atomic.Bool
 	nextWarned   atomic.Int64 // earliest time of the next warning, Unix seconds
@@ -108,6 +109,7 @@ func New(config Config) (*API, error) {
 		return nil, fmt.Errorf("there is no strategy %q%s", config.DefaultStrategy,
 			cmp.Or(suggest.DidYouMean(config.DefaultStrategy, a.names), ", only "+strings.Join(a.names, ", ")))
 	}
+	a.sales = newSaleMetrics(config.Registry)
 	var err error
 	if a.reservations, err = a.newReservationMetrics(); err != nil {
 		return nil, err
@@ -128,6 +130,8 @@ func (a *API) Public() http.Handler {
 	r.Get("/stock/reservations/{id}", a.onReservation(operationRead, stock.Reserver.Reservation))
 	r.Delete("/stock/reservations/{id}", a.onReservation(operationCancel, stock.Reserver.Cancel))
 	r.Post("/stock/reservations/{id}/confirm", a.onReservation(operationConfirm, stock.Reserver.Confirm))
+	r.Get("/stock/sales/{key}", a.onSale((*sale).find))
+	r.Post("/stock/sales/{key}/cancel", a.onSale((*sale).cancel))
 	// The pattern does not match /stock/deduct, so that GET on that is answered 405.
 	r.Get("/stock/{goods_id:-?[0-9]+}", a.getStock)
 	r.Get("/strategies", a.getStrategies)

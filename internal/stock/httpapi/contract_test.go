@@ -47,7 +47,7 @@ func strangeStrategy(name string, end deductFunc) stock.Strategy {
 
 // idempotent makes a strategy accept idempotency keys.
 func idempotent(s stock.Strategy) stock.Strategy {
-	s.Idempotent = true
+	s.NoKeys = ""
 	s.Claim.ClientRetry = stock.RetryRepeatsAnswer
 	return s
 }
@@ -145,7 +145,7 @@ var contract = []contractCase{
 		slug: "malformed", detail: "unexpected EOF",
 	},
 	{name: "an array", method: "POST", path: deduct, body: `[1,1]`, status: 400, slug: "malformed", detail: "array"},
-	{name: "null", method: "POST", path: deduct, body: `null`, status: 400, slug: "malformed", detail: "goods_id"},
+	{name: "null", method: "POST", path: deduct, body: `null`, status: 400, slug: "malformed", detail: "it is null"},
 	{
 		name: "unknown member", method: "POST", path: deduct, body: `{"goods_id":1,"count":1,"cuont":2}`,
 		status: 400, slug: "malformed", detail: `unknown member "cuont"`,
@@ -398,12 +398,12 @@ var contract = []contractCase{
 		header: key("a, b"), status: 400, slug: "malformed", detail: "in quotes",
 	},
 	{
-		name: "key with a strategy that is not idempotent", method: "POST", path: deduct + "/update?goods_id=1&count=1",
-		header: key("a"), status: 400, slug: "idempotency-key-unsupported", detail: "update",
+		name: "key with a strategy that keeps none", method: "POST", path: deduct + "/none?goods_id=1&count=1",
+		header: key("a"), status: 400, slug: "idempotency-key-unsupported", detail: "it is wrong on purpose",
 	},
 	{
-		name: "malformed key with a strategy that is not idempotent", method: "POST",
-		path: deduct + "/update?goods_id=1&count=1", header: key(""), status: 400, slug: "malformed",
+		name: "malformed key with a strategy that keeps none", method: "POST",
+		path: deduct + "/none?goods_id=1&count=1", header: key(""), status: 400, slug: "malformed",
 		detail: "0 characters",
 	},
 	{

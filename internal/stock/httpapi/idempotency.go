@@ -63,13 +63,13 @@ func unquote(value string) (text string, ok bool) {
 // checkKey refuses a key that the strategy would ignore, because the client relies on it. If keys are required, it also
 // refuses a request without one that the strategy could not recognize when it is sent again.
 func (o *offer) checkKey(key string, required bool) error {
-	if required && o.Idempotent && key == "" {
+	if required && o.Idempotent() && key == "" {
 		return describe(errMalformed, "Idempotency-Key is missing: this replica requires one for strategy %s, so that a "+
 			"request can be sent again, see --require-key; nothing was deducted", o.Name)
 	}
 	if err := o.CheckKey(key); err != nil {
-		return describe(err, "strategy %s is not idempotent and takes no Idempotency-Key; nothing was deducted; "+
-			"GET /strategies lists those that are", o.Name)
+		return describe(err, "strategy %s keeps no Idempotency-Key: %s; nothing was deducted; "+
+			"GET /strategies lists those that do", o.Name, o.NoKeys)
 	}
 	return nil
 }

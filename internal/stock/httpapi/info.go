@@ -22,6 +22,7 @@ func listStrategies(config Config) ([]byte, error) {
 		Orders       []stock.Store          `json:"orders"`
 		Needs        []stock.Need           `json:"needs"`
 		Idempotent   bool                   `json:"idempotent"`
+		NoKeys       string                 `json:"no_keys,omitempty"`
 		Unavailable  map[stock.Store]string `json:"unavailable"`
 
 		TellsRemaining bool          `json:"tells_remaining"`
@@ -46,7 +47,8 @@ func listStrategies(config Config) ([]byte, error) {
 			Stores:         s.Stores,
 			Orders:         orders,
 			Needs:          needs,
-			Idempotent:     s.Idempotent,
+			Idempotent:     s.Idempotent(),
+			NoKeys:         s.NoKeys,
 			Unavailable:    s.Unavailable,
 			TellsRemaining: s.TellsRemaining(),
 			Reservations:   reservations,

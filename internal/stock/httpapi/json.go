@@ -53,6 +53,9 @@ func readJSON(r *http.Request, limit int, v any) error {
 	if err != nil {
 		return err
 	}
+	if string(bytes.TrimSpace(body)) == "null" { // which the decoder takes for an object without members
+		return describe(errMalformed, "the body is not one JSON object: it is null")
+	}
 	if err := jsonv2.Unmarshal(body, v, jsonv2.RejectUnknownMembers(true)); err != nil {
 		return describeJSON(err)
 	}
@@ -146,10 +149,15 @@ func hasBody(r *http.Request) (bool, error) {
 		return r.ContentLength > 0, nil
 	}
 	// The length is unknown: chunked encoding, or HTTP/1.0 through a proxy.
-	n, err := io.ReadFull(r.Body, make([]byte, 1))
+	first := make([]byte, 1)
+	n, err := io.ReadFull(r.Body, first)
 	if n == 0 && err != io.EOF {
 		return false, incomplete(err)
 	}
+	r.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.MultiReader(bytes.NewReader(first[:n]), r.Body), r.Body}
 	return n > 0, nil
 }
 

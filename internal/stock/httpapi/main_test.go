@@ -77,6 +77,7 @@ type options struct {
 	sweeps    bool          // put back the units of expired reservations
 
 	requireKey bool
+	strategy   string // by default the first of the catalogue
 }
 
 func newReplica(t testing.TB, o options) *replica {
@@ -114,7 +115,7 @@ func newReplica(t testing.TB, o options) *replica {
 	r.API, err = httpapi.New(httpapi.Config{
 		Strategies:      strategies,
 		Deps:            o.deps,
-		DefaultStrategy: o.catalogue[0].Name,
+		DefaultStrategy: cmp.Or(o.strategy, o.catalogue[0].Name),
 		Replica:         "a",
 		RequestTimeout:  o.timeout,
 		MaxTTL:          cmp.Or(o.maxTTL, 24*time.Hour),

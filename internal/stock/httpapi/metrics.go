@@ -207,6 +207,30 @@ func (m reservationMetrics) observe(operation string, err error) {
 	m.requests.WithLabelValues(operation, outcome).Inc()
 }
 
+// saleMetrics counts what was done with sales in this replica, after they were made.
+type saleMetrics struct{ requests *prometheus.CounterVec }
+
+func newSaleMetrics(registry *prometheus.Registry) saleMetrics {
+	m := saleMetrics{prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "stock_sale_requests_total",
+		Help: "Requests for sales by operation (cancel, read) and outcome: done, replayed (it was cancelled before), or " +
+			"the type of the problem.",
+	}, []string{"operation", "outcome"})}
+	registry.MustRegister(m.requests)
+	return m
+}
+
+func (m saleMetrics) observe(operation string, again bool, err error) {
+	outcome := outcomeDone
+	switch {
+	case err != nil:
+		outcome = kindOf(err).slug
+	case again:
+		outcome = outcomeReplayed
+	}
+	m.requests.WithLabelValues(operation, outcome).Inc()
+}
+
 // reservationStats exports what is held. The gauges are of all replicas together, so every replica exports the same
 // ones; the others are of this replica.
 type reservationStats struct{ stock.Reserver }

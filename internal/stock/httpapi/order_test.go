@@ -135,12 +135,6 @@ var orderContract = []contractCase{
 		body: `{` + twoLines + `,"strategy":"none"}`, status: 400, slug: "malformed", reply: "the path asks",
 	},
 	{
-		name: "key with a strategy that is not idempotent", method: "POST", path: orders + "/update",
-		body:   `{` + twoLines + `}`,
-		header: map[string]string{"Idempotency-Key": "k"}, status: 400, slug: "idempotency-key-unsupported",
-	},
-
-	{
 		name: "strategy without orders", method: "POST", path: orders + "/none", body: `{` + twoLines + `}`,
 		status: 400, slug: "no-orders", reply: "strategy none on store mysql takes no orders; GET /strategies",
 	},

@@ -40,6 +40,9 @@ const (
 	slugUnknownStrategy  = "unknown-strategy"
 	slugUnsupportedStore = "unsupported-store"
 	slugNoReservations   = "no-reservations"
+	slugKeyUnsupported   = "idempotency-key-unsupported"
+	slugKeyReused        = "idempotency-key-reused"
+	slugInProgress       = "in-progress"
 	slugInternal         = "internal"
 )
 
@@ -86,7 +89,7 @@ var kinds = []kind{{
 	err: stock.ErrUnsupportedStore, slug: slugUnsupportedStore, status: http.StatusBadRequest, title: "Unsupported store",
 	detail: "The store does not exist, or the strategy does not work on it; GET /strategies lists the stores of each.",
 }, {
-	err: stock.ErrKeyUnsupported, slug: "idempotency-key-unsupported", status: http.StatusBadRequest,
+	err: stock.ErrKeyUnsupported, slug: slugKeyUnsupported, status: http.StatusBadRequest,
 	title: "Idempotency-Key not supported",
 	detail: "The strategy is not idempotent, so that a repeated request would deduct again; " +
 		"GET /strategies lists those that are. Nothing was deducted.",
@@ -96,14 +99,25 @@ var kinds = []kind{{
 	detail: "The strategy does not count what buyers have bought, so that it would ignore buyer_limit; " +
 		"GET /strategies lists those that do. Nothing was deducted.",
 }, {
-	err: stock.ErrKeyReused, slug: "idempotency-key-reused", status: http.StatusUnprocessableEntity,
+	err: stock.ErrKeyReused, slug: slugKeyReused, status: http.StatusUnprocessableEntity,
 	title: "Idempotency-Key used for another request",
-	detail: "The Idempotency-Key was used for a request with other items, counts, ttl_ms, buyer, strategy or store. " +
-		"Nothing was deducted; a new request needs a new key.",
+	detail: "The Idempotency-Key was used for a request with other items, counts, ttl_ms, buyer or store. " +
+		"Nothing was deducted. Find that request before you use a new key.",
 }, {
-	err: stock.ErrInProgress, slug: "in-progress", status: http.StatusConflict, title: "In progress", retryAfter: "1",
+	err: stock.ErrInProgress, slug: slugInProgress, status: http.StatusConflict, title: "In progress", retryAfter: "1",
 	detail: "The first request with this Idempotency-Key has not ended and may still deduct; this one has not deducted. " +
 		"Send it again later for the result.",
+}, {
+	err: stock.ErrCancelled, slug: "cancelled", status: http.StatusConflict, title: "Cancelled",
+	detail: "The request was cancelled by its Idempotency-Key: nothing is sold for it. " +
+		"A new request needs a new key.",
+}, {
+	err: stock.ErrUnknownSale, slug: "unknown-sale", status: http.StatusNotFound, title: "Unknown sale",
+	detail: "Nothing is known of this Idempotency-Key; an old one may have expired or been pruned.",
+}, {
+	err: stock.ErrMoreThanSold, slug: "more-than-sold", status: http.StatusUnprocessableEntity,
+	title:  "More than was sold",
+	detail: "More units were to be cancelled than were sold; nothing was cancelled.",
 }, {
 	err: stock.ErrNoOrders, slug: "no-orders", status: http.StatusBadRequest, title: "No orders",
 	detail: "The strategy takes no orders at all, none on this store, or none of this many items; " +

@@ -94,13 +94,14 @@ func (s *sale) holdUnits() (*holdReply, error) {
 		TTL:     time.Duration(h.TTLMS) * time.Millisecond,
 	})
 	s.api.reservations.observe(operationHold, err)
+	if done.Replayed {
+		s.w.Header()["Idempotency-Replayed"] = replayed
+	}
 	if err != nil {
 		return nil, s.describe(describeReservation(operationHold, err), h.GoodsID, on)
 	}
 	reply := &holdReply{reservation: newReservation(held), receipt: s.receipt(on, done)}
-	if done.Replayed {
-		s.w.Header()["Idempotency-Replayed"] = replayed
-	} else {
+	if !done.Replayed {
 		reply.Remaining = &done.Remaining
 	}
 	return reply, nil

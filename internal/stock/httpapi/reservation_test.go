@@ -16,7 +16,7 @@ const reservations = "/stock/reservations"
 func newShop(t *testing.T) (*replica, *sqlx.DB) {
 	t.Helper()
 	db := database(t)
-	r := newReplica(t, options{deps: stock.Deps{MySQL: db}, sweeps: true})
+	r := newReplica(t, options{deps: stock.Deps{MySQL: db}, sweeps: true, strategy: "update"})
 	do(t, request{method: http.MethodPut, url: r.admin + "/admin/stock/1", body: `{"stock":10}`}).want(t, 200, "")
 	return r, db
 }
@@ -126,6 +126,22 @@ func TestAHoldThatIsSentAgainReturnsTheReservation(t *testing.T) {
 		send(other).want(t, 422, "idempotency-key-reused")
 	}
 	r.wantStock(t, "8")
+}
+
+func TestAHoldThatWasRefusedIsRefusedAgain(t *testing.T) {
+	t.Parallel()
+	r, db := newShop(t)
+	for _, replayed := range []string{"", "true"} {
+		refused := do(t, request{
+			method: "POST", url: r.public + reservations, body: `{"goods_id":1,"count":11,"ttl_ms":60000}`, header: key("a"),
+		}).want(t, 409, "sold-out")
+		if refused.text(t, "remaining") != "10" || refused.header.Get("Idempotency-Replayed") != replayed {
+			t.Errorf("%s, replayed %q, want %q", refused.raw, refused.header.Get("Idempotency-Replayed"), replayed)
+		}
+		if _, err := db.Exec("UPDATE good_stock SET stock = 20 WHERE goods_id = 1"); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 func TestTheContractOfReservations(t *testing.T) {

@@ -31,14 +31,14 @@ var batchingBugs = []Mutant{
 	{
 		Name: "redis-script-same-remaining", Strategy: "redis-script",
 		Planted: "All members of a call are told what remains after the last one.",
-		change: rewriteLua(1, "return reply",
-			"for i = 1, #ARGV do if reply[2 * i - 1] == 1 then reply[2 * i] = units end; end\nreturn reply"),
+		change: rewriteLua(1, "\nreturn reply",
+			"\nfor i = 1, #reply, 2 do if reply[i] == 1 then reply[i + 1] = tonumber(stock) - taken end; end\nreturn reply"),
 	},
 	{
 		Name: "redis-script-drops-a-member", Strategy: "redis-script",
 		Planted: "A call of several does not deduct one of the units that it grants.",
 		change: rewriteLua(1, "redis.call('DECRBY', KEYS[1], taken)",
-			"redis.call('DECRBY', KEYS[1], #ARGV > 1 and taken - 1 or taken)"),
+			"redis.call('DECRBY', KEYS[1], #reply > 2 and taken - 1 or taken)"),
 	},
 	{
 		Name: "redis-script-by-number", Strategy: "redis-script",

@@ -7,41 +7,45 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/go-sql-driver/mysql"
+
 	"stock/internal/stock"
 )
 
-// records is the end of the statement with which the ledger records the outcome of a request that has a key. Its
-// arguments are those of the columns.
-const records = "ON DUPLICATE KEY UPDATE goods_id"
+// records is in the statement that records the outcomes of requests that have keys. Its last arguments are those of the
+// columns of the last row.
+const records = "INSERT INTO ledger"
 
 // The columns of the ledger that mutants change.
 const (
 	ledgerItem      = 2
 	ledgerCount     = 3
 	ledgerRemaining = 4
-	ledgerColumns   = 7
+	ledgerColumns   = 9
+	// firstRow is the first argument of the first row of a batch, after those of the UPDATE and the item of the epoch.
+	firstRow = 4
 )
 
 var ledgerBugs = []Mutant{
 	{
 		Name: "ledger-forgets", Strategy: "ledger",
 		Planted: "1 row in 200 is not recorded.",
-		change:  onStatement(200, records, unsent(1)),
+		change:  onStatement(200, records, withoutRows),
 	},
 	{
 		Name: "ledger-wrong-count", Strategy: "ledger",
 		Planted: "1 row in 100 has one unit more than was sold.",
-		change:  onArgs(100, records, add(ledgerCount, 1)),
+		change:  onArgs(100, records, addToRow(ledgerCount, 1)),
 	},
 	{
 		Name: "ledger-wrong-remaining", Strategy: "ledger",
 		Planted: "1 row in 100 has another remaining stock than the buyer was told.",
-		change:  onArgs(100, records, add(ledgerRemaining, 1)),
+		change:  onArgs(100, records, addToRow(ledgerRemaining, 1)),
 	},
 	{
 		Name: "ledger-wrong-item", Strategy: "ledger",
 		Planted: "1 row in 100 is of the item with the next id.",
-		change:  onArgs(100, records, add(ledgerItem, 1)),
+		change:  onArgs(100, records, addToRow(ledgerItem, 1)),
 	},
 	{
 		Name: "ledger-no-deduction", Strategy: "ledger",
@@ -115,12 +119,94 @@ var ledgerBugs = []Mutant{
 	{
 		Name: "batch-ledger-wrong-remaining", Strategy: "batch-ledger",
 		Planted: "1 batch in 50 records another remaining stock than its first buyer was told.",
-		change:  onArgs(50, "INSERT INTO ledger", add(ledgerRemaining, 1)),
+		change:  onArgs(50, records, add(firstRow+ledgerRemaining, 1)),
+	},
+	{
+		Name: "update-records-after", Strategy: "update",
+		Planted: "A key is recorded after the COMMIT of its sale.",
+		change:  onStatement(1, "; "+records, recordAfter("COMMIT", nil)),
+	},
+	{
+		Name: "update-keeps-a-key", Strategy: "update",
+		Planted: "1 sale in 100 fails with a deadlock, is rolled back, and its key is kept.",
+		change:  onStatement(100, "; "+records, recordAfter("ROLLBACK", &mysql.MySQLError{Number: deadlock})),
+	},
+	{
+		Name: "update-forgets-a-refusal", Strategy: "update",
+		Planted: "Refusals are not recorded.",
+		change:  forgetRefusals,
+	},
+	{
+		Name: "update-cancels-twice", Strategy: "update",
+		Planted: "Cancellations of one sale at the same time give its units back twice.",
+		change:  rewrite(1, "outcome = 'done' AND cancelled = ?", "outcome = 'done' AND (cancelled = ? OR TRUE)"),
+	},
+	{
+		Name: "update-cancels-beyond", Strategy: "update",
+		Planted: "1 cancellation in 5 gives back one unit more than was sold.",
+		change:  onArgs(5, "SET stock = stock + ?, version = version + 1 WHERE goods_id = ? AND epoch = ?", add(0, 1)),
 	},
 }
 
 // anotherRow is in a statement that inserts several rows into the ledger.
-const anotherRow = ", (?, ?, ?, ?, ?, ?, ?, UTC_TIMESTAMP(6))"
+const anotherRow = ", (?, ?, ?, ?, CAST(LAST_INSERT_ID() AS SIGNED) + ?, ?, ?, ?, ?, @epoch0, UTC_TIMESTAMP(6))"
+
+// anotherLine is in a statement that inserts the lines of an order into the ledger.
+const anotherLine = ", (?, ?, ?, ?, ?, ?, ?, ?, ?, @epoch1, UTC_TIMESTAMP(6))"
+
+// addToRow returns an edit of onArgs: it adds to a column of the last row.
+func addToRow(column int, units int64) func([]driver.NamedValue) {
+	return func(args []driver.NamedValue) { add(len(args)-ledgerColumns+column, units)(args) }
+}
+
+// withoutRows leaves out the rows of the ledger, and nothing else of the message.
+func withoutRows(
+	ctx context.Context, statement string, args []driver.NamedValue, next executeFunc,
+) (driver.Result, error) {
+	kept, rest, _ := strings.Cut(statement, "; "+records)
+	if strings.HasSuffix(rest, "; COMMIT") {
+		rest = "; COMMIT"
+	} else {
+		rest = ""
+	}
+	return next(ctx, kept+rest, args[:strings.Count(kept, "?")])
+}
+
+// deadlock is the number of MySQL's error.
+const deadlock = 1213
+
+// recordAfter ends the transaction of a deduction before its rows are inserted. Then it fails as told, if at all.
+func recordAfter(
+	end string, failure error,
+) func(context.Context, string, []driver.NamedValue, executeFunc) (driver.Result, error) {
+	return func(
+		ctx context.Context, statement string, args []driver.NamedValue, next executeFunc,
+	) (driver.Result, error) {
+		deduction, rows, _ := strings.Cut(statement, "; "+records)
+		own := strings.Count(deduction, "?")
+		result, err := next(ctx, deduction+"; "+end, args[:own])
+		if err != nil {
+			return nil, err
+		}
+		if _, err = next(ctx, records+strings.TrimSuffix(rows, "; COMMIT"), args[own:]); err != nil {
+			return nil, err
+		}
+		return result, failure
+	}
+}
+
+// forgetRefusals leaves out the statements that record refusals. They have no part in a transaction.
+func forgetRefusals(p *plan) {
+	p.execute = func(next executeFunc) executeFunc {
+		return func(ctx context.Context, statement string, args []driver.NamedValue) (driver.Result, error) {
+			if strings.HasPrefix(statement, records) {
+				p.strikes.Add(1)
+				return faked{rows: 1}, nil
+			}
+			return next(ctx, statement, args)
+		}
+	}
+}
 
 // withoutLastRow leaves out the last of several rows.
 func withoutLastRow(

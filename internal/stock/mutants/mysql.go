@@ -60,10 +60,11 @@ var mysqlBugs = []Mutant{
 		change: onStatement(100, deducts, func(
 			ctx context.Context, statement string, args []driver.NamedValue, next executeFunc,
 		) (driver.Result, error) {
-			if _, err := next(ctx, statement, args); err != nil {
-				return nil, err
+			result, err := next(ctx, statement, args)
+			if err == nil {
+				_, err = next(ctx, "UPDATE good_stock SET stock = stock - ? WHERE goods_id = ?", args[:2])
 			}
-			return next(ctx, statement, args)
+			return result, err
 		}),
 	},
 	{
@@ -200,7 +201,7 @@ func takeFromTheNext(p *plan) {
 			args[0].Value, args[2].Value = deducted, max(deducted, count)
 			result, err := next(ctx, statement, args)
 			if err == nil {
-				if rows, _ := result.RowsAffected(); rows == 1 {
+				if changedOne(result) {
 					due += count - deducted
 				}
 			}

@@ -110,12 +110,12 @@ var orderBugs = []Mutant{
 	{
 		Name: "ledger-order-keeps-lines", Strategy: "ledger",
 		Planted: "An order that is refused keeps the deductions of the items before the one that is sold out.",
-		change:  onStatement(1, "ROLLBACK TO SAVEPOINT", unsent(0)),
+		change:  onOrder(1, keepLines),
 	},
 	{
 		Name: "ledger-order-forgets-a-line", Strategy: "ledger",
 		Planted: "The last line of an order is not recorded.",
-		change:  onStatement(1, anotherRow, withoutLastRow),
+		change:  onStatement(1, anotherLine, withoutLastLine),
 	},
 	{
 		Name: "ledger-order-again", Strategy: "ledger",
@@ -142,8 +142,8 @@ var orderBugs = []Mutant{
 	{
 		Name: "lock-redis-lua-order-misses-a-line", Strategy: "lock-redis-lua", Store: stock.Redis,
 		Planted: "The script that writes an order leaves out its last item.",
-		change: rewriteLua(1, "for i = 1, #KEYS, 2 do\n  redis.call('SET'",
-			"for i = 1, math.max(2, #KEYS - 2), 2 do\n  redis.call('SET'"),
+		change: rewriteLua(1, "for i = 1, 2 * items, 2 do\n  local arg = (i - 1) / 2 * 3 + 3\n  redis.call('SET'",
+			"for i = 1, math.max(2, 2 * items - 2), 2 do\n  local arg = (i - 1) / 2 * 3 + 3\n  redis.call('SET'"),
 	},
 	{
 		Name: "lock-redis-watchdog-order-unlocked", Strategy: "lock-redis-watchdog",
@@ -186,6 +186,29 @@ func takeAnotherLine(ctx context.Context, req stock.OrderRequest, refused *stock
 func blameAnother(_ context.Context, req stock.OrderRequest, refused *stock.LineError, _ orderFunc) error {
 	line := other(req, refused)
 	return line.Refused(&stock.SoldOutError{GoodsID: line.GoodsID, Asked: line.Count})
+}
+
+// keepLines deducts the lines before the one that is sold out.
+func keepLines(ctx context.Context, req stock.OrderRequest, next orderFunc) (stock.OrderReceipt, error) {
+	receipt, err := next(ctx, req)
+	var refused *stock.LineError
+	if !receipt.Replayed && errors.As(err, &refused) && errors.Is(err, stock.ErrSoldOut) {
+		for _, line := range req.Lines() {
+			if line.GoodsID < refused.GoodsID {
+				one, _ := stock.NewOrder(line)
+				_, _ = next(ctx, one)
+			}
+		}
+	}
+	return receipt, err
+}
+
+// withoutLastLine leaves out the row of the last line of an order.
+func withoutLastLine(
+	ctx context.Context, statement string, args []driver.NamedValue, next executeFunc,
+) (driver.Result, error) {
+	last := strings.LastIndex(statement, ", (?")
+	return next(ctx, statement[:last], args[:len(args)-ledgerColumns])
 }
 
 // onReplayedOrder changes what happens to an order that is sent again.

@@ -96,7 +96,8 @@ func (p *plan) edited(d stock.Deps) stock.Deps {
 }
 
 func (p *plan) deducter(inner stock.Deducter) stock.Deducter {
-	d := deducter{closer{inner}, inner.Deduct}
+	keeper, _ := inner.(stock.Canceller)
+	d := deducter{closer{inner}, keeper, inner.Deduct}
 	if p.deduct != nil {
 		d.deduct = p.deduct(d.deduct)
 	}
@@ -123,6 +124,8 @@ func (p *plan) deducter(inner stock.Deducter) stock.Deducter {
 
 type deducter struct {
 	closer
+	stock.Canceller // nil for a strategy that keeps no keys, which is never asked
+
 	deduct deductFunc
 }
 

@@ -36,6 +36,21 @@ var redisBugs = []Mutant{
 		change:  rewriteLua(200, "wanted <= units", "false"),
 	},
 	{
+		Name: "redis-script-forgets-a-refusal", Strategy: "redis-script",
+		Planted: "The script does not keep the refusals of requests with keys.",
+		change:  rewriteLua(1, "if own then", "if own and granted then"),
+	},
+	{
+		Name: "redis-script-cancels-twice", Strategy: "redis-script",
+		Planted: "Cancellations of one sale at the same time give its units back twice.",
+		change:  rewriteLua(1, "(redis.call('GET', KEYS[1]) or '') ~= ARGV[1]", "false"),
+	},
+	{
+		Name: "redis-script-cancels-beyond", Strategy: "redis-script",
+		Planted: "1 cancellation in 5 gives back one unit more than was sold.",
+		change:  rewriteLua(5, "'INCRBY', KEYS[key], ARGV[arg])", "'INCRBY', KEYS[key], ARGV[arg] + 1)"),
+	},
+	{
 		Name: "redis-watch-unwatched", Strategy: "redis-watch",
 		Planted: "The key is not watched.",
 		change: onCommand("watch", "", func(_ context.Context, cmd redis.Cmder, _ redis.ProcessHook) error {

@@ -69,7 +69,7 @@ func TestASingleRowOfTheLedgerIsNoStrike(t *testing.T) {
 		sent = append(sent, len(args))
 		return driver.RowsAffected(1), nil
 	})
-	const single = "INSERT INTO ledger VALUES (?, ?, ?, ?, ?, ?, ?, UTC_TIMESTAMP(6))"
+	const single = "INSERT INTO ledger VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, UTC_TIMESTAMP(6))"
 	for rows, statement := range []string{single, single + anotherRow} {
 		if _, err := send(t.Context(), statement, make([]driver.NamedValue, (rows+1)*ledgerColumns)); err != nil {
 			t.Error(err)

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"slices"
 	"strings"
+
+	"github.com/go-sql-driver/mysql"
 )
 
 // connector opens connections to MySQL that carry a mutant's statements.
@@ -183,6 +185,24 @@ func unsent(
 	rows int64,
 ) func(context.Context, string, []driver.NamedValue, executeFunc) (driver.Result, error) {
 	return func(context.Context, string, []driver.NamedValue, executeFunc) (driver.Result, error) {
-		return driver.RowsAffected(rows), nil
+		return faked{rows: rows}, nil
 	}
+}
+
+// faked is the result of a statement, or of the first one after START TRANSACTION of several in one message.
+type faked struct{ rows int64 }
+
+func (f faked) RowsAffected() (int64, error) { return f.rows, nil }
+func (f faked) LastInsertId() (int64, error) { return 0, nil }
+func (f faked) AllRowsAffected() []int64     { return []int64{0, f.rows} }
+func (f faked) AllLastInsertIds() []int64    { return []int64{0, 0} } //nolint:revive // named by mysql.Result
+
+// changedOne reports whether a statement, or the first one after START TRANSACTION of several in one message, has
+// changed one row.
+func changedOne(result driver.Result) bool {
+	if all, ok := result.(mysql.Result); ok && len(all.AllRowsAffected()) > 1 {
+		return all.AllRowsAffected()[1] == 1
+	}
+	rows, _ := result.RowsAffected()
+	return rows == 1
 }

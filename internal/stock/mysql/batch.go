@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"stock/internal/stock"
@@ -22,12 +23,15 @@ import (
 // A request with work to do inside the critical section does not join a batch, because all others would wait for it.
 // Nor does one that waits less than the others (stock.LimitWait), because a batch waits for the row as long as it may.
 // Such a request is a transaction by itself, as with update.
+//
+// The rows of members with keys are inserted together, in the batch's transaction. If one of the keys has an answer
+// already, nothing is written, and the batch tries again without the members whose answers it finds.
 type batch struct {
 	batching.Queue
+	stock.Canceller
 	store Store
 	alone stock.Deducter // for requests that do not join a batch
-	// try decides on a batch in one transaction. An error is the outcome of all undecided members.
-	try func(ctx context.Context, conn *conn, b *batching.Batch) error
+	try   tryFunc
 }
 
 // batchWithOrders is a batch of a strategy that takes orders, too.
@@ -38,14 +42,12 @@ type batchWithOrders struct {
 
 // NewBatch makes the strategy `batch`.
 func NewBatch(d stock.Deps) stock.Deducter {
-	alone := update{New(d)}
-	return batchWithOrders{newBatch(d, alone, tryBatch), alone}
+	alone := newUpdate(d)
+	return batchWithOrders{newBatch(New(d), alone, withKeys(tryBatch)), alone}
 }
 
-func newBatch(
-	d stock.Deps, alone stock.Deducter, try func(context.Context, *conn, *batching.Batch) error,
-) *batch {
-	s := &batch{store: New(d), alone: alone, try: try}
+func newBatch(store Store, alone stock.Deducter, try tryFunc) *batch {
+	s := &batch{Canceller: store, store: store, alone: alone, try: try}
 	s.Run = s.run
 	return s
 }
@@ -85,6 +87,82 @@ func (s *batch) run(ctx context.Context, b *batching.Batch) {
 	err = s.decide(context.WithoutCancel(ctx), conn, b)
 }
 
+// tryFunc decides on a batch in one transaction. An error is the outcome of all undecided members.
+type tryFunc func(ctx context.Context, conn *conn, b *batching.Batch) error
+
+// withKeys answers members whose keys have an answer in the ledger. Members that repeat a key of the batch wait for the
+// answer to the first.
+func withKeys(try tryFunc) tryFunc {
+	return func(ctx context.Context, conn *conn, b *batching.Batch) error {
+		repeats := takeRepeats(b)
+		err := try(ctx, conn, b)
+		if errors.Is(err, errKeyTaken) || IsBusy(err) {
+			if failed := answerKnown(ctx, conn, b); failed != nil {
+				err = failed
+			}
+		}
+		if conn.mayRetry(err) {
+			b.Undecided = append(b.Undecided, repeats...)
+			return err
+		}
+		if len(repeats) > 0 {
+			again := &batching.Batch{GoodsID: b.GoodsID, Undecided: repeats}
+			_ = answerKnown(ctx, conn, again)
+			if err == nil || errors.Is(err, stock.ErrUnknown) { // the first may be carried out yet
+				again.RefuseUndecided(fmt.Errorf("%w: it is in the same batch", stock.ErrInProgress))
+			} else {
+				again.RefuseUndecided(err)
+			}
+		}
+		return err
+	}
+}
+
+// takeRepeats removes the members of a batch that repeat the key of another one, and returns them.
+func takeRepeats(b *batching.Batch) (repeats []*batching.Member) {
+	var seen map[string]bool
+	b.Undecided = slices.DeleteFunc(b.Undecided, func(m *batching.Member) bool {
+		if m.Key == "" {
+			return false
+		}
+		if seen[m.Key] {
+			repeats = append(repeats, m)
+			return true
+		}
+		if seen == nil {
+			seen = map[string]bool{}
+		}
+		seen[m.Key] = true
+		return false
+	})
+	return repeats
+}
+
+// answerKnown answers the undecided members whose keys have an answer.
+func answerKnown(ctx context.Context, conn *conn, b *batching.Batch) error {
+	var entries []ledgerRow
+	for _, m := range b.Undecided {
+		if m.Key != "" {
+			entries = append(entries, conn.store.deductionRow(m.Request))
+		}
+	}
+	if len(entries) == 0 {
+		return nil
+	}
+	known, err := conn.findAnswers(ctx, "", entries...)
+	if err != nil {
+		return err
+	}
+	b.Undecided = slices.DeleteFunc(b.Undecided, func(m *batching.Member) bool {
+		first, ok := known[m.Key]
+		if ok {
+			m.Answer(first.checkAndAnswer(conn.store.deductionRow(m.Request), m.Request))
+		}
+		return ok
+	})
+	return nil
+}
+
 // decide decides on a batch, and again if the server rolled it back because of a conflict. A locked row delays no
 // member beyond the end of its request: members whose time is up are refused, and the others try again.
 func (s *batch) decide(ctx context.Context, conn *conn, b *batching.Batch) error {
@@ -106,27 +184,69 @@ func (s *batch) decide(ctx context.Context, conn *conn, b *batching.Batch) error
 	}
 }
 
-// tryBatch needs one statement if there is enough for all, as there is until the item runs out, and a second one, to
-// read the stock, if there is too little for any. Otherwise a third one takes what fits.
+// tryBatch needs one message if there is enough for all, as there is until the item runs out, and a second one, to read
+// the stock, if there is too little for any. Otherwise a third one takes what fits.
 //
-// Each statement commits by itself. A transaction that read the stock under the row's lock would block the item for as
-// long as the replica is stopped in between.
+// Each message commits by itself. A transaction that read the stock under the row's lock would block the item for as
+// long as the replica is stopped in between. Only limits of buyers need that.
 func tryBatch(ctx context.Context, conn *conn, b *batching.Batch) error {
-	units, decided, err := deductTogether(ctx, conn, b.GoodsID, b.Undecided, classifyWrite)
-	if err != nil || decided {
+	if len(b.Undecided) == 0 {
+		return nil
+	}
+	if named := buyersOf(b.Undecided); len(named) > 0 {
+		return deductWithinLimits(ctx, conn, b, named)
+	}
+	if together, err := deductTogether(ctx, conn, b); err != nil || together {
 		return err
 	}
-	return deductFitting(ctx, conn, b, units)
+	read, err := conn.readStock(ctx, b.GoodsID)
+	if err != nil {
+		return err
+	}
+	if batching.Allot(b.Undecided, read.Units) == read.Units {
+		return recordRefusals(ctx, conn, b.Undecided)
+	}
+	return deductFitting(ctx, conn, b, read)
+}
+
+// deductTogether grants a whole batch, or writes nothing. If it has several keys, it first looks whether there is
+// enough: until the client has rolled back a message that found too little, the item would be locked.
+func deductTogether(ctx context.Context, conn *conn, b *batching.Batch) (granted bool, err error) {
+	asked := batching.Total(b.Undecided)
+	batching.Allot(b.Undecided, asked)
+	keyed := conn.store.rowsOfBatchStatement(b.Undecided, 0)
+	query, args := deductSQL, []any{asked, b.GoodsID, asked}
+	if len(keyed) > 1 {
+		read, err := conn.readStock(ctx, b.GoodsID)
+		if err != nil || read.Units < asked {
+			return false, err
+		}
+		query, args = read.only(keyed, query, args)
+	}
+	result, err := conn.execOnce(ctx, keyed, query, args...)
+	if err != nil {
+		return false, err
+	}
+	rows, err := result.RowsAffected()
+	if err != nil || rows == 0 {
+		return false, err
+	}
+	remaining, err := result.LastInsertId()
+	batching.Allot(b.Undecided, remaining+asked)
+	return true, err
 }
 
 // deductFitting deducts for those members that fit into the units that were read. If there are fewer units by now, but
 // enough for these members, all others still fit no better; if there are more, one of them might. The statement then
 // writes nothing, and errOvertaken makes the batch start anew.
-func deductFitting(ctx context.Context, conn *conn, b *batching.Batch, read int64) error {
-	asked := read - batching.Allot(b.Undecided, read)
-	result, err := conn.ExecContext(ctx, deductSQL+" AND stock <= ?", asked, b.GoodsID, asked, read)
+func deductFitting(ctx context.Context, conn *conn, b *batching.Batch, read readStock) error {
+	left := batching.Allot(b.Undecided, read.Units)
+	asked := read.Units - left
+	keyed := conn.store.rowsOfBatchStatement(b.Undecided, left)
+	query, args := read.only(keyed, deductSQL+" AND stock <= ?", []any{asked, b.GoodsID, asked, read.Units})
+	result, err := conn.execOnce(ctx, keyed, query, args...)
 	if err != nil {
-		return classifyWrite(err)
+		return err
 	}
 	rows, err := result.RowsAffected()
 	if err != nil {
@@ -140,34 +260,91 @@ func deductFitting(ctx context.Context, conn *conn, b *batching.Batch, read int6
 	return err
 }
 
+// rowsOfBatch is what the ledger records of members that were granted or refused.
+func (s Store) rowsOfBatch(members []*batching.Member) (rows []ledgerRow) {
+	for _, m := range members {
+		if m.Key == "" {
+			continue
+		}
+		row := s.deductionRow(m.Request)
+		if !row.refuse(m.Err) {
+			row.done(m.Count, m.Remaining)
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// rowsOfBatchStatement is rowsOfBatch for a statement that tells by LAST_INSERT_ID what it leaves, if the members were
+// told what remains as if it left the given units.
+func (s Store) rowsOfBatchStatement(members []*batching.Member, left int64) []ledgerRow {
+	rows := s.rowsOfBatch(members)
+	for i := range rows {
+		rows[i].Remaining -= left
+		rows[i].above = true
+	}
+	return rows
+}
+
+// recordRefusals records that members were refused, where they have keys.
+func recordRefusals(ctx context.Context, conn *conn, members []*batching.Member) error {
+	err := conn.record(ctx, conn.store.rowsOfBatch(members))
+	if err == nil || conn.mayRetry(err) {
+		return err
+	}
+	for _, m := range members {
+		if m.Key != "" {
+			m.Refuse(unrecorded(m.Err, err))
+		}
+	}
+	return nil
+}
+
+// deductWithinLimits decides on one member after the other, in the order of arrival. Some have the named buyers.
+func deductWithinLimits(ctx context.Context, conn *conn, b *batching.Batch, named []string) error {
+	tx, err := conn.begin(ctx, ReadCommitted) // see selectBuyersSQL
+	if err != nil {
+		return err
+	}
+	defer tx.tx.Rollback()
+	buyers, err := tx.lockBuyers(ctx, b.GoodsID, named...)
+	if err != nil {
+		return err
+	}
+	units := buyers.units
+	for _, m := range b.Undecided {
+		if err := m.Buyer.Check(stock.Line{GoodsID: m.GoodsID, Count: m.Count}, buyers.bought[m.Buyer.Name]); err != nil {
+			m.Refuse(err)
+			continue
+		}
+		units = batching.Allot([]*batching.Member{m}, units)
+		if m.Err == nil && m.Buyer.Name != "" {
+			buyers.add(m.Buyer.Name, m.Count)
+		}
+	}
+	if units != buyers.units {
+		if err := tx.Write(ctx, b.GoodsID, units); err != nil {
+			return err
+		}
+		if err := tx.writeBuyers(ctx, buyers); err != nil {
+			return err
+		}
+	}
+	if err := tx.record(ctx, conn.store.rowsOfBatch(b.Undecided)); err != nil {
+		return err
+	}
+	return classifyCommit(tx.tx.Commit())
+}
+
+// buyersOf names the buyers of a batch, each once.
+func buyersOf(members []*batching.Member) (names []string) {
+	for _, m := range members {
+		if m.Buyer.Name != "" && !slices.Contains(names, m.Buyer.Name) {
+			names = append(names, m.Buyer.Name)
+		}
+	}
+	return names
+}
+
 // errOvertaken reports that the stock was changed after it was read. Nothing was written.
 var errOvertaken = errors.New("others changed the stock meanwhile")
-
-// deductTogether grants a whole batch in one statement; classify classifies the statement's error. If the stock does
-// not cover the whole batch, it writes nothing, and returns the units that it has read. It then reports decided only if
-// they cover no request at all.
-func deductTogether(
-	ctx context.Context, in session, goodsID int64, members []*batching.Member, classify func(error) error,
-) (units int64, decided bool, err error) {
-	if len(members) == 0 {
-		return 0, true, nil
-	}
-	asked := batching.Total(members)
-	result, err := in.ExecContext(ctx, deductSQL, asked, goodsID, asked)
-	if err != nil {
-		return 0, false, classify(err)
-	}
-	rows, err := result.RowsAffected()
-	if err != nil {
-		return 0, false, err
-	}
-	if rows == 1 {
-		remaining, err := result.LastInsertId()
-		batching.Allot(members, remaining+asked)
-		return remaining, true, err
-	}
-	if err := in.GetContext(ctx, &units, selectSQL, goodsID); err != nil {
-		return 0, false, classifyRead(goodsID, err)
-	}
-	return units, batching.Allot(members, units) == units, nil
-}

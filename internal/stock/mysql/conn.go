@@ -23,6 +23,8 @@ const (
 	Upkeep int64 = -1
 	// Reservations stands for all requests that read or end a reservation, whose item is not known at first.
 	Reservations int64 = -2
+	// Sales stands for all requests that read or cancel a sale, whose items are not known at first.
+	Sales int64 = -3
 )
 
 // ShareOf returns the key that a request's connection counts against.
@@ -133,6 +135,8 @@ func describeShares(shares []int64) string {
 		return "upkeep (administration and work in the background) already uses"
 	case shares[0] == Reservations:
 		return "the end of reservations already uses"
+	case shares[0] == Sales:
+		return "the search for sales by their keys already uses"
 	}
 	return fmt.Sprintf("item %d already uses", shares[0])
 }

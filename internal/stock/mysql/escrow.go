@@ -27,7 +27,7 @@ type escrow struct {
 
 // NewEscrow makes the strategy `escrow`.
 func NewEscrow(d stock.Deps) stock.Deducter {
-	return newBatch(d, NewSlots(d), new(escrow).try)
+	return newBatch(newStore(d, stock.Slots), NewSlots(d), withKeys(new(escrow).try))
 }
 
 const (
@@ -53,7 +53,7 @@ func (e *escrow) try(ctx context.Context, conn *conn, b *batching.Batch) error {
 		return err
 	}
 	if batching.Allot(b.Undecided, units) == units {
-		return nil // nothing fits: all are refused
+		return recordRefusals(ctx, conn, b.Undecided) // nothing fits
 	}
 	return draw(ctx, conn, b, home)
 }
@@ -80,18 +80,16 @@ func (e *escrow) findHome(ctx context.Context, conn *conn) (int, error) {
 // sellHome grants a whole batch from the home, or nothing.
 func sellHome(ctx context.Context, conn *conn, b *batching.Batch, home int) (sold bool, err error) {
 	asked := batching.Total(b.Undecided)
-	result, err := conn.ExecContext(ctx, sellHomeSQL, asked, asked, b.GoodsID, home, asked)
-	if err != nil {
-		return false, classifyWrite(err)
-	}
-	rows, err := result.RowsAffected()
-	if err != nil || rows == 0 {
-		return false, err
-	}
 	for _, m := range b.Undecided {
 		m.Grant(0)
 	}
-	return true, nil
+	rows := conn.store.at(home).rowsOfBatch(b.Undecided)
+	result, err := conn.execOnce(ctx, rows, sellHomeSQL, asked, asked, b.GoodsID, home, asked)
+	if err != nil {
+		return false, err
+	}
+	sales, err := result.RowsAffected()
+	return sales > 0, err
 }
 
 // draw grants what fits of a batch from all rows together, under their locks, and shares out the units that are left.
@@ -107,12 +105,16 @@ func draw(ctx context.Context, conn *conn, b *batching.Batch, home int) error {
 	}
 	left := batching.Allot(b.Undecided, units)
 	if left == units {
-		return nil // the units were sold since they were counted
+		_ = tx.tx.Rollback()
+		return recordRefusals(ctx, conn, b.Undecided) // the units were sold since they were counted
 	}
 	for _, m := range b.Undecided {
 		m.Remaining = 0 // like slots, a sale does not tell what remains
 	}
 	if err := writeSlots(ctx, tx, b.GoodsID, shareOut(slots, home, left, units-left)); err != nil {
+		return err
+	}
+	if err := tx.record(ctx, conn.store.rowsOfBatch(b.Undecided)); err != nil {
 		return err
 	}
 	return classifyCommit(tx.tx.Commit())

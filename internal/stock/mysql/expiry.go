@@ -17,17 +17,14 @@ const (
 	expiryInterval = 10 * time.Second
 )
 
-// Expiry deletes refusals from the ledger some time after they were given, and reservations that sold nothing some time
-// after they expired, or would have expired. Otherwise everybody who sends new keys for an item that is sold out, or
-// beyond the limit of a buyer, would fill the ledger, and everybody who holds units and lets them go the table of
-// reservations. An answer must only outlive copies of its request that are still under way, and clients that try again;
-// after that, its key is new. Answers "done" stay until PruneLedger, and confirmed reservations until
-// PruneReservations.
+// Expiry deletes what would otherwise pile up: refusals and tombstones in the ledger, and reservations that sold
+// nothing, each some time after it ended. An answer must only outlive copies of its request that are still under way,
+// and clients that try again; after that, its key is new. Answers "done" stay until PruneLedger, also those that were
+// cancelled since, and confirmed reservations until PruneReservations.
 //
-// All replicas delete, a batch at a time. No batch waits for a row, and no sale for a row of a batch: a batch with a
-// locked row is left for the next search, and requests do not wait for rows that are being deleted (see findAnswers). A
-// replica rests after each batch for as long as it took, so that it keeps a connection busy for half of the time at
-// most.
+// All replicas delete, a batch at a time. No batch waits for a row: one with a locked row is left for the next search.
+// Only a request that is sent again just then waits for a batch. A replica rests after each batch for as long as it
+// took, so that it keeps a connection busy for half of the time at most.
 type Expiry struct {
 	store Store
 	ages  Ages
@@ -37,7 +34,7 @@ type Expiry struct {
 }
 
 // Ages say how old something is when it is deleted.
-type Ages struct{ Refusals, Reservations time.Duration }
+type Ages struct{ Refusals, Cancellations, Reservations time.Duration }
 
 // Expire begins to delete what is older than ages say.
 func Expire(d stock.Deps, ages Ages) *Expiry {
@@ -62,19 +59,21 @@ func (e *Expiry) run(ctx context.Context) {
 	failed := false
 	for ctx.Err() == nil {
 		err := errors.Join(
-			e.deleteExpired(ctx, ledgerSoldOut), e.deleteExpired(ctx, ledgerBuyerLimit),
-			e.deleteReservations(ctx, stock.Cancelled), e.deleteReservations(ctx, stock.Expired),
+			e.deleteExpired(ctx, ledgerSoldOut, e.ages.Refusals), e.deleteExpired(ctx, ledgerBuyerLimit, e.ages.Refusals),
+			e.deleteExpired(ctx, ledgerCancelled, e.ages.Cancellations),
+			e.deleteReservations(ctx, stock.Cancelled, e.ages.Reservations),
+			e.deleteReservations(ctx, stock.Expired, e.ages.Reservations), e.deleteReservations(ctx, refused, e.ages.Refusals),
 		)
 		if err != nil && !failed && ctx.Err() == nil {
-			e.log.Warn("old refusals or reservations are not deleted: trying again", "error", err)
+			e.log.Warn("old refusals, cancellations or reservations are not deleted: trying again", "error", err)
 		}
 		failed = err != nil
-		rest(ctx, min(e.ages.Refusals, e.ages.Reservations, expiryInterval))
+		rest(ctx, min(e.ages.Refusals, e.ages.Cancellations, e.ages.Reservations, expiryInterval))
 	}
 }
 
-// deleteExpired deletes the expired refusals of one kind, the oldest first.
-func (e *Expiry) deleteExpired(ctx context.Context, outcome ledgerOutcome) error {
+// deleteExpired deletes the answers of one kind that are older than age, the oldest first.
+func (e *Expiry) deleteExpired(ctx context.Context, outcome ledgerOutcome, age time.Duration) error {
 	after := "created_at >= ?"
 	from := "1970-01-01"
 	for {
@@ -83,13 +82,13 @@ func (e *Expiry) deleteExpired(ctx context.Context, outcome ledgerOutcome) error
 		err := e.store.use(ctx, []int64{Upkeep}, func(conn *conn) error {
 			return Refusal(conn.SelectContext(ctx, &batch, `SELECT order_key, CAST(created_at AS CHAR) AS created
 				FROM ledger FORCE INDEX (ledger_outcome) WHERE outcome = ? AND `+after+` AND `+olderThan+`
-				ORDER BY created_at LIMIT ?`, outcome, from, e.ages.Refusals.Microseconds(), expiryBatch))
+				ORDER BY created_at LIMIT ?`, outcome, from, age.Microseconds(), expiryBatch))
 		})
 		if err != nil || len(batch) == 0 {
 			return err
 		}
 		from, after = batch[len(batch)-1].Created, "created_at >= ?"
-		switch err := e.deleteBatch(ctx, outcome, batch); {
+		switch err := e.deleteBatch(ctx, outcome, age, batch); {
 		case errors.Is(err, stock.ErrBusy):
 			after = "created_at > ?" // skip this batch until the next search
 		case err != nil:
@@ -99,11 +98,11 @@ func (e *Expiry) deleteExpired(ctx context.Context, outcome ledgerOutcome) error
 	}
 }
 
-// deleteReservations deletes the old reservations of one state, the oldest first.
-func (e *Expiry) deleteReservations(ctx context.Context, state stock.ReservationState) error {
+// deleteReservations deletes the reservations of one state that ended more than age ago, the oldest first.
+func (e *Expiry) deleteReservations(ctx context.Context, state stock.ReservationState, age time.Duration) error {
 	for {
 		began := time.Now()
-		found, _, err := pruneReservations(ctx, e.store, state, e.ages.Reservations)
+		found, _, err := pruneReservations(ctx, e.store, state, age)
 		if errors.Is(err, stock.ErrBusy) {
 			return nil // until the next search
 		}
@@ -123,13 +122,15 @@ type expired struct {
 // deleteBatch deletes a batch, or nothing and fails with ErrBusy if one of its rows is locked. A key that another
 // replica has deleted is kept if it was used again meanwhile.
 //
-// It finds rows by the whole primary key, so that it locks no other row. A refusal has line 0 only.
-func (e *Expiry) deleteBatch(ctx context.Context, outcome ledgerOutcome, batch []expired) error {
+// It finds rows by the whole primary key, so that it locks no other row. Such an answer has line 0 only.
+func (e *Expiry) deleteBatch(
+	ctx context.Context, outcome ledgerOutcome, age time.Duration, batch []expired,
+) error {
 	args := make([]any, len(batch), len(batch)+2)
 	for i, row := range batch {
 		args[i] = row.Key
 	}
-	args = append(args, outcome, e.ages.Refusals.Microseconds())
+	args = append(args, outcome, age.Microseconds())
 	// At READ COMMITTED, since locked gaps would keep new requests out. NOWAIT, because TiDB has no SKIP LOCKED.
 	return e.store.InTx(ctx, []int64{Upkeep}, ReadCommitted, func(tx Tx) error {
 		var keys []any

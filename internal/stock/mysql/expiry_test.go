@@ -36,12 +36,14 @@ func countAnswers(t *testing.T, db *sqlx.DB, prefix string) (n int) {
 }
 
 // A locked row keeps its batch, and only that, until it is unlocked.
-func TestOnlyRefusalsExpire(t *testing.T) {
+func TestOnlyRefusalsAndTombstonesExpire(t *testing.T) {
 	t.Parallel()
 	deps, _ := newReplica(t)
 	db := deps.MySQL
 	addAnswers(t, db, "old", "sold-out", 900, time.Hour) // two batches
 	addAnswers(t, db, "limit", "buyer-limit", 600, time.Hour)
+	addAnswers(t, db, "cancelled", "cancelled", 600, 3*time.Hour)
+	addAnswers(t, db, "tombstone", "cancelled", 3, time.Minute)
 	addAnswers(t, db, "young", "sold-out", 3, -time.Hour)
 	addAnswers(t, db, "done", "done", 3, time.Hour)
 	reader := stocktest.Begin(t, db)
@@ -50,7 +52,9 @@ func TestOnlyRefusalsExpire(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 { // replicas
-		expiry := mysql.Expire(deps, mysql.Ages{Refusals: 50 * time.Millisecond, Reservations: time.Hour})
+		expiry := mysql.Expire(deps, mysql.Ages{
+			Refusals: 50 * time.Millisecond, Cancellations: time.Hour, Reservations: time.Hour,
+		})
 		t.Cleanup(func() { _ = expiry.Close() })
 	}
 	serverstest.Eventually(t, "the batches without the locked row are deleted", func() bool {
@@ -60,8 +64,11 @@ func TestOnlyRefusalsExpire(t *testing.T) {
 		t.Fatal(err)
 	}
 	serverstest.Eventually(t, "all expired refusals are deleted", func() bool {
-		return countAnswers(t, db, "old")+countAnswers(t, db, "limit") == 0
+		return countAnswers(t, db, "old")+countAnswers(t, db, "limit")+countAnswers(t, db, "cancelled") == 0
 	})
+	if tombstones := countAnswers(t, db, "tombstone"); tombstones != 3 {
+		t.Errorf("%d young tombstones are left, want all 3", tombstones)
+	}
 	if young, done := countAnswers(t, db, "young"), countAnswers(t, db, "done"); young != 3 || done != 3 {
 		t.Errorf("%d young answers and %d answers \"done\" are left, want all 3 of each", young, done)
 	}
@@ -85,7 +92,9 @@ func TestReservationsThatSoldNothingExpire(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 { // replicas
-		expiry := mysql.Expire(s.deps, mysql.Ages{Refusals: 50 * time.Millisecond, Reservations: time.Hour})
+		expiry := mysql.Expire(s.deps, mysql.Ages{
+			Refusals: 50 * time.Millisecond, Cancellations: time.Hour, Reservations: time.Hour,
+		})
 		t.Cleanup(func() { _ = expiry.Close() })
 	}
 	left := func() (ids []stock.ReservationID) {
@@ -114,7 +123,9 @@ func TestReservationsThatSoldNothingExpire(t *testing.T) {
 func TestAClosedExpiryDeletesNothing(t *testing.T) {
 	t.Parallel()
 	deps, _ := newReplica(t)
-	expiry := mysql.Expire(deps, mysql.Ages{Refusals: time.Millisecond, Reservations: time.Millisecond})
+	expiry := mysql.Expire(deps, mysql.Ages{
+		Refusals: time.Millisecond, Cancellations: time.Millisecond, Reservations: time.Millisecond,
+	})
 	if err := expiry.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +136,7 @@ func TestAClosedExpiryDeletesNothing(t *testing.T) {
 }
 
 func TestAKeyWhoseSoldOutAnswerExpiredIsNew(t *testing.T) {
-	eachIdempotent(t, func(t *testing.T, name string) {
+	eachKeyed(t, func(t *testing.T, name string) {
 		deps, service := newReplica(t)
 		d, id := service.Deducter(t, name, stock.MySQL), service.NewItem(t, 0)
 		req := stock.Request{GoodsID: id, Count: 1, Key: "k"}
@@ -136,7 +147,9 @@ func TestAKeyWhoseSoldOutAnswerExpiredIsNew(t *testing.T) {
 			}
 			service.Set(t, id, 10)
 		}
-		expiry := mysql.Expire(deps, mysql.Ages{Refusals: time.Millisecond, Reservations: time.Millisecond})
+		expiry := mysql.Expire(deps, mysql.Ages{
+			Refusals: time.Millisecond, Cancellations: time.Millisecond, Reservations: time.Millisecond,
+		})
 		defer expiry.Close()
 		serverstest.Eventually(t, "the answer has expired", func() bool { return countAnswers(t, deps.MySQL, "k") == 0 })
 		stocktest.Sell(t, d, req)

@@ -6,9 +6,10 @@ import (
 	"stock/internal/stock"
 )
 
-// fencedStore is the store of one holder of a lock, known by the lock's token (Kleppmann, "How to do distributed
-// locking", 2016). The columns fence and fence_issuer of the item's row hold the token of the last sale. Write is
-// refused if a later holder of the same issuer has written, or if the stock is no longer what Read returned.
+// holderStore is the store as seen by one holder of a lock who carries out a request. With a fence, the holder is known
+// by the lock's token (Kleppmann, "How to do distributed locking", 2016). The columns fence and fence_issuer of the
+// item's row hold the token of the last sale. Write is refused if a later holder of the same issuer has written, or if
+// the stock is no longer what Read returned.
 //
 // To check the token alone would not be enough. A holder that was stopped for longer than its lease may wake up and
 // write between the next holder's read and write. No later token has been written yet, so the store accepts the write,
@@ -21,10 +22,11 @@ import (
 // Tokens of two issuers cannot be compared, so two kinds of fenced locks on one item do not exclude each other, but
 // lose nothing. If a lock service loses its data and starts to count anew, its holders are refused until Store.Set
 // resets the fence.
-type fencedStore struct {
+type holderStore struct {
 	Store
 	holder stock.Holder
-	read   int64 // units that Read returned
+	req    stock.Request
+	read   readStock
 }
 
 const (
@@ -33,34 +35,50 @@ const (
 	fenceSQL = "SELECT fence, fence_issuer FROM good_stock WHERE goods_id = ?"
 )
 
-// WithFence implements stock.Lockable.
-func (s Store) WithFence(holder stock.Holder) stock.ReadWriter {
-	return &fencedStore{Store: s, holder: holder}
+// As implements stock.Lockable.
+func (s Store) As(holder stock.Holder, req stock.Request) stock.ReadWriter {
+	if holder.Issuer == "" && req.Key == "" {
+		return s
+	}
+	return &holderStore{Store: s, holder: holder, req: req}
 }
 
 // Read implements stock.ReadWriter.
-func (s *fencedStore) Read(ctx context.Context, goodsID int64) (units int64, err error) {
-	s.read, err = s.Store.Read(ctx, goodsID)
-	return s.read, err
+func (s *holderStore) Read(ctx context.Context, goodsID int64) (units int64, err error) {
+	err = s.use(ctx, []int64{goodsID}, func(conn *conn) error {
+		s.read, err = conn.readStock(ctx, goodsID)
+		return err
+	})
+	return s.read.Units, err
 }
 
 // Write implements stock.ReadWriter.
-func (s *fencedStore) Write(ctx context.Context, goodsID, units int64) error {
+func (s *holderStore) Write(ctx context.Context, goodsID, units int64) error {
+	written := stock.ItemStock{GoodsID: goodsID, Units: units, Read: s.read.Units, Holder: s.holder}
+	fenced := s.holder.Issuer != ""
+	query, args := overwriteSQL, []any{units, goodsID}
+	if fenced {
+		query, args = fencedOverwriteSQL, fencedArgs(written)
+	}
+	rows := s.rowsOf(s.req, units)
+	query, args = s.read.only(rows, query, args)
 	return s.use(ctx, []int64{goodsID}, func(conn *conn) error {
-		written := stock.ItemStock{GoodsID: goodsID, Units: units, Read: s.read, Holder: s.holder}
-		result, err := conn.exec(ctx, fencedOverwriteSQL, fencedArgs(written)...)
+		result, err := conn.execOnce(ctx, rows, query, args...)
 		if err != nil {
 			return err
 		}
 		rows, err := result.RowsAffected()
-		if err == nil && rows == 0 {
-			err = whyRefused(ctx, conn, written)
+		switch {
+		case err != nil || rows > 0:
+			return err
+		case fenced:
+			return whyRefused(ctx, conn, written)
 		}
-		return err
+		return stock.ErrChanged // or the item is gone, as the next read finds
 	})
 }
 
-// writeFenced is fencedStore.Write inside a transaction.
+// writeFenced is holderStore.Write inside a transaction.
 func (tx Tx) writeFenced(ctx context.Context, s stock.ItemStock) error {
 	result, err := tx.ExecContext(ctx, fencedOverwriteSQL, fencedArgs(s)...)
 	if err != nil {

@@ -12,25 +12,31 @@ type forUpdate struct{ Store }
 // NewForUpdate makes the strategy `for-update`.
 func NewForUpdate(d stock.Deps) stock.Deducter { return forUpdate{New(d)} }
 
-func (f forUpdate) Deduct(ctx context.Context, req stock.Request) (receipt stock.Receipt, err error) {
+func (f forUpdate) Deduct(ctx context.Context, req stock.Request) (stock.Receipt, error) {
+	return f.Once(ctx, req, func() (stock.Receipt, error) { return f.deduct(ctx, req) })
+}
+
+func (f forUpdate) deduct(ctx context.Context, req stock.Request) (stock.Receipt, error) {
 	section := stock.Arrive()
-	err = f.InTx(ctx, []int64{ShareOf(req)}, nil, func(tx Tx) error {
+	return f.DeductInTx(ctx, req, nil, func(tx Tx) (stock.Receipt, error) {
 		units, err := tx.readForUpdate(ctx, req.GoodsID)
 		if err != nil {
-			return err
+			return stock.Receipt{}, err
 		}
 		section.Enter()
-		receipt, err = stock.ReadModifyWrite(ctx, readRow{tx, units}, req, section)
-		return err
+		return stock.ReadModifyWrite(ctx, readRow{tx, units}, req, section)
 	})
-	return receipt, err
 }
 
 // Order locks one item after the other. A single SELECT of all items would lock them in the order in which the server
 // happens to read them: with few items in the table it scans, and locks, the whole table.
-func (f forUpdate) Order(ctx context.Context, req stock.OrderRequest) (receipt stock.OrderReceipt, err error) {
+func (f forUpdate) Order(ctx context.Context, req stock.OrderRequest) (stock.OrderReceipt, error) {
+	return f.OrderOnce(ctx, req, func() (stock.OrderReceipt, error) { return f.order(ctx, req) })
+}
+
+func (f forUpdate) order(ctx context.Context, req stock.OrderRequest) (stock.OrderReceipt, error) {
 	section := stock.Arrive()
-	err = f.InTx(ctx, sharesOf(req), nil, func(tx Tx) error {
+	return f.orderInTx(ctx, req, nil, func(tx Tx) (stock.OrderReceipt, error) {
 		stocks, err := req.ReadAll(func(line stock.Line) (stock.ItemStock, error) {
 			units, err := tx.readForUpdate(ctx, line.GoodsID)
 			if err != nil {
@@ -39,11 +45,9 @@ func (f forUpdate) Order(ctx context.Context, req stock.OrderRequest) (receipt s
 			return stock.ItemStock{GoodsID: line.GoodsID, Units: units}, nil
 		})
 		if err != nil {
-			return err
+			return stock.OrderReceipt{}, err
 		}
 		section.Enter()
-		receipt, err = req.DecideAndWrite(ctx, stocks, tx.writeAll, section)
-		return err
+		return req.DecideAndWrite(ctx, stocks, tx.writeAll, section)
 	})
-	return receipt, err
 }

@@ -34,7 +34,7 @@ func TestClientsThatHangUpLeaveNoSessionsBehind(t *testing.T) {
 	for name, prepare := range map[string]func(
 		*testing.T, stock.Deps, *stocktest.Service, int64,
 	) func(context.Context){
-		"for-update": deduct("for-update"), "serializable": deduct("serializable"), "ledger": deduct("ledger"),
+		"for-update": deduct("for-update"), "serializable": deduct("serializable"),
 		"order": order,
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -8,44 +8,41 @@ import (
 	"stock/internal/stock"
 )
 
-// LedgerCheckFirstName is the name of the control `ledger-check-first`.
-const LedgerCheckFirstName = "ledger-check-first"
-
-// ledgerCheckFirst is a ledger that looks up what the buyer has bought before it locks anything, and counts the units
+// ledgerCheckFirst is an update that looks up what the buyer has bought before it locks anything, and counts the units
 // after the sale. Requests of one buyer at the same time all pass the check, each before the others are counted.
-type ledgerCheckFirst struct{ ledger ledger }
+type ledgerCheckFirst struct {
+	stock.Canceller
+	update update
+}
 
 // NewLedgerCheckFirst makes the control `ledger-check-first`.
 func NewLedgerCheckFirst(d stock.Deps) stock.Deducter {
-	l := newLedger(d, LedgerCheckFirstName)
-	l.sell = checkThenSell
-	return ledgerCheckFirst{l}
+	store := New(d)
+	return ledgerCheckFirst{store, update{store, checkThenSell}}
 }
 
 func (l ledgerCheckFirst) Deduct(ctx context.Context, req stock.Request) (stock.Receipt, error) {
-	return l.ledger.Deduct(ctx, req)
+	return l.update.Deduct(ctx, req)
 }
 
 func checkThenSell(ctx context.Context, tx Tx, req stock.Request) (remaining int64, err error) {
-	line := stock.Line{GoodsID: req.GoodsID, Count: req.Count}
-	if req.Buyer.Name != "" {
-		var bought int64
-		err := tx.GetContext(ctx, &bought, `SELECT b.units FROM buyer_units b JOIN good_stock s
-			ON s.goods_id = b.goods_id AND s.epoch = b.epoch WHERE b.goods_id = ? AND b.buyer = ?`,
-			line.GoodsID, []byte(req.Buyer.Name))
-		if err != nil && !errors.Is(err, sql.ErrNoRows) {
-			return 0, Refusal(err)
-		}
-		if err := req.Buyer.Check(line, bought); err != nil {
-			return 0, err
-		}
+	line, buyer := stock.Line{GoodsID: req.GoodsID, Count: req.Count}, req.Buyer
+	var bought int64
+	err = tx.GetContext(ctx, &bought, `SELECT b.units FROM buyer_units b JOIN good_stock s
+		ON s.goods_id = b.goods_id AND s.epoch = b.epoch WHERE b.goods_id = ? AND b.buyer = ?`,
+		line.GoodsID, []byte(buyer.Name))
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return 0, Refusal(err)
 	}
-	if remaining, err = tx.deduct(ctx, line, tx.Read); err != nil || req.Buyer.Name == "" {
+	if err := buyer.Check(line, bought); err != nil {
+		return 0, err
+	}
+	if remaining, err = tx.deduct(ctx, line, tx.Read); err != nil {
 		return remaining, err
 	}
 	_, err = tx.ExecContext(ctx, `INSERT INTO buyer_units (goods_id, buyer, epoch, units, created_at)
 		SELECT goods_id, ?, epoch, ?, UTC_TIMESTAMP(6) FROM good_stock WHERE goods_id = ?
 		ON DUPLICATE KEY UPDATE units = IF(buyer_units.epoch = VALUES(epoch), units, 0) + VALUES(units),
-		epoch = VALUES(epoch), created_at = VALUES(created_at)`, []byte(req.Buyer.Name), line.Count, line.GoodsID)
+		epoch = VALUES(epoch), created_at = VALUES(created_at)`, []byte(buyer.Name), line.Count, line.GoodsID)
 	return remaining, Refusal(err)
 }

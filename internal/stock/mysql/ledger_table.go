@@ -2,20 +2,16 @@ package mysql
 
 import (
 	"context"
-	"crypto/rand"
-	"crypto/sha256"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
+	"strconv"
 	"strings"
-	"time"
 
 	"stock/internal/stock"
 )
 
-// ledgerRow is a row of the table ledger: a deduction, or a line of an order.
+// ledgerRow is a row of the table ledger: a deduction, or a line of an order, of a request with a key.
 type ledgerRow struct {
 	Key         []byte `db:"order_key"`
 	Line        int
@@ -23,7 +19,17 @@ type ledgerRow struct {
 	Count       int   // units deducted, 0 if refused
 	Remaining   int64 // units left, as answered; with ledgerBuyerLimit, the units that the buyer had bought
 	Outcome     ledgerOutcome
-	Fingerprint []byte // identifies what was asked for: 32 bytes
+	Fingerprint []byte      // identifies what was asked for: 32 bytes
+	Store       stock.Store // that was deducted from
+	Buyer       string      // empty if there is no limit for a buyer
+	Cancelled   int         // units
+
+	epoch int64 // of the stock, 0 if the server must read it
+	slot  int   // in which to read it, for slots
+
+	// above reports that Remaining is counted from the units that the deducting statement leaves, which only the server
+	// knows when the row is inserted.
+	above bool
 }
 
 type ledgerOutcome string
@@ -32,60 +38,61 @@ const (
 	ledgerDone       ledgerOutcome = "done"
 	ledgerSoldOut    ledgerOutcome = "sold-out"
 	ledgerBuyerLimit ledgerOutcome = "buyer-limit"
+	ledgerCancelled  ledgerOutcome = "cancelled" // nothing was sold
 )
 
-// isAnswer reports whether an error is a refusal that a ledger keeps.
-func isAnswer(err error) bool {
-	return errors.Is(err, stock.ErrSoldOut) || errors.Is(err, stock.ErrBuyerLimit)
+// ledgerOutcomes lists all outcomes.
+var ledgerOutcomes = []ledgerOutcome{ledgerDone, ledgerSoldOut, ledgerBuyerLimit, ledgerCancelled}
+
+// deductionRow is the row of a deduction with a key that is about to be carried out.
+func (s Store) deductionRow(req stock.Request) ledgerRow {
+	return s.newRow(req.Key, req.GoodsID, req.Buyer, req.Fingerprint(s.name))
 }
 
-// newDeductionRow is the row of a deduction that a strategy is about to carry out.
-func newDeductionRow(strategy string, req stock.Request) ledgerRow {
-	asked := append([]any{"deduct", strategy, stock.MySQL, req.GoodsID, req.Count}, buyerTerms(req.Buyer)...)
-	return newLedgerRow(req.Key, req.GoodsID, asked...)
+// orderRow is the first row of an order with a key that is about to be carried out.
+func (s Store) orderRow(req stock.OrderRequest) ledgerRow {
+	return s.newRow(req.Key, req.Lines()[0].GoodsID, req.Buyer, req.Fingerprint(s.name))
 }
 
-// newOrderRow is the first row of an order that a strategy is about to carry out.
-func newOrderRow(strategy string, req stock.OrderRequest) ledgerRow {
-	lines := req.Lines()
-	asked := []any{"order", strategy, stock.MySQL}
-	for _, line := range lines {
-		asked = append(asked, line.GoodsID, line.Count)
+func (s Store) newRow(key string, goodsID int64, buyer stock.Buyer, fingerprint []byte) ledgerRow {
+	return ledgerRow{
+		Key: []byte(key), GoodsID: goodsID, Outcome: ledgerDone, Fingerprint: fingerprint, Store: s.name, Buyer: buyer.Name,
+		slot: s.slot,
 	}
-	return newLedgerRow(req.Key, lines[0].GoodsID, append(asked, buyerTerms(req.Buyer)...)...)
 }
 
-// buyerTerms is what a fingerprint has of the buyer. The name comes last, because it may contain spaces.
-func buyerTerms(buyer stock.Buyer) []any {
-	if buyer.Name == "" {
+// rowsOf is what the ledger records of a deduction that leaves units: nothing if it has no key.
+func (s Store) rowsOf(req stock.Request, remaining int64) []ledgerRow {
+	if req.Key == "" {
 		return nil
 	}
-	return []any{"buyer", buyer.Limit, buyer.Name}
+	row := s.deductionRow(req)
+	row.done(req.Count, remaining)
+	return []ledgerRow{row}
 }
 
-func newLedgerRow(clientKey string, goodsID int64, asked ...any) ledgerRow {
-	key := []byte(clientKey)
-	if clientKey == "" {
-		key = generateKey()
+// rowsOfStatement is rowsOf for a statement that tells by LAST_INSERT_ID what remains, if the store tells it.
+func (s Store) rowsOfStatement(req stock.Request) []ledgerRow {
+	rows := s.rowsOf(req, 0)
+	for i := range rows {
+		rows[i].above = s.name.TellsRemaining()
 	}
-	return ledgerRow{Key: key, GoodsID: goodsID, Outcome: ledgerDone, Fingerprint: fingerprint(asked...)}
+	return rows
 }
 
-// generateKey makes the key of a request whose client gave none. It begins with a byte that no client can send,
-// followed by the time, so that such rows are appended to the primary key instead of being scattered over it.
-func generateKey() []byte {
-	key := make([]byte, 1, 1+8+8)
-	key = binary.BigEndian.AppendUint64(key, uint64(time.Now().UnixNano()))
-	key = key[:cap(key)]
-	_, _ = rand.Read(key[1+8:]) // it never fails
-	return key
-}
-
-// fingerprint differs for any two requests that ask for different things. Strings other than the last must
-// not contain spaces.
-func fingerprint(asked ...any) []byte {
-	hash := sha256.Sum256(fmt.Appendln(nil, asked...))
-	return hash[:]
+// rowsOfOrder is rowsOf for an order.
+func (s Store) rowsOfOrder(req stock.OrderRequest, lines []stock.LineReceipt) []ledgerRow {
+	if req.Key == "" {
+		return nil
+	}
+	row := s.orderRow(req)
+	rows := make([]ledgerRow, len(lines))
+	for i, line := range lines {
+		row.Line, row.GoodsID = i, line.GoodsID
+		row.done(line.Count, line.Remaining)
+		rows[i] = row
+	}
+	return rows
 }
 
 func (r *ledgerRow) done(count int, remaining int64) {
@@ -111,19 +118,10 @@ func (r *ledgerRow) refusal(line stock.Line, buyer stock.Buyer) error {
 		return &stock.SoldOutError{GoodsID: line.GoodsID, Asked: line.Count, Remaining: r.Remaining}
 	case ledgerBuyerLimit:
 		return &stock.BuyerLimitError{GoodsID: line.GoodsID, Asked: line.Count, Bought: r.Remaining, Limit: buyer.Limit}
+	case ledgerCancelled:
+		return cancelled(r.Key)
 	}
 	return nil
-}
-
-// rows makes the rows of the order whose first row this is.
-func (r ledgerRow) rows(lines []stock.LineReceipt) []ledgerRow {
-	rows := make([]ledgerRow, len(lines))
-	for i, line := range lines {
-		r.Line, r.GoodsID = i, line.GoodsID
-		r.done(line.Count, line.Remaining)
-		rows[i] = r
-	}
-	return rows
 }
 
 // check refuses a request that is sent again: if the first one has no answer yet, which is a nil row, or if it asked
@@ -132,7 +130,7 @@ func (r *ledgerRow) check(entry ledgerRow) error {
 	switch {
 	case r == nil:
 		return fmt.Errorf("%w: %q", stock.ErrInProgress, entry.Key)
-	case !slices.Equal(r.Fingerprint, entry.Fingerprint):
+	case !r.isTombstone() && !slices.Equal(r.Fingerprint, entry.Fingerprint):
 		return fmt.Errorf("%w: %q", stock.ErrKeyReused, entry.Key)
 	}
 	return nil
@@ -142,6 +140,9 @@ func (r *ledgerRow) check(entry ledgerRow) error {
 func (r *ledgerRow) answer(req stock.Request) (stock.Receipt, error) {
 	if err := r.refusal(stock.Line{GoodsID: req.GoodsID, Count: req.Count}, req.Buyer); err != nil {
 		return stock.Receipt{Replayed: true}, err
+	}
+	if r.Cancelled == r.Count {
+		return stock.Receipt{Replayed: true}, cancelled(r.Key)
 	}
 	return stock.Receipt{Remaining: r.Remaining, Attempts: 1, Replayed: true}, nil
 }
@@ -157,93 +158,44 @@ func (r *ledgerRow) checkAndAnswer(entry ledgerRow, req stock.Request) (stock.Re
 // answers maps the keys that are taken to the first answer, or to nil while the first request is in progress.
 type answers map[string]*ledgerRow
 
-// findAnswers looks up the client keys of requests, all different, on behalf of any replica. An error is a refusal.
-func findAnswers(ctx context.Context, in session, entries ...ledgerRow) (answers, error) {
-	if len(entries) == 0 {
-		return nil, nil
+// findAnswer looks up a key that another request may have at this moment.
+func (c *conn) findAnswer(ctx context.Context, entry ledgerRow) (answers, error) {
+	known, err := c.findAnswers(ctx, "", entry)
+	if err != nil || len(known) > 0 || c.store.tidb { // on TiDB, a locking read needs a transaction
+		return known, err
 	}
 	// Only a locking read sees what others have not committed yet.
-	taken, err := selectAnswers(ctx, in, "FOR UPDATE NOWAIT", entries)
-	switch {
-	case err == nil:
-		return taken, nil
-	case !isHeld(err):
-		return nil, Refusal(err)
-	case len(entries) == 1:
-		return findCommitted(ctx, in, entries[0])
+	if known, err = c.findAnswers(ctx, " FOR UPDATE NOWAIT", entry); isHeld(err) {
+		return answers{string(entry.Key): nil}, nil
 	}
-	// Bisect to find the key that another request holds: most likely it is the only one.
-	middle := len(entries) / 2
-	taken, err = findAnswers(ctx, in, entries[:middle]...)
-	if err != nil {
-		return nil, err
-	}
-	others, err := findAnswers(ctx, in, entries[middle:]...)
-	maps.Copy(taken, others)
-	return taken, err
+	return known, err
 }
 
-// findCommitted is findAnswers for a key that another request holds, or held a moment ago. A read that does not lock
-// sees its answer, if there is one.
-func findCommitted(ctx context.Context, in session, entry ledgerRow) (answers, error) {
-	taken, err := selectAnswers(ctx, in, "", []ledgerRow{entry})
-	if err != nil {
-		return nil, Refusal(err)
-	}
-	if len(taken) == 0 {
-		taken[string(entry.Key)] = nil // in progress
-	}
-	return taken, nil
-}
-
-// takeKey takes the client's key of a new request for a transaction at READ COMMITTED. Until the transaction ends,
-// any other request with the key is refused with ErrInProgress, on every replica. If the key is taken already,
-// takeKey returns what findAnswers does.
-//
-// Another request in progress is usually found at once. Only if both have looked for the key before either took it, one
-// waits until the other ends, as for any row, and finds its answer.
-//
-// An error is a refusal, after which the transaction must be rolled back.
-func takeKey(ctx context.Context, tx Tx, entry ledgerRow) (answers, error) {
-	taken, err := findAnswers(ctx, tx, entry)
-	if err != nil || len(taken) > 0 {
-		return taken, err
-	}
-	err = writeRows(ctx, tx, "", entry)
-	switch {
-	case err == nil:
-		return nil, nil
-	case isHeld(err):
-		return findCommitted(ctx, tx, entry)
-	}
-	return nil, Refusal(err)
-}
-
-const ledgerColumns = "order_key, line, goods_id, count, remaining, outcome, fingerprint"
-
-// selectAnswers reads the first rows of the requests with these keys. It names the index and all of its columns: a
-// locking read must not touch any other row, as it would if the server scanned a short table.
-func selectAnswers(ctx context.Context, in session, locking string, entries []ledgerRow) (answers, error) {
+// findAnswers looks up the keys of requests. It names the index and all of its columns: a locking read must not touch
+// any other row, as it would if the server scanned a short table. An error is a refusal.
+func (c *conn) findAnswers(ctx context.Context, locking string, entries ...ledgerRow) (answers, error) {
 	keys := make([]any, len(entries))
 	for i, entry := range entries {
 		keys[i] = entry.Key
 	}
 	var rows []ledgerRow
-	err := in.SelectContext(ctx, &rows, "SELECT "+ledgerColumns+
-		" FROM ledger FORCE INDEX (PRIMARY) WHERE order_key IN (?"+strings.Repeat(", ?", len(keys)-1)+
-		") AND line = 0 "+locking, keys...)
-	found := answers{}
+	err := c.SelectContext(ctx, &rows, "SELECT "+ledgerColumns+", cancelled "+
+		"FROM ledger FORCE INDEX (PRIMARY) WHERE order_key IN "+
+		list(len(keys))+" AND line = 0"+locking, keys...)
+	known := answers{}
 	for _, row := range rows {
-		found[string(row.Key)] = &row
+		known[string(row.Key)] = &row
 	}
-	return found, err
+	return known, Refusal(err)
 }
+
+const ledgerColumns = "order_key, line, goods_id, count, remaining, outcome, fingerprint, store, buyer"
 
 // lines reads all rows of the order whose first row this is. One statement sees all of them, or none if the order was
 // pruned meanwhile. Its key is new again then, so that is an ErrInProgress: the client tries again.
 func (r *ledgerRow) lines(ctx context.Context, in session) (rows []ledgerRow, err error) {
 	err = in.SelectContext(ctx, &rows, "SELECT "+ledgerColumns+
-		" FROM ledger WHERE order_key = ? AND fingerprint = ? ORDER BY line", r.Key, r.Fingerprint)
+		", cancelled FROM ledger WHERE order_key = ? AND fingerprint = ? ORDER BY line", r.Key, r.Fingerprint)
 	if err != nil {
 		return nil, Refusal(err)
 	}
@@ -253,30 +205,66 @@ func (r *ledgerRow) lines(ctx context.Context, in session) (rows []ledgerRow, er
 	return rows, nil
 }
 
-// recordRows records the outcomes of requests whose keys this transaction has taken, or that have generated keys. An
-// error is a refusal.
-func recordRows(ctx context.Context, tx Tx, rows ...ledgerRow) error {
-	return Refusal(writeRows(ctx, tx, `ON DUPLICATE KEY UPDATE goods_id = VALUES(goods_id), count = VALUES(count),
-		remaining = VALUES(remaining), outcome = VALUES(outcome)`, rows...))
-}
+const insertLedger = "INSERT INTO ledger (" + ledgerColumns + ", epoch, created_at) "
 
-// insertRows records the outcomes of requests with new keys. It fails with errKeyTaken if a key is not new. An error
-// is a refusal.
-func insertRows(ctx context.Context, tx Tx, rows ...ledgerRow) error {
-	err := writeRows(ctx, tx, "", rows...)
-	if IsDuplicate(err) {
-		return fmt.Errorf("%w: %w: %w", stock.ErrBusy, errKeyTaken, err)
+// readEpoch returns a query for the epoch of the stock that the row's sale was made from, and its arguments. SET locks
+// the row that it reads, so that must be one that the transaction has locked already.
+func (r *ledgerRow) readEpoch() (query string, args []any) {
+	switch {
+	case r.epoch != 0:
+		return strconv.FormatInt(r.epoch, 10), nil
+	case r.Store == stock.Slots:
+		return "SELECT epoch FROM good_slot WHERE goods_id = ? AND slot = ?", []any{r.GoodsID, r.slot}
+	case r.Store == stock.Units:
+		return unitEpochSQL, []any{r.GoodsID}
 	}
-	return Refusal(err)
+	return epochSQL, []any{r.GoodsID}
 }
 
-func writeRows(ctx context.Context, tx Tx, onDuplicate string, rows ...ledgerRow) error {
-	const one = "(?, ?, ?, ?, ?, ?, ?, UTC_TIMESTAMP(6))"
-	args := make([]any, 0, 7*len(rows))
+// recordAlone returns the statements that insert rows.
+func recordAlone(rows []ledgerRow) (query string, args []any) {
+	epochs, values, args := recordSQL(rows)
+	switch {
+	case epochs == "":
+	case rows[0].Store == stock.Units: // of one item, which SET would lock after its units: see UnitStore
+		query = unitEpochSQL + " INTO @epoch0; "
+	default:
+		query = "SET " + strings.TrimPrefix(epochs, ", ") + "; "
+	}
+	return query + insertLedger + "VALUES (" + strings.Join(values, "), (") + ")", args
+}
+
+// recordSQL returns the end of a SET that reads the epoch of each item's stock, and the values of rows to insert after
+// it. Both take the args. Refusals have no epoch.
+func recordSQL(rows []ledgerRow) (epochs string, values []string, args []any) {
+	var set strings.Builder
+	variable := map[int64]string{}
 	for _, r := range rows {
-		args = append(args, r.Key, r.Line, r.GoodsID, r.Count, r.Remaining, r.Outcome, r.Fingerprint)
+		if r.Count > 0 && variable[r.GoodsID] == "" {
+			variable[r.GoodsID] = fmt.Sprintf("@epoch%d", len(variable))
+			query, of := r.readEpoch()
+			fmt.Fprintf(&set, ", %s = (%s)", variable[r.GoodsID], query)
+			args = append(args, of...)
+		}
 	}
-	_, err := tx.ExecContext(ctx, "INSERT INTO ledger ("+ledgerColumns+", created_at) VALUES "+
-		one+strings.Repeat(", "+one, len(rows)-1)+" "+onDuplicate, args...)
-	return err
+	for _, r := range rows {
+		value := "?, ?, ?, ?, "
+		if r.above {
+			value += "CAST(LAST_INSERT_ID() AS SIGNED) + "
+		}
+		value += "?, ?, ?, ?, ?, "
+		if r.Count > 0 {
+			value += variable[r.GoodsID]
+		} else {
+			value += "0"
+		}
+		values = append(values, value+", UTC_TIMESTAMP(6)")
+		args = append(args, r.args()...)
+	}
+	return set.String(), values, args
+}
+
+// args are the values of ledgerColumns.
+func (r *ledgerRow) args() []any {
+	return []any{r.Key, r.Line, r.GoodsID, r.Count, r.Remaining, r.Outcome, r.Fingerprint, r.Store, []byte(r.Buyer)}
 }

@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"stock/internal/stock"
-	"stock/internal/stock/catalogue"
 	"stock/internal/stock/stocktest"
 )
 
@@ -18,15 +17,14 @@ func newReplica(t testing.TB) (stock.Deps, *stocktest.Service) {
 	return deps, stocktest.NewService(t, deps)
 }
 
-// eachIdempotent runs a test for every strategy that supports keys, except for controls.
-func eachIdempotent(t *testing.T, test func(t *testing.T, name string)) {
+// eachKeyed runs a test for strategies that record keys in different ways: in a statement, for a batch, and in a
+// transaction.
+func eachKeyed(t *testing.T, test func(t *testing.T, name string)) {
 	t.Parallel()
-	for _, strategy := range catalogue.Strategies {
-		if strategy.Idempotent && !strategy.Control {
-			t.Run(strategy.Name, func(t *testing.T) {
-				t.Parallel()
-				test(t, strategy.Name)
-			})
-		}
+	for _, name := range []string{"update", "batch", "for-update"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, name)
+		})
 	}
 }

@@ -60,8 +60,10 @@ func NewOptimisticStock(d stock.Deps) stock.Deducter {
 }
 
 func (o optimistic[T]) Deduct(ctx context.Context, req stock.Request) (stock.Receipt, error) {
-	return o.retry(ctx, req, func(section *stock.Section) (stock.Receipt, error) {
-		return o.try(ctx, req, section)
+	return o.Once(ctx, req, func() (stock.Receipt, error) {
+		return o.retry(ctx, req, func(section *stock.Section) (stock.Receipt, error) {
+			return o.try(ctx, req, section)
+		})
 	})
 }
 
@@ -82,7 +84,8 @@ func (o optimistic[T]) try(ctx context.Context, req stock.Request, section *stoc
 		return stock.Receipt{}, err
 	}
 	section.Leave()
-	result, err := o.exec(ctx, []int64{req.GoodsID}, o.write, remaining, req.GoodsID, row.Seen)
+	result, err := o.execOnce(ctx, []int64{req.GoodsID}, o.rowsOf(req, remaining),
+		o.write, remaining, req.GoodsID, row.Seen)
 	if err != nil {
 		return stock.Receipt{}, err
 	}

@@ -23,7 +23,7 @@ const (
 // even if it fails. A request that is sent again with a deleted key is a new request: the age must exceed the time
 // for which clients try again. Deductions go on meanwhile.
 func PruneLedger(ctx context.Context, db *sqlx.DB, age time.Duration) (deleted int64, err error) {
-	for _, outcome := range []ledgerOutcome{ledgerDone, ledgerSoldOut, ledgerBuyerLimit} {
+	for _, outcome := range ledgerOutcomes {
 		rows, err := Prune(ctx, func() (int, int64, error) { return pruneRequests(ctx, db, outcome, age) })
 		deleted += rows
 		if err != nil {

@@ -3,7 +3,6 @@ package mysql
 import (
 	"context"
 	"database/sql"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -24,7 +23,12 @@ type reservationRow struct {
 	Expires int64
 	Ended   sql.NullInt64
 	Lapsed  bool // its time has passed
+
+	Remaining int64 // units that were left, of a hold that was refused
 }
+
+// refused is the state of the row that keeps the refusal of a hold with a key. Clients do not know its id.
+const refused stock.ReservationState = "refused"
 
 // reservation is the row for clients: a held reservation whose time has passed counts as expired.
 func (r *reservationRow) reservation() stock.Reservation {
@@ -55,7 +59,7 @@ const (
 
 	selectReservations = "SELECT id, client_key, goods_id, count, ttl_ms, epoch, state, " +
 		sinceEpoch + "created_at) AS created, " + sinceEpoch + "expires_at) AS expires, " +
-		sinceEpoch + "ended_at) AS ended, " + hasLapsed + " AS lapsed FROM reservation "
+		sinceEpoch + "ended_at) AS ended, " + hasLapsed + " AS lapsed, remaining FROM reservation "
 
 	// The primary key is named so that the statement locks these rows only, in the order of their ids, whatever else
 	// the server would choose.
@@ -93,9 +97,12 @@ func findKeys(ctx context.Context, in session, keys []any) (map[string]*reservat
 	return found, Refusal(err)
 }
 
-// insertReservations adds reservations that are held from now on. It fails with errKeyTaken if a key is not new. An
-// error is a refusal.
+// insertReservations adds reservations that are held from now on, and refusals. It fails with errKeyTaken if a key is
+// not new. An error is a refusal.
 func insertReservations(ctx context.Context, in session, rows []*reservationRow) error {
+	if len(rows) == 0 {
+		return nil
+	}
 	query, args := insertSQL(rows)
 	_, err := in.ExecContext(ctx, query, args...)
 	if IsDuplicate(err) {
@@ -106,21 +113,20 @@ func insertReservations(ctx context.Context, in session, rows []*reservationRow)
 
 // insertSQL returns the statement of insertReservations.
 func insertSQL(rows []*reservationRow) (query string, args []any) {
-	const one = "(?, ?, ?, ?, ?, ?, 'held', ?, ?)"
-	args = make([]any, 0, 9*len(rows)+8) // holdTogether adds as many
+	const one = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+	args = make([]any, 0, 10*len(rows)+8) // holdTogether adds as many
 	for _, r := range rows {
 		var key any
 		if r.Key != nil {
 			key = r.Key
 		}
-		args = append(args, r.ID, key, r.GoodsID, r.Count, r.TTL, r.Epoch, datetime(r.Created), datetime(r.Expires))
+		args = append(args, r.ID, key, r.GoodsID, r.Count, r.TTL, r.Epoch, r.State, datetime(r.Created),
+			datetime(r.Expires), r.Remaining)
 	}
 	return "INSERT INTO reservation " +
-		"(id, client_key, goods_id, count, ttl_ms, epoch, state, created_at, expires_at) VALUES " +
+		"(id, client_key, goods_id, count, ttl_ms, epoch, state, created_at, expires_at, remaining) VALUES " +
 		one + strings.Repeat(", "+one, len(rows)-1), args
 }
-
-func keyTaken(err error) error { return fmt.Errorf("%w: %w: %w", stock.ErrBusy, errKeyTaken, err) }
 
 // endHeld ends those of the given reservations that are held and fulfil the condition, and returns them. The
 // transaction must have locked the rows of their items, and then gives their units back. An error is a refusal.

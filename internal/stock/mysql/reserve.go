@@ -17,7 +17,8 @@ import (
 )
 
 // reserve holds units in the table reservation until the buyer confirms, cancels, or lets the time pass (TCC: Pardon
-// and Pautasso, "Atomic Distributed Transactions: a RESTful Design", WWW 2014). Deduct holds and confirms at once.
+// and Pautasso, "Atomic Distributed Transactions: a RESTful Design", WWW 2014). Deduct holds and confirms at once; with
+// a key, it is one transaction.
 //
 // Holds of one item that wait in a replica share a transaction, as in batch: one INSERT of all reservations and one
 // UPDATE of the stock. Confirmations of all items share one UPDATE, which touches no stock.
@@ -31,6 +32,7 @@ import (
 // the two deadlock, the server rolls one of them back, and that one tries again.
 type reserve struct {
 	*batching.Queue // of holds
+	stock.Canceller // of deductions
 
 	store    Store
 	confirms *batching.Queue
@@ -53,27 +55,64 @@ const (
 
 // NewReserve makes the strategy `reserve`.
 func NewReserve(d stock.Deps) stock.Deducter {
-	s := &reserve{store: New(d), log: d.Log, ended: map[stock.ReservationState]*atomic.Int64{}}
+	store := New(d)
+	s := &reserve{
+		Canceller: store, store: store, log: d.Log, ended: map[stock.ReservationState]*atomic.Int64{},
+	}
 	for _, state := range stock.EndStates {
 		s.ended[state] = new(atomic.Int64)
 	}
-	s.Queue = &newBatch(d, nil, s.tryHolds).Queue
-	s.confirms = &newBatch(d, nil, s.tryConfirms).Queue
+	s.Queue = &newBatch(s.store, nil, s.tryHolds).Queue
+	s.confirms = &newBatch(s.store, nil, s.tryConfirms).Queue
 	return s
 }
 
 // Deduct implements stock.Deducter. The receipt and its critical section are those of the hold.
 func (s *reserve) Deduct(ctx context.Context, req stock.Request) (stock.Receipt, error) {
-	held, receipt, err := s.Hold(ctx, stock.HoldRequest{Request: req, TTL: deductTTL})
+	if req.Key != "" {
+		return s.store.Once(ctx, req, func() (stock.Receipt, error) { return s.deductOnce(ctx, req) })
+	}
+	row, receipt, err := s.hold(ctx, stock.HoldRequest{Request: req, TTL: deductTTL})
 	if err != nil {
 		return stock.Receipt{}, err
 	}
-	if _, err := s.confirm(ctx, held.ID, false); err != nil {
-		if err := s.abandon(ctx, held.ID, err); err != nil {
+	id := stock.ReservationID(row.ID)
+	if _, err := s.confirm(ctx, id, false); err != nil {
+		if err := s.abandon(ctx, id, err); err != nil {
 			return stock.Receipt{}, err
 		}
 	}
 	return receipt, nil
+}
+
+// deductOnce deducts as update does, and records the key. It holds nothing: a request that is sent again would take
+// units from others until its key turns out to be taken. It takes back what has expired before it refuses.
+func (s *reserve) deductOnce(ctx context.Context, req stock.Request) (stock.Receipt, error) {
+	for {
+		receipt, rows, err := s.store.execDeduct(ctx, req, stock.Arrive(), deductSQL, req.Count, req.GoodsID, req.Count)
+		if err != nil || rows == 1 {
+			return receipt, err
+		}
+		item := []int64{req.GoodsID}
+		var units int64
+		var lapsed bool
+		err = s.store.use(ctx, item, func(conn *conn) error {
+			units, lapsed, err = readLapsed(ctx, conn, req.GoodsID)
+			return err
+		})
+		switch {
+		case err != nil:
+			return stock.Receipt{}, err
+		case lapsed:
+			ended, err := s.end(ctx, item, item, func(tx Tx) ([]reservationRow, error) { return takeBack(ctx, tx, item) })
+			if err != nil {
+				return stock.Receipt{}, err
+			}
+			s.count(stock.Expired, ended)
+		case units < int64(req.Count):
+			return stock.Receipt{}, soldOut(req, units)
+		}
+	}
 }
 
 // abandon cancels a hold that Deduct could not confirm. If that succeeds, nothing is deducted. If the hold turns out to
@@ -102,9 +141,17 @@ type hold struct {
 }
 
 // Hold implements stock.Reserver. A request with work to do, or that waits less than others, does not join a batch.
-func (s *reserve) Hold(
+func (s *reserve) Hold(ctx context.Context, req stock.HoldRequest) (stock.Reservation, stock.Receipt, error) {
+	row, receipt, err := s.hold(ctx, req)
+	if err != nil {
+		return stock.Reservation{}, receipt, err
+	}
+	return row.reservation(), receipt, nil
+}
+
+func (s *reserve) hold(
 	ctx context.Context, req stock.HoldRequest,
-) (_ stock.Reservation, receipt stock.Receipt, err error) {
+) (row *reservationRow, receipt stock.Receipt, err error) {
 	h := &hold{ttl: req.TTL}
 	limit, limited := stock.WaitLimit(ctx)
 	if limited && limit < s.store.wait || req.Hold > 0 {
@@ -112,17 +159,14 @@ func (s *reserve) Hold(
 	} else {
 		receipt, err = s.Do(ctx, req.Request, h)
 	}
-	if err != nil {
-		return stock.Reservation{}, stock.Receipt{}, err
+	switch {
+	case !h.replayed:
+		return h.row, receipt, err
+	case err != nil:
+		return nil, stock.Receipt{Replayed: true}, err
 	}
-	row := h.row
-	if h.replayed {
-		receipt = stock.Receipt{Attempts: 1, Replayed: true}
-		if row, err = s.endLapsed(ctx, row); err != nil {
-			return stock.Reservation{}, stock.Receipt{}, err
-		}
-	}
-	return row.reservation(), receipt, nil
+	row, err = s.endLapsed(ctx, h.row)
+	return row, stock.Receipt{Attempts: 1, Replayed: true}, err
 }
 
 // holdAlone is a hold by itself. It tries again if the server rolled it back because of a conflict.
@@ -166,19 +210,23 @@ func (s *reserve) holdWithWork(ctx context.Context, m *batching.Member, section 
 	err := s.store.InTx(ctx, []int64{ShareOf(m.Request)}, ReadCommitted, func(tx Tx) error {
 		fresh, _, err := findHolds(ctx, tx, []*batching.Member{m})
 		if err != nil || len(fresh) == 0 {
-			return cmp.Or(err, m.Err)
-		}
-		if taken, err = holdWhatFits(ctx, tx, m.GoodsID, fresh, section); err != nil {
 			return err
 		}
-		if err := cmp.Or(m.Err, stock.Work(ctx, m.Request.Hold)); err != nil {
+		if taken, err = holdWhatFits(ctx, tx, m.GoodsID, fresh, section); err != nil || m.Err != nil {
+			return err
+		}
+		if err := stock.Work(ctx, m.Request.Hold); err != nil {
 			return err
 		}
 		section.Leave()
 		return nil
 	})
-	if err == nil {
+	switch {
+	case err == nil:
 		s.count(stock.Expired, taken)
+		return m.Err
+	case errors.Is(err, stock.ErrUnknown) && knowsRefusal(m, err):
+		return m.Err
 	}
 	return err
 }
@@ -195,15 +243,13 @@ func (s *reserve) tryHolds(ctx context.Context, conn *conn, b *batching.Batch) e
 		return nil
 	}
 	if err := s.decideHolds(ctx, conn, b.GoodsID, fresh); err != nil {
-		if errors.Is(err, stock.ErrUnknown) { // those that were refused as sold out hold nothing, whatever happened
-			b.Undecided = slices.DeleteFunc(b.Undecided, func(m *batching.Member) bool {
-				return errors.Is(m.Err, stock.ErrSoldOut)
-			})
+		if errors.Is(err, stock.ErrUnknown) {
+			b.Undecided = slices.DeleteFunc(b.Undecided, func(m *batching.Member) bool { return knowsRefusal(m, err) })
 		}
 		return err
 	}
 	for m, first := range repeats {
-		if first.Err != nil {
+		if first.Err != nil && !errors.Is(first.Err, stock.ErrSoldOut) {
 			m.Refuse(first.Err)
 			continue
 		}
@@ -212,8 +258,18 @@ func (s *reserve) tryHolds(ctx context.Context, conn *conn, b *batching.Batch) e
 	return nil
 }
 
-// findHolds looks up the keys of holds, and answers each hold whose key is taken with the reservation that has it. Of
-// the others, fresh has those without a key and the first of each key; repeats maps each further one to the first with
+// knowsRefusal reports whether a hold was refused as sold out in a transaction that may have been committed or not: it
+// holds nothing in either case.
+func knowsRefusal(m *batching.Member, lost error) bool {
+	known := errors.Is(m.Err, stock.ErrSoldOut)
+	if known && m.Key != "" {
+		m.Refuse(unrecorded(m.Err, lost))
+	}
+	return known
+}
+
+// findHolds looks up the keys of holds, and answers each hold whose key is taken as the row that has it says. Of the
+// others, fresh has those without a key and the first of each key; repeats maps each further one to the first with
 // its key.
 func findHolds(
 	ctx context.Context, in session, members []*batching.Member,
@@ -244,7 +300,7 @@ func findHolds(
 	return fresh, repeats, nil
 }
 
-// replay answers a hold with the reservation of an earlier one with the same key, if that asked for the same.
+// replay answers a hold with the reservation or the refusal of an earlier one with its key, if that asked for the same.
 func replay(m *batching.Member, row *reservationRow) {
 	h := m.Detail.(*hold)
 	if row.GoodsID != m.GoodsID || row.Count != m.Count || row.TTL != h.ttl.Milliseconds() {
@@ -252,6 +308,10 @@ func replay(m *batching.Member, row *reservationRow) {
 		return
 	}
 	h.row, h.replayed = row, true
+	if row.State == refused {
+		m.Refuse(&stock.SoldOutError{GoodsID: m.GoodsID, Asked: m.Count, Remaining: row.Remaining})
+		return
+	}
 	m.Grant(0)
 }
 
@@ -291,8 +351,9 @@ func holdTogether(
 	}
 	asked := batching.Total(members)
 	if present.Units < asked {
-		return refuseHolds(ctx, conn, goodsID, members)
+		return refuseHolds(ctx, conn, present, members)
 	}
+	batching.Allot(members, present.Units)
 	rows := present.rows(members)
 	insert, args := insertSQL(rows)
 	args = append(args, goodsID, asked, goodsID, asked, present.Epoch, datetime(present.Now+holdSlack.Microseconds()))
@@ -326,10 +387,14 @@ func readForHold(ctx context.Context, in session, goodsID int64) (present stockF
 	return present, classifyRead(goodsID, err)
 }
 
-// rows makes the reservations of members.
+// rows makes the reservations of members that were granted, and the refusals of others that have keys.
 func (p stockForHold) rows(members []*batching.Member) []*reservationRow {
-	rows := make([]*reservationRow, len(members))
-	for i, m := range members {
+	rows := make([]*reservationRow, 0, len(members))
+	for _, m := range members {
+		soldOut, isRefused := errors.AsType[*stock.SoldOutError](m.Err)
+		if isRefused && m.Key == "" {
+			continue
+		}
 		h, id := m.Detail.(*hold), stock.NewReservationID()
 		h.row = &reservationRow{
 			ID:      id[:],
@@ -344,16 +409,17 @@ func (p stockForHold) rows(members []*batching.Member) []*reservationRow {
 		if m.Key != "" {
 			h.row.Key = []byte(m.Key)
 		}
-		rows[i] = h.row
+		if isRefused {
+			h.row.State, h.row.Expires, h.row.Remaining = refused, p.Now, soldOut.Remaining
+		}
+		rows = append(rows, h.row)
 	}
 	return rows
 }
 
-// refuseHolds refuses all members if the stock covers none of them and no reservation of the item has expired. It reads
-// both in one statement, so that they are of one moment.
-func refuseHolds(
-	ctx context.Context, in session, goodsID int64, members []*batching.Member,
-) (refused bool, err error) {
+// readLapsed reads the stock of an item and whether a reservation of it has expired, in one statement, so that both are
+// of one moment.
+func readLapsed(ctx context.Context, in session, goodsID int64) (units int64, lapsed bool, err error) {
 	var present struct {
 		Units  int64
 		Lapsed bool
@@ -361,10 +427,28 @@ func refuseHolds(
 	err = in.GetContext(ctx, &present, "SELECT stock AS units, EXISTS (SELECT 1 FROM reservation "+
 		"FORCE INDEX (reservation_state) WHERE state = 'held' AND "+hasLapsed+" AND goods_id = ?) AS lapsed "+
 		"FROM good_stock WHERE goods_id = ?", goodsID, goodsID)
-	if err != nil {
-		return false, classifyRead(goodsID, err)
+	return present.Units, present.Lapsed, classifyRead(goodsID, err)
+}
+
+// refuseHolds refuses all members if the stock covers none of them and no reservation of the item has expired. Then it
+// keeps the refusals of members with keys.
+func refuseHolds(
+	ctx context.Context, conn *conn, present stockForHold, members []*batching.Member,
+) (decided bool, err error) {
+	units, lapsed, err := readLapsed(ctx, conn, present.GoodsID)
+	if err != nil || lapsed || batching.Allot(members, units) < units {
+		return false, err
 	}
-	return !present.Lapsed && batching.Allot(members, present.Units) == present.Units, nil
+	err = insertReservations(ctx, conn, present.rows(members))
+	if err == nil || conn.mayRetry(err) {
+		return err == nil, err
+	}
+	for _, m := range members {
+		if m.Key != "" {
+			m.Refuse(unrecorded(m.Err, err))
+		}
+	}
+	return true, nil
 }
 
 // holdWhatFits grants some of the members under the lock of the item's row, so that it decides by the current stock. If
@@ -401,9 +485,5 @@ func holdWhatFits(
 			return nil, err
 		}
 	}
-	granted := slices.DeleteFunc(slices.Clone(members), func(m *batching.Member) bool { return m.Err != nil })
-	if len(granted) == 0 {
-		return taken, nil
-	}
-	return taken, insertReservations(ctx, tx, present.rows(granted))
+	return taken, insertReservations(ctx, tx, present.rows(members))
 }

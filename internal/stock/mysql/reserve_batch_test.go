@@ -58,10 +58,6 @@ func TestAHoldWithAKeyIsCarriedOutOnce(t *testing.T) {
 	t.Parallel()
 	shops, outside := newShops(t, 10)
 	req := keyed(shops[0].request(3, time.Hour))
-	_, _, err := shops[0].Hold(t.Context(), keyed(shops[0].request(11, time.Hour)))
-	if !errors.Is(err, stock.ErrSoldOut) { // it is not kept
-		t.Errorf("11 of 10 units: %v", err)
-	}
 	first, receipt, err := shops[0].Hold(t.Context(), req)
 	if err != nil || receipt.Replayed {
 		t.Fatalf("%+v, %v", receipt, err)
@@ -92,6 +88,124 @@ func TestAHoldWithAKeyIsCarriedOutOnce(t *testing.T) {
 	}
 	if again, _, err := shops[1].Hold(t.Context(), req); err != nil || again.ID != first.ID {
 		t.Errorf("after pruning what is older: %+v, %v", again, err)
+	}
+}
+
+// Units come back after each refusal. A request may be sent again with work to do, or without.
+func TestARefusedHoldWithAKeyIsRefusedAgain(t *testing.T) {
+	t.Parallel()
+	shops, _ := newShops(t, 2)
+	one, working, lapsed := shops[0].request(3, time.Hour), shops[0].request(3, time.Hour), shops[0].request(3, time.Hour)
+	one.Key, working.Key, lapsed.Key = "one", "working", "lapsed"
+	working.Hold = time.Millisecond // it does not join a batch
+	id := shops[0].hold(t, 1)
+	first := map[string]int64{"one": 1, "working": 1, "lapsed": 2}
+	refuse := func(s shop, req stock.HoldRequest, replayed bool) {
+		t.Helper()
+		_, receipt, err := s.Hold(t.Context(), req)
+		soldOut, ok := errors.AsType[*stock.SoldOutError](err)
+		if !ok || *soldOut != (stock.SoldOutError{GoodsID: s.item, Asked: 3, Remaining: first[req.Key]}) ||
+			receipt.Replayed != replayed {
+			t.Errorf("hold %s: %+v, %v, want sold out with %d remaining, replayed %v",
+				req.Key, receipt, err, first[req.Key], replayed)
+		}
+	}
+	refuse(shops[0], one, false)
+	refuse(shops[0], working, false)
+	lapse(t, shops[0].deps.MySQL, id)
+	refuse(shops[1], lapsed, false) // it takes the unit back
+	shops[0].service.Set(t, shops[0].item, 10)
+	for _, req := range []stock.HoldRequest{one, working, lapsed} {
+		req.Hold = time.Millisecond - req.Hold
+		refuse(shops[0], req, true)
+		refuse(shops[1], req, true)
+		req.Count = 2
+		if _, _, err := shops[1].Hold(t.Context(), req); !errors.Is(err, stock.ErrKeyReused) {
+			t.Errorf("another request with the key: %v, want key reused", err)
+		}
+	}
+	shops[0].wantLeft(t, 10)
+
+	expiry := mysql.Expire(shops[0].deps, mysql.Ages{
+		Refusals: time.Millisecond, Cancellations: time.Hour, Reservations: time.Hour,
+	})
+	defer expiry.Close()
+	serverstest.Eventually(t, "the refusal has expired", func() bool {
+		_, _, err := shops[1].Hold(t.Context(), one)
+		return err == nil
+	})
+	shops[0].wantLeft(t, 7)
+}
+
+func TestTheHoldsOfABatchThatHaveOneKeyAreRefusedTogether(t *testing.T) {
+	t.Parallel()
+	r := newBatchReplica(t, "reserve", 1)
+	reserve := r.Deducter.(stock.Reserver)
+	unlock := stocktest.LockRow(t, r.Deps.MySQL, r.Item)
+	leader := r.Ask(t.Context(), r.Item, 1)
+	stocktest.WaitForRowLock(t, r.Deps.MySQL)
+	var others []<-chan stocktest.Answer
+	for range 3 {
+		done := make(chan stocktest.Answer, 1)
+		others = append(others, done)
+		go func() {
+			_, receipt, err := reserve.Hold(t.Context(), stock.HoldRequest{
+				Request: stock.Request{GoodsID: r.Item, Count: 2, Key: "a"}, TTL: time.Hour,
+			})
+			done <- stocktest.Answer{Receipt: receipt, Err: err}
+		}()
+		serverstest.Eventually(t, "it waits", func() bool { return r.Waiting() == len(others) })
+	}
+	unlock()
+	stocktest.WantAnswers(t, stocktest.Answers(append(others, leader)...),
+		"sold out at 0", "sold out at 0, replayed", "sold out at 0, replayed", "0 remain")
+}
+
+// The units come back, and the other replica holds them, before the refusal is recorded.
+func TestAHoldWhoseRefusalIsOvertakenByItsCopyGetsTheReservation(t *testing.T) {
+	t.Parallel()
+	direct, behind, proxy := proxied(t, 2)
+	caught := proxy.Catch(stocktest.Matching(regexp.MustCompile("INSERT INTO reservation")))
+	defer caught.Release()
+	type answer struct {
+		held    stock.Reservation
+		receipt stock.Receipt
+		err     error
+	}
+	done := make(chan answer, 1)
+	go func() {
+		held, receipt, err := behind.Hold(t.Context(), keyed(behind.request(3, time.Hour)))
+		done <- answer{held, receipt, err}
+	}()
+	<-caught.Arrived()
+	direct.service.Set(t, direct.item, 10)
+	first, _, err := direct.Hold(t.Context(), keyed(direct.request(3, time.Hour)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	caught.Release()
+	if late := <-done; late.err != nil || late.held.ID != first.ID || !late.receipt.Replayed {
+		t.Errorf("%+v, want a replay of %+v", late, first)
+	}
+	direct.wantLeft(t, 7)
+}
+
+// The connection is cut before the refusal is recorded, or before the reply to that.
+func TestAHoldWhoseRefusalIsNotRecordedIsNotToldOfIt(t *testing.T) {
+	t.Parallel()
+	for _, where := range []tcpproxy.CutPoint{tcpproxy.BeforeRequest, tcpproxy.BeforeReply} {
+		direct, behind, proxy := proxied(t, 2)
+		proxy.Select(stocktest.Matching(regexp.MustCompile("INSERT INTO reservation")))
+		proxy.Cut(1, where)
+		req := keyed(behind.request(3, time.Hour))
+		if _, _, err := behind.Hold(t.Context(), req); !errors.Is(err, stock.ErrUnavailable) {
+			t.Errorf("cut %s: %v, want unavailable", where, err)
+		}
+		serverstest.Eventually(t, "the refusal is recorded", func() bool {
+			_, receipt, err := direct.Hold(t.Context(), req)
+			return errors.Is(err, stock.ErrSoldOut) && receipt.Replayed
+		})
+		direct.wantLeft(t, 2)
 	}
 }
 

@@ -43,6 +43,10 @@ func (s *reserve) confirm(ctx context.Context, id stock.ReservationID, read bool
 	return c.row, err
 }
 
+// confirmSQL confirms those of some reservations that are held.
+const confirmSQL = "UPDATE reservation FORCE INDEX (PRIMARY) SET state = 'confirmed', ended_at = UTC_TIMESTAMP(6) " +
+	"WHERE state = 'held' AND NOT " + hasLapsed + " AND id IN "
+
 // tryConfirms confirms all reservations of a batch that are held, in one statement. If that is not all of them, or if
 // somebody asks for the rows, a second statement tells what became of each.
 func (s *reserve) tryConfirms(ctx context.Context, conn *conn, b *batching.Batch) error {
@@ -60,9 +64,7 @@ func (s *reserve) tryConfirms(ctx context.Context, conn *conn, b *batching.Batch
 	if len(ids) == 0 {
 		return nil
 	}
-	result, err := conn.ExecContext(ctx, "UPDATE reservation FORCE INDEX (PRIMARY) "+
-		"SET state = 'confirmed', ended_at = UTC_TIMESTAMP(6) WHERE id IN "+list(len(ids))+
-		" AND state = 'held' AND NOT "+hasLapsed, idArgs(ids)...)
+	result, err := conn.ExecContext(ctx, confirmSQL+list(len(ids)), idArgs(ids)...)
 	if err != nil {
 		return classifyWrite(err)
 	}

@@ -51,6 +51,21 @@ func (s shop) hold(t testing.TB, count int) stock.ReservationID {
 	return held.ID
 }
 
+func TestAReservationIsNotCancelledByItsKey(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	req := s.request(2, time.Hour)
+	req.Key = "k"
+	held, _, err := s.Hold(t.Context(), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancel := stock.CancelRequest{SaleID: stock.SaleID{Key: "k"}}
+	if _, err := s.Reserver.(stock.Canceller).CancelSale(t.Context(), cancel); !errors.Is(err, stock.ErrKeyReused) {
+		t.Errorf("cancel the reservation %s as a sale: %v, want that the key is another's", held.ID, err)
+	}
+}
+
 // lapse lets the time of reservations pass.
 func lapse(t testing.TB, db *sqlx.DB, ids ...stock.ReservationID) {
 	t.Helper()
@@ -149,6 +164,23 @@ func TestAHoldTakesBackWhatHasExpired(t *testing.T) {
 	}
 }
 
+func TestADeductionWithAKeyTakesBackWhatHasExpired(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	lapse(t, s.deps.MySQL, s.hold(t, 6))
+	d := s.Reserver.(stock.Deducter)
+	_, err := d.Deduct(t.Context(), stock.Request{GoodsID: s.item, Count: 11, Key: "too many"})
+	if soldOut, ok := errors.AsType[*stock.SoldOutError](err); !ok || soldOut.Remaining != 10 {
+		t.Errorf("11 units when 10 are free: %v, want sold out with 10 remaining", err)
+	}
+	lapse(t, s.deps.MySQL, s.hold(t, 6))
+	receipt, err := d.Deduct(t.Context(), stock.Request{GoodsID: s.item, Count: 10, Key: "all"})
+	if err != nil || receipt.Remaining != 0 {
+		t.Errorf("all units when 6 of them are back: %+v, %v, want 0 remaining", receipt, err)
+	}
+	s.wantLeft(t, 0)
+}
+
 // sweep runs the sweeper of a replica until the test ends.
 func sweep(t testing.TB, r stock.Reserver) {
 	t.Helper()
@@ -162,4 +194,24 @@ func sweep(t testing.TB, r stock.Reserver) {
 		cancel()
 		<-done
 	})
+}
+
+// The epoch of a stock that was never set is 0, which is not that of the one that replaces it.
+func TestACancellationGivesNothingToAStockThatReplacedOneNeverSet(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	if _, err := s.deps.MySQL.Exec("UPDATE good_stock SET epoch = 0 WHERE goods_id = ?", s.item); err != nil {
+		t.Fatal(err)
+	}
+	d := s.Reserver.(stock.Deducter)
+	pause := stocktest.Once(stocktest.AfterWrite, func(context.Context) { s.service.Set(t, s.item, 100) })
+	req := stock.Request{GoodsID: s.item, Count: 3, Key: "k"}
+	if _, err := d.Deduct(stocktest.WithPause(t.Context(), pause), req); err != nil {
+		t.Fatal(err)
+	}
+	sale, err := d.(stock.Canceller).CancelSale(t.Context(), stock.CancelRequest{SaleID: stock.SaleID{Key: req.Key}})
+	if err != nil || sale.State != stock.SaleCancelled || sale.Lines[0].GivenBack != 0 {
+		t.Errorf("cancelled: %+v, %v, want 3 units cancelled and none given back", sale, err)
+	}
+	s.wantLeft(t, 100)
 }

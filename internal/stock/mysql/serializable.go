@@ -23,8 +23,10 @@ func NewSerializable(d stock.Deps) stock.Deducter {
 }
 
 func (s serializable) Deduct(ctx context.Context, req stock.Request) (stock.Receipt, error) {
-	return s.retries.Deduct(ctx, req, func(section *stock.Section) (stock.Receipt, error) {
-		return s.try(ctx, req, section)
+	return s.Once(ctx, req, func() (stock.Receipt, error) {
+		return s.retries.Deduct(ctx, req, func(section *stock.Section) (stock.Receipt, error) {
+			return s.try(ctx, req, section)
+		})
 	})
 }
 
@@ -33,14 +35,13 @@ func (s serializable) try(
 	ctx context.Context, req stock.Request, section *stock.Section,
 ) (receipt stock.Receipt, err error) {
 	options := &sql.TxOptions{Isolation: sql.LevelSerializable}
-	err = s.InTx(ctx, []int64{ShareOf(req)}, options, func(tx Tx) error {
+	receipt, err = s.DeductInTx(ctx, req, options, func(tx Tx) (stock.Receipt, error) {
 		units, err := tx.Read(ctx, req.GoodsID)
 		if err != nil {
-			return err
+			return stock.Receipt{}, err
 		}
 		section.Enter()
-		receipt, err = stock.ReadModifyWrite(ctx, readRow{tx, units}, req, *section)
-		return err
+		return stock.ReadModifyWrite(ctx, readRow{tx, units}, req, *section)
 	})
 	if isRolledBack(err) {
 		err = fmt.Errorf("%w: %w", retry.ErrConflict, err)

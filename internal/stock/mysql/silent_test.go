@@ -17,8 +17,8 @@ func TestASilentServerIsNoticedWithinTheTimeOfARequest(t *testing.T) {
 		reply             time.Duration
 		strategies        []string
 	}{
-		{"by the connection", "1s", time.Second, []string{"mutex", "for-update", "optimistic-version", "ledger", "update"}},
-		{"by the request", "1m", time.Minute, []string{"mutex", "for-update", "optimistic-version", "ledger"}},
+		{"by the connection", "1s", time.Second, []string{"mutex", "for-update", "optimistic-version", "update"}},
+		{"by the request", "1m", time.Minute, []string{"mutex", "for-update", "optimistic-version"}},
 	} {
 		for _, name := range test.strategies {
 			t.Run(test.name+"/"+name, func(t *testing.T) {

@@ -61,7 +61,7 @@ func (s SlotStore) read(ctx context.Context, goodsID int64) (slots []slot, units
 	return slots, units, err
 }
 
-// Set implements stock.AdminStore. The store has no epochs of its own.
+// Set implements stock.AdminStore. The store makes no epochs of its own.
 func (s SlotStore) Set(ctx context.Context, goodsID, units, epoch int64) (int64, error) {
 	return epoch, s.MySQL.InTx(ctx, []int64{goodsID}, ReadCommitted, func(tx Tx) error {
 		slots := make([]slot, slotCount)
@@ -70,6 +70,9 @@ func (s SlotStore) Set(ctx context.Context, goodsID, units, epoch int64) (int64,
 		}
 		if err := writeSlots(ctx, tx, goodsID, spread(slots, units, 1)); err != nil {
 			return err
+		}
+		if _, err := tx.ExecContext(ctx, "UPDATE good_slot SET epoch = ? WHERE goods_id = ?", epoch, goodsID); err != nil {
+			return Refusal(err)
 		}
 		// Rows of an earlier version that split items over more of them.
 		_, err := tx.ExecContext(ctx, "DELETE FROM good_slot WHERE goods_id = ? AND slot >= ?", goodsID, slotCount)
@@ -90,7 +93,7 @@ func (s SlotStore) Restock(ctx context.Context, goodsID, units int64) (left int6
 }
 
 // rearrange locks all rows of an item, so that their sum does not change, has change return the new sum, and spreads
-// that evenly over as many rows as can hold the request's count each.
+// that evenly over as many rows as can hold the request's count each. If the request has a key, it is a deduction.
 func (s SlotStore) rearrange(
 	ctx context.Context, req stock.Request, change func(units int64) (int64, error),
 ) error {
@@ -102,7 +105,10 @@ func (s SlotStore) rearrange(
 		if units, err = change(units); err != nil {
 			return err
 		}
-		return writeSlots(ctx, tx, req.GoodsID, spread(slots, units, int64(req.Count)))
+		if err := writeSlots(ctx, tx, req.GoodsID, spread(slots, units, int64(req.Count))); err != nil {
+			return err
+		}
+		return tx.record(ctx, s.MySQL.rowsOf(req, 0))
 	})
 }
 

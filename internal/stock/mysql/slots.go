@@ -22,12 +22,14 @@ import (
 // TiDB does not have it.
 type slots struct {
 	SlotStore
+	stock.Canceller
 	wait time.Duration
 }
 
 // NewSlots makes the strategy `slots`.
 func NewSlots(d stock.Deps) stock.Deducter {
-	return slots{SlotStore{New(d)}, d.LockWait}
+	store := newStore(d, stock.Slots)
+	return slots{SlotStore{store}, store, d.LockWait}
 }
 
 // allSlots stands for the rows of an item together.
@@ -36,12 +38,14 @@ const allSlots = -1
 func (s slots) Deduct(ctx context.Context, req stock.Request) (stock.Receipt, error) {
 	// Random, not in turn: with a counter that all items share, the buyers of one item might use only some of its rows.
 	next := rand.N(slotCount)
-	return sellInTries(ctx, req, s.wait, func(section stock.Section) (receipt stock.Receipt, done bool, err error) {
-		receipt, done, err = s.try(ctx, req, section, next)
-		if err == nil && !done {
-			next, err = s.findSlot(ctx, req, next)
-		}
-		return receipt, done, err
+	return s.MySQL.Once(ctx, req, func() (stock.Receipt, error) {
+		return sellInTries(ctx, req, s.wait, func(section stock.Section) (receipt stock.Receipt, done bool, err error) {
+			receipt, done, err = s.try(ctx, req, section, next)
+			if err == nil && !done {
+				next, err = s.findSlot(ctx, req, next)
+			}
+			return receipt, done, err
+		})
 	})
 }
 
@@ -80,7 +84,8 @@ func (s slots) try(
 		receipt, err = s.deductFromAll(ctx, req, section)
 		return receipt, err == nil, err
 	}
-	receipt, rows, err := s.MySQL.execDeduct(ctx, req, section, takeSlotSQL, req.Count, req.GoodsID, slot, req.Count)
+	in := s.MySQL.at(slot)
+	receipt, rows, err := in.execDeduct(ctx, req, section, takeSlotSQL, req.Count, req.GoodsID, slot, req.Count)
 	return receipt, err == nil && rows == 1, err
 }
 

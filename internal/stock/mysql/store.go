@@ -19,6 +19,8 @@ import (
 type Store struct {
 	DB *sqlx.DB
 
+	name   stock.Store // in the ledger
+	slot   int         // in the ledger: that of a sale from slots whose epoch is read
 	shares *share.Limiter
 	tidb   bool
 	upkeep bool          // its connections count against Upkeep, whatever they are used for
@@ -28,7 +30,17 @@ type Store struct {
 
 // New makes the store for strategies.
 func New(d stock.Deps) Store {
-	return Store{DB: d.MySQL, shares: d.MySQLShares, tidb: d.TiDB, wait: d.LockWait, reply: d.MySQLReply}
+	return newStore(d, stock.MySQL)
+}
+
+func newStore(d stock.Deps, name stock.Store) Store {
+	return Store{DB: d.MySQL, name: name, shares: d.MySQLShares, tidb: d.TiDB, wait: d.LockWait, reply: d.MySQLReply}
+}
+
+// at is the store for sales from a slot, whose row they lock.
+func (s Store) at(slot int) Store {
+	s.slot = slot
+	return s
 }
 
 // NewAdmin makes the store for administration. Its connections count against Upkeep: the stock of an item can be read
@@ -58,6 +70,29 @@ func (s Store) Read(ctx context.Context, goodsID int64) (units int64, err error)
 		return classifyRead(goodsID, conn.GetContext(ctx, &units, selectSQL, goodsID))
 	})
 	return units, err
+}
+
+// readStock is the stock of an item as it was read.
+type readStock struct {
+	Units int64 `db:"stock"`
+	Epoch int64
+}
+
+func (c *conn) readStock(ctx context.Context, goodsID int64) (read readStock, err error) {
+	err = c.GetContext(ctx, &read, "SELECT stock, epoch FROM good_stock WHERE goods_id = ?", goodsID)
+	return read, classifyRead(goodsID, err)
+}
+
+// only makes a statement match only a stock of the epoch that was read. So the rows that record what it sells can have
+// that epoch, and the server need not read it while the item is locked.
+func (r readStock) only(rows []ledgerRow, query string, args []any) (string, []any) {
+	if len(rows) == 0 {
+		return query, args
+	}
+	for i := range rows {
+		rows[i].epoch = r.Epoch
+	}
+	return query + " AND epoch = ?", append(args, r.Epoch)
 }
 
 // Write implements stock.ReadWriter.
@@ -134,12 +169,17 @@ func (s Store) ItemsAfter(ctx context.Context, last int64, limit int) (ids []int
 func (Store) Atomic() bool { return true }
 
 // WriteAll implements stock.Lockable.
-func (s Store) WriteAll(ctx context.Context, stocks []stock.ItemStock) error {
+func (s Store) WriteAll(ctx context.Context, req stock.OrderRequest, stocks []stock.ItemStock) error {
 	ids := make([]int64, len(stocks))
 	for i, s := range stocks {
 		ids[i] = s.GoodsID
 	}
-	return s.InTx(ctx, ids, nil, func(tx Tx) error { return tx.writeAll(ctx, stocks) })
+	return s.InTx(ctx, ids, nil, func(tx Tx) error {
+		if err := tx.writeAll(ctx, stocks); err != nil {
+			return err
+		}
+		return tx.record(ctx, s.rowsOfOrder(req, req.Receipts(stocks)))
+	})
 }
 
 // exec runs one writing statement that commits by itself.

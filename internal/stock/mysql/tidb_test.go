@@ -9,7 +9,6 @@ import (
 
 	"stock/internal/servers/serverstest"
 	"stock/internal/stock"
-	"stock/internal/stock/mysql"
 	"stock/internal/stock/stocktest"
 )
 
@@ -48,30 +47,15 @@ func TestTiDBSellsNothingByStatementsThatItLacks(t *testing.T) {
 	}
 }
 
-// batch-ledger looks up keys with a read that locks nothing then, so it does not see that a key is in progress. It
-// waits for the key when it records the sale, or finds it taken.
-func TestTiDBSellsAKeyOnceAlsoIfABatchDoesNotSeeThatItIsInProgress(t *testing.T) {
+func TestTiDBSellsOnceForEachKey(t *testing.T) {
 	t.Parallel()
 	a, connect := tidbUntold(t)
-	batches := func(s *stocktest.Service) stock.Deducter { return s.Deducter(t, mysql.BatchLedgerName, stock.MySQL) }
 	service := connect(a)
 	id := service.NewItem(t, 100)
-	sale := stock.Request{GoodsID: id, Count: 2, Key: "parked"}
-	worker := stocktest.Park(t, batches(service), stocktest.WithWork(sale), stocktest.BeforeWrite)
-	impatient := batches(connect(a.WithMySQLParam(t, "innodb_lock_wait_timeout", "1")))
-	if _, err := impatient.Deduct(t.Context(), sale); !errors.Is(err, stock.ErrBusy) {
-		t.Errorf("while the key is in progress: %v, want busy after a wait", err)
-	}
-	if err := worker.Resume(); err != nil {
-		t.Error(err)
-	}
-	if receipt, err := impatient.Deduct(t.Context(), sale); !receipt.Replayed || receipt.Remaining != 98 {
-		t.Errorf("after it was sold: %+v, %v, want 98 remaining, replayed", receipt, err)
-	}
 	const keys = 10
 	var clients sync.WaitGroup
 	for range 3 {
-		replica := batches(connect(a))
+		replica := connect(a).Deducter(t, "batch", stock.MySQL)
 		for i := range keys {
 			clients.Go(func() {
 				sale := stock.Request{GoodsID: id, Count: 1, Key: strconv.Itoa(i)}
@@ -82,5 +66,5 @@ func TestTiDBSellsAKeyOnceAlsoIfABatchDoesNotSeeThatItIsInProgress(t *testing.T)
 		}
 	}
 	clients.Wait()
-	service.WantLeft(t, stock.MySQL, id, 98-keys)
+	service.WantLeft(t, stock.MySQL, id, 100-keys)
 }

@@ -23,6 +23,7 @@ type unitItem struct{ Unmade, Made int64 }
 
 const (
 	unitItemSQL    = "SELECT unmade, made FROM unit_stock WHERE goods_id = ?"
+	unitEpochSQL   = "SELECT epoch FROM unit_stock WHERE goods_id = ?"
 	setUnitItemSQL = "UPDATE unit_stock SET unmade = ?, made = ? WHERE goods_id = ?"
 	// With few rows in the table, the server might otherwise scan it, and lock the rows of other items.
 	findUnitsSQL   = "SELECT unit FROM good_unit FORCE INDEX (PRIMARY) WHERE goods_id = ? LIMIT ?"
@@ -38,11 +39,11 @@ func (s UnitStore) Read(ctx context.Context, goodsID int64) (units int64, err er
 	return units, err
 }
 
-// Set implements stock.AdminStore. The store has no epochs of its own.
+// Set implements stock.AdminStore. The store makes no epochs of its own.
 func (s UnitStore) Set(ctx context.Context, goodsID, units, epoch int64) (int64, error) {
 	return epoch, s.MySQL.InTx(ctx, []int64{goodsID}, ReadCommitted, func(tx Tx) error {
-		_, err := tx.ExecContext(ctx, `INSERT INTO unit_stock (goods_id, unmade) VALUES (?, ?)
-			ON DUPLICATE KEY UPDATE unmade = VALUES(unmade)`, goodsID, units)
+		_, err := tx.ExecContext(ctx, `INSERT INTO unit_stock (goods_id, unmade, epoch) VALUES (?, ?, ?)
+			ON DUPLICATE KEY UPDATE unmade = VALUES(unmade), epoch = VALUES(epoch)`, goodsID, units, epoch)
 		if err == nil {
 			_, err = tx.ExecContext(ctx, deleteUnitsSQL, goodsID)
 		}

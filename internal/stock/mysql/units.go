@@ -23,13 +23,15 @@ import (
 // the strategy refuses to sell there.
 type unitRows struct {
 	UnitStore
+	stock.Canceller
 	wait  time.Duration
 	locks *atomic.Bool // the server is known to lock rows with SKIP LOCKED
 }
 
 // NewUnits makes the strategy `units`.
 func NewUnits(d stock.Deps) stock.Deducter {
-	return unitRows{UnitStore{New(d)}, d.LockWait, new(atomic.Bool)}
+	store := newStore(d, stock.Units)
+	return unitRows{UnitStore{store}, store, d.LockWait, new(atomic.Bool)}
 }
 
 // skipLocked is the end of a SELECT that locks the rows that nobody else has locked.
@@ -39,8 +41,10 @@ func (u unitRows) Deduct(ctx context.Context, req stock.Request) (stock.Receipt,
 	if err := u.checkSkipLocked(ctx, req); err != nil {
 		return stock.Receipt{}, err
 	}
-	return sellInTries(ctx, req, u.wait, func(section stock.Section) (stock.Receipt, bool, error) {
-		return u.try(ctx, req, section)
+	return u.MySQL.Once(ctx, req, func() (stock.Receipt, error) {
+		return sellInTries(ctx, req, u.wait, func(section stock.Section) (stock.Receipt, bool, error) {
+			return u.try(ctx, req, section)
+		})
 	})
 }
 
@@ -90,16 +94,15 @@ func (u unitRows) try(
 func (u unitRows) takeFree(
 	ctx context.Context, req stock.Request, section stock.Section,
 ) (receipt stock.Receipt, enough bool, err error) {
-	err = u.inTx(ctx, req, func(tx Tx) error {
+	receipt, err = u.inTx(ctx, req, func(tx Tx) (stock.Receipt, error) {
 		free, err := lockUnits(ctx, tx, req.GoodsID, req.Count, skipLocked)
 		if err != nil {
-			return err
+			return stock.Receipt{}, err
 		}
 		if len(free) < req.Count {
-			return errFewFree
+			return stock.Receipt{}, errFewFree
 		}
-		receipt, err = u.sell(ctx, req, section, func() error { return deleteUnits(ctx, tx, req.GoodsID, free) })
-		return err
+		return u.sell(ctx, req, section, func() error { return deleteUnits(ctx, tx, req.GoodsID, free) })
 	})
 	if errors.Is(err, errFewFree) {
 		return stock.Receipt{}, false, nil
@@ -136,32 +139,28 @@ func (u unitRows) makeFree(ctx context.Context, req stock.Request) (made bool, e
 
 // takeAny sells unmade units, and rows for which it waits. Because it has locked the item's row in unit_stock, no unit
 // can be added meanwhile: what it finds is the whole stock.
-func (u unitRows) takeAny(
-	ctx context.Context, req stock.Request, section stock.Section,
-) (receipt stock.Receipt, err error) {
-	err = u.inTx(ctx, req, func(tx Tx) error {
+func (u unitRows) takeAny(ctx context.Context, req stock.Request, section stock.Section) (stock.Receipt, error) {
+	return u.inTx(ctx, req, func(tx Tx) (stock.Receipt, error) {
 		item, err := lockUnitItem(ctx, tx, req.GoodsID)
 		if err != nil {
-			return err
+			return stock.Receipt{}, err
 		}
 		unmade := min(item.Unmade, int64(req.Count))
 		rows, err := lockUnits(ctx, tx, req.GoodsID, req.Count-int(unmade), forUpdateSQL(ctx))
 		if err != nil {
-			return err
+			return stock.Receipt{}, err
 		}
 		if found := unmade + int64(len(rows)); found < int64(req.Count) {
-			return soldOut(req, found)
+			return stock.Receipt{}, soldOut(req, found)
 		}
-		receipt, err = u.sell(ctx, req, section, func() error {
+		return u.sell(ctx, req, section, func() error {
 			item.Unmade -= unmade
 			if err := item.write(ctx, tx, req.GoodsID); err != nil {
 				return err
 			}
 			return deleteUnits(ctx, tx, req.GoodsID, rows)
 		})
-		return err
 	})
-	return receipt, err
 }
 
 // sell takes units that are locked. Their locks are the critical section.
@@ -177,6 +176,8 @@ func (u unitRows) sell(
 	return section.Receipt(0, 1), err
 }
 
-func (u unitRows) inTx(ctx context.Context, req stock.Request, work func(Tx) error) error {
-	return u.MySQL.InTx(ctx, []int64{ShareOf(req)}, ReadCommitted, work)
+func (u unitRows) inTx(
+	ctx context.Context, req stock.Request, deduct func(Tx) (stock.Receipt, error),
+) (stock.Receipt, error) {
+	return u.MySQL.DeductInTx(ctx, req, ReadCommitted, deduct)
 }

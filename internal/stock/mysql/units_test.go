@@ -125,3 +125,22 @@ func TestUnitsOfAnItemDoNotWaitForThoseOfAnother(t *testing.T) {
 		t.Errorf("the parked request: %v", err)
 	}
 }
+
+// A sale has locked units when it reads the epoch of the item, which whoever sets the stock locks first.
+func TestASaleOfUnitsWithAKeyDoesNotDeadlockWithASet(t *testing.T) {
+	t.Parallel()
+	r := newUnitsReplica(t, stocktest.NewAddresses(t, stock.NeedMySQL))
+	id := r.NewItem(t, 4)
+	stocktest.Sell(t, r, stock.Request{GoodsID: id, Count: 1}) // makes the rows of the others
+	parked := stocktest.Park(t, r, stock.Request{GoodsID: id, Count: 2, Key: "k"}, stocktest.AfterWrite)
+	set := make(chan error, 1)
+	go func() { set <- r.SetStock(t.Context(), id, 50) }()
+	stocktest.WaitForRowLock(t, r.deps.MySQL)
+	if err := parked.Resume(); err != nil {
+		t.Errorf("the sale: %v", err)
+	}
+	if err := <-set; err != nil {
+		t.Errorf("set the stock: %v", err)
+	}
+	r.WantLeft(t, stock.Units, id, 50)
+}

@@ -3,6 +3,7 @@ package mysql
 import (
 	"context"
 	"database/sql"
+	"errors"
 
 	"stock/internal/stock"
 )
@@ -18,12 +19,28 @@ const (
 )
 
 // update is one conditional UPDATE. The row lock of the database is the critical section.
-type update struct{ Store }
+//
+// A request with a limit for its buyer is a transaction, which locks the item's row first.
+type update struct {
+	Store
+	sell func(ctx context.Context, tx Tx, req stock.Request) (remaining int64, err error) // within the buyer's limit
+}
 
 // NewUpdate makes the strategy `update`.
-func NewUpdate(d stock.Deps) stock.Deducter { return update{New(d)} }
+func NewUpdate(d stock.Deps) stock.Deducter { return newUpdate(d) }
+
+func newUpdate(d stock.Deps) update { return update{New(d), sellWithinLimit} }
 
 func (u update) Deduct(ctx context.Context, req stock.Request) (stock.Receipt, error) {
+	return u.Once(ctx, req, func() (stock.Receipt, error) {
+		if req.Buyer.Name != "" {
+			return u.deductWithinLimit(ctx, req)
+		}
+		return u.deduct(ctx, req)
+	})
+}
+
+func (u update) deduct(ctx context.Context, req stock.Request) (stock.Receipt, error) {
 	for {
 		receipt, rows, err := u.execDeduct(ctx, req, stock.Arrive(), deductSQL, req.Count, req.GoodsID, req.Count)
 		if err != nil || rows == 1 {
@@ -41,6 +58,24 @@ func (u update) Deduct(ctx context.Context, req stock.Request) (stock.Receipt, e
 	}
 }
 
+func (u update) deductWithinLimit(ctx context.Context, req stock.Request) (stock.Receipt, error) {
+	section := stock.Arrive()
+	return u.DeductInTx(ctx, req, ReadCommitted, func(tx Tx) (stock.Receipt, error) {
+		remaining, err := u.sell(ctx, tx, req)
+		if err != nil {
+			return stock.Receipt{}, err
+		}
+		section.Enter()
+		err = stock.Work(ctx, req.Hold)
+		section.Leave()
+		return section.Receipt(remaining, 1), err
+	})
+}
+
+func sellWithinLimit(ctx context.Context, tx Tx, req stock.Request) (remaining int64, err error) {
+	return tx.sell(ctx, stock.Line{GoodsID: req.GoodsID, Count: req.Count}, req.Buyer, tx.Read)
+}
+
 // decrement is an UPDATE without the condition that there is enough. It oversells without any race.
 type decrement struct{ Store }
 
@@ -55,15 +90,15 @@ func (d decrement) Deduct(ctx context.Context, req stock.Request) (stock.Receipt
 	return receipt, err
 }
 
-// execDeduct runs a statement that deducts. By itself it is a transaction of one round trip. A request with work to do
-// makes it BEGIN, statement, work, COMMIT, so that the work happens while the row is locked.
+// execDeduct runs a statement that deducts. By itself it is a transaction of one round trip, also if it records a key.
+// A request with work to do makes it BEGIN, statement, work, COMMIT, so that the work happens while the row is locked.
 func (s Store) execDeduct(
 	ctx context.Context, req stock.Request, section stock.Section, query string, args ...any,
 ) (stock.Receipt, int64, error) {
 	if req.Hold > 0 {
 		return s.execDeductInTx(ctx, req, section, query, args...)
 	}
-	result, err := s.exec(ctx, []int64{req.GoodsID}, query, args...)
+	result, err := s.execOnce(ctx, []int64{req.GoodsID}, s.rowsOfStatement(req), query, args...)
 	if err != nil {
 		return stock.Receipt{}, 0, err
 	}
@@ -74,24 +109,33 @@ func (s Store) execDeduct(
 func (s Store) execDeductInTx(
 	ctx context.Context, req stock.Request, section stock.Section, query string, args ...any,
 ) (receipt stock.Receipt, rows int64, err error) {
-	err = s.InTx(ctx, []int64{ShareOf(req)}, nil, func(tx Tx) error {
+	receipt, err = s.DeductInTx(ctx, req, nil, func(tx Tx) (stock.Receipt, error) {
 		result, err := tx.ExecContext(ctx, query, args...)
 		if err != nil {
-			return Refusal(err)
+			return stock.Receipt{}, Refusal(err)
 		}
 		section.Enter()
-		if rows, err = result.RowsAffected(); err != nil || rows == 0 {
-			return err
+		if rows, err = result.RowsAffected(); err != nil {
+			return stock.Receipt{}, err
+		}
+		if rows == 0 {
+			return stock.Receipt{}, errChangedNone
 		}
 		if err := stock.Work(ctx, req.Hold); err != nil {
-			return err
+			return stock.Receipt{}, err
 		}
 		section.Leave()
 		receipt, rows, err = confirm(result, &section)
-		return err
+		return receipt, err
 	})
+	if errors.Is(err, errChangedNone) {
+		return stock.Receipt{}, 0, nil
+	}
 	return receipt, rows, err
 }
+
+// errChangedNone ends a transaction whose statement matched no row.
+var errChangedNone = errors.New("no row matched")
 
 // confirm makes the receipt from the reply of a statement with LAST_INSERT_ID(units left).
 func confirm(result sql.Result, section *stock.Section) (stock.Receipt, int64, error) {

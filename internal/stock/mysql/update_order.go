@@ -2,26 +2,36 @@ package mysql
 
 import (
 	"context"
+	"database/sql"
 
 	"stock/internal/stock"
 )
 
 // Order locks each item by the UPDATE that deducts from it, and rolls all of them back if one has too few units.
-func (u update) Order(ctx context.Context, req stock.OrderRequest) (receipt stock.OrderReceipt, err error) {
+func (u update) Order(ctx context.Context, req stock.OrderRequest) (stock.OrderReceipt, error) {
+	return u.OrderOnce(ctx, req, func() (stock.OrderReceipt, error) { return u.order(ctx, req) })
+}
+
+func (u update) order(ctx context.Context, req stock.OrderRequest) (stock.OrderReceipt, error) {
 	section := stock.Arrive()
-	err = u.InTx(ctx, sharesOf(req), nil, func(tx Tx) error {
-		// A plain read would show the stock at the beginning of the transaction.
-		lines, err := tx.deductAll(ctx, req, &section, tx.readForUpdate)
+	var options *sql.TxOptions
+	if req.Buyer.Name != "" {
+		options = ReadCommitted // see selectBuyersSQL
+	}
+	return u.orderInTx(ctx, req, options, func(tx Tx) (stock.OrderReceipt, error) {
+		reread := tx.readForUpdate // a plain read would show the stock at the beginning of the transaction
+		if options == ReadCommitted {
+			reread = tx.Read
+		}
+		lines, err := tx.deductAll(ctx, req, &section, reread)
 		if err != nil {
-			return err
+			return stock.OrderReceipt{}, err
 		}
 		if req.Hold > 0 {
 			section.Leave()
 		}
-		receipt = section.OrderReceipt(lines)
-		return nil
+		return section.OrderReceipt(lines), nil
 	})
-	return receipt, err
 }
 
 // deductAll deducts every line by a conditional UPDATE, and then spends the order's hold. Nothing stands before COMMIT.

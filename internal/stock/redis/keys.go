@@ -2,6 +2,7 @@ package redis
 
 import (
 	"strconv"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -15,10 +16,13 @@ import (
 type Store struct {
 	Client redis.UniversalClient
 	Prefix string // of every key: see stock.Deps
+
+	saleTTL, refusalTTL time.Duration // of records
+	wait                time.Duration // how long a cancellation is tried: see stock.Deps
 }
 
 // New makes the store of a replica.
-func New(d stock.Deps) Store { return Store{d.Redis, d.KeyPrefix} }
+func New(d stock.Deps) Store { return Store{d.Redis, d.KeyPrefix, d.KeyTTL, d.RefusalTTL, d.LockWait} }
 
 // Key holds the stock of an item. It has braces around the id, so that all keys of one item share a hash slot of Redis
 // Cluster.
@@ -39,6 +43,15 @@ func (s Store) StreamIndexKey() string { return s.Prefix + "stock:streams" }
 
 // fenceKey holds the token of the last sale through the fence: "token issuer".
 func (s Store) fenceKey(goodsID int64) string { return s.Key(goodsID) + ":fence" }
+
+// RecordKey holds the answer to a client's idempotency key. In a Cluster, a script reaches only one hash slot, so the
+// record is beside the item, and the same key for another item is another key.
+func (s Store) RecordKey(goodsID int64, key string) string {
+	if s.cluster() {
+		return s.Key(goodsID) + ":key:" + key
+	}
+	return s.Prefix + "stock:key:" + key
+}
 
 // writableKey does not exist.
 func (s Store) writableKey() string { return s.Prefix + "stock:writable" }

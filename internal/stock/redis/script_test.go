@@ -213,7 +213,8 @@ func TestTheFenceInRedisComparesTokensOfAnySize(t *testing.T) {
 			t.Fatal(err)
 		}
 		holder := stock.Holder{Token: test.token, Issuer: "a lock"}
-		err = store.WriteAll(t.Context(), []stock.ItemStock{{GoodsID: 1, Units: 1, Read: 1, Holder: holder}})
+		stocks := []stock.ItemStock{{GoodsID: 1, Units: 1, Read: 1, Holder: holder}}
+		err = store.WriteAll(t.Context(), stock.OrderRequest{}, stocks)
 		if refused := errors.Is(err, stock.ErrFenced); refused == test.accepted || err != nil && !refused {
 			t.Errorf("token %d after %d: %v, want accepted = %v", test.token, test.before, err, test.accepted)
 		}

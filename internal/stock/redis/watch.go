@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 
 	"github.com/redis/go-redis/v9"
 
@@ -23,8 +24,10 @@ func NewWatch(d stock.Deps) stock.Deducter {
 }
 
 func (w watch) Deduct(ctx context.Context, req stock.Request) (stock.Receipt, error) {
-	return w.retries.Deduct(ctx, req, func(section *stock.Section) (stock.Receipt, error) {
-		return w.try(ctx, req, section)
+	return w.Once(ctx, req, func() (stock.Receipt, error) {
+		return w.retries.Deduct(ctx, req, func(section *stock.Section) (stock.Receipt, error) {
+			return w.try(ctx, req, section)
+		})
 	})
 }
 
@@ -43,7 +46,7 @@ func (w watch) try(
 		ran = true
 		receipt, err = w.inTx(ctx, tx, req, section)
 		return err
-	}, w.Key(req.GoodsID))
+	}, w.watched(req)...)
 	if !ran && watched != nil {
 		err = Refusal(watched)
 	}
@@ -55,21 +58,63 @@ func (w watch) inTx(
 	ctx context.Context, tx *redis.Tx, req stock.Request, section *stock.Section,
 ) (stock.Receipt, error) {
 	unending, key := context.WithoutCancel(ctx), w.Key(req.GoodsID)
-	units, err := tx.Get(unending, key).Int64()
+	seen, err := w.read(unending, tx, req)
 	if err != nil {
 		return stock.Receipt{}, classifyItemRead(req.GoodsID, err)
 	}
+	if seen.record != "" {
+		return stock.Receipt{}, &takenError{seen.record}
+	}
 	section.Enter()
-	remaining, err := req.Decide(ctx, units)
+	remaining, err := req.Decide(ctx, seen.units)
 	if err != nil {
 		return stock.Receipt{}, err
 	}
 	section.Leave()
 	_, err = tx.TxPipelined(unending, func(queue redis.Pipeliner) error {
+		if added := w.newRecord(req, remaining); added != nil {
+			queue.Set(unending, added.key, added.text(seen.epoch), w.saleTTL)
+		}
 		return queue.Set(unending, key, remaining, 0).Err()
 	})
 	if errors.Is(err, redis.TxFailedErr) {
 		return stock.Receipt{}, retry.ErrConflict
 	}
 	return section.Receipt(remaining, 1), ClassifyItemWrite(req.GoodsID, err)
+}
+
+// watched lists the keys that must not change before EXEC.
+func (w watch) watched(req stock.Request) []string {
+	keys := []string{w.Key(req.GoodsID)}
+	if req.Key != "" {
+		keys = append(keys, w.RecordKey(req.GoodsID, req.Key))
+	}
+	return keys
+}
+
+// seen is what a request with a key reads; without a key, it needs only the units.
+type seen struct {
+	units  int64
+	record string // empty if the key is new
+	epoch  string
+}
+
+// read reads the stock of a watched item. It fails with redis.Nil if there is none.
+func (w watch) read(ctx context.Context, tx *redis.Tx, req stock.Request) (s seen, err error) {
+	if req.Key == "" {
+		s.units, err = tx.Get(ctx, w.Key(req.GoodsID)).Int64()
+		return s, err
+	}
+	values, err := tx.MGet(ctx, append(w.watched(req), w.EpochKey(req.GoodsID))...).Result()
+	if err != nil {
+		return s, err
+	}
+	units, ok := values[0].(string)
+	if !ok {
+		return s, redis.Nil
+	}
+	s.record, _ = values[1].(string)
+	s.epoch, _ = values[2].(string)
+	s.units, err = strconv.ParseInt(units, 10, 64)
+	return s, err
 }

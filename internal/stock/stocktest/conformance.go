@@ -20,16 +20,40 @@ const patience = 30 * time.Second
 
 // Run runs the suite for every strategy of the catalogue, on every store that it works on.
 func Run(t *testing.T, strategies []stock.Strategy, a Addresses) {
+	deps := a.Connect(t)
+	t.Cleanup(func() { WantIdle(t, deps) })
+	seen := map[keeping]bool{}
 	for _, strategy := range strategies {
 		for _, store := range strategy.Stores {
+			way := wayOfKeeping(strategy, store)
+			first := !seen[way]
+			seen[way] = true
 			t.Run(strategy.Name+"/"+string(store), func(t *testing.T) {
+				t.Parallel()
 				if serverstest.TiDB != "" && slices.Contains(strategy.Needs, stock.NeedInnoDB) {
 					t.Skip("it cannot run on TiDB")
 				}
-				newSubject(t, strategies, strategy, store, a).run(t)
+				s := newSubject(t, strategy, store, a)
+				s.firstOfKeeping = first
+				s.run(t)
 			})
 		}
 	}
+}
+
+// keeping is a way to keep idempotency keys. Which lock it is makes no difference to a store.
+type keeping struct {
+	name             string // empty for a lock
+	store            stock.Store
+	fenced, excludes bool
+}
+
+func wayOfKeeping(s stock.Strategy, on stock.Store) keeping {
+	way := keeping{name: s.Name, store: on, fenced: s.Fenced, excludes: s.Claim.TwoReplicas == stock.Correct}
+	if s.Lock != nil {
+		way.name = ""
+	}
+	return way
 }
 
 // subject is one strategy on one store, on two replicas.
@@ -37,6 +61,9 @@ type subject struct {
 	strategy stock.Strategy
 	store    stock.Store
 	replicas [2]replica
+
+	addresses      Addresses
+	firstOfKeeping bool // no strategy before it keeps keys in the same way
 }
 
 type replica struct {
@@ -44,15 +71,13 @@ type replica struct {
 	deducter stock.Deducter
 }
 
-func newSubject(
-	t *testing.T, strategies []stock.Strategy, strategy stock.Strategy, store stock.Store, a Addresses,
-) subject {
-	s := subject{strategy: strategy, store: store}
+func newSubject(t *testing.T, strategy stock.Strategy, store stock.Store, a Addresses) subject {
+	s := subject{strategy: strategy, store: store, addresses: a}
 	for i := range s.replicas {
 		deps := a.Connect(t)
-		service := NewService(t, deps, strategies...)
+		service := NewService(t, deps, strategy)
 		s.replicas[i] = replica{service, service.Deducter(t, strategy.Name, store)}
-		t.Cleanup(func() { WantIdle(t, deps) })
+		t.Cleanup(func() { wantUnused(t, deps) })
 	}
 	return s
 }
@@ -91,8 +116,9 @@ func (s subject) run(t *testing.T) {
 		t.Run("refuses a request that does not wait while the lock is held", s.triesLocked)
 		t.Run("refuses a request that waits briefly while the lock is held", s.waitsBriefly)
 	}
-	if s.strategy.Idempotent {
+	if s.strategy.Idempotent() {
 		s.runKeys(t)
+		s.runCancellations(t)
 	}
 	if claim.BuyerLimit != "" {
 		s.runBuyers(t)
@@ -252,12 +278,28 @@ func (s subject) leftByRace(t *testing.T, replicas int) int64 {
 
 // lastPoint returns the point after which the write of a request takes effect.
 func (s subject) lastPoint(t testing.TB) Point {
-	last := BeforeWrite
-	ctx := WithPause(patient(t), Once(BeforeCommit, func(context.Context) { last = BeforeCommit }))
-	if sold := <-s.start(ctx, 0, stock.Request{GoodsID: s.newItem(t, 1), Count: 1}); sold.Err != nil {
+	if slices.Contains(s.points(t, ""), BeforeCommit) {
+		return BeforeCommit
+	}
+	return BeforeWrite
+}
+
+// manyUnits is a stock so large that each slot has enough for a sale of few units. All such sales pass the same points.
+const manyUnits = 1000
+
+// points returns the points that a sale of few of many units passes if it has work to do. Some stores
+// read in another way for a request with a key.
+func (s subject) points(t testing.TB, key string) (passed []Point) {
+	ctx := WithPause(patient(t), func(_ context.Context, at Point) {
+		if !slices.Contains(passed, at) {
+			passed = append(passed, at)
+		}
+	})
+	req := WithWork(stock.Request{GoodsID: s.newItem(t, manyUnits), Count: 1, Key: key})
+	if sold := <-s.start(ctx, 0, req); sold.Err != nil {
 		t.Fatal(sold.Err)
 	}
-	return last
+	return passed
 }
 
 func (s subject) oversells(t *testing.T, replicas int) {
@@ -345,11 +387,7 @@ func (s subject) cancelledInside(t *testing.T) {
 	s.deduct(t, stock.Request{GoodsID: id, Count: 1}) // a lock reads an item once to see that it exists
 	ctx, cancel := context.WithCancel(patient(t))
 	defer cancel()
-	inside := cancelInside(ctx, cancel)
-	if s.store == stock.Redis && s.strategy.Claim.OneReplica == stock.Correct && !s.strategy.Claim.Exclusive {
-		inside = cancelledByWait{ctx, cancel} // it works before it sends a script
-	}
-	ended := <-s.start(inside, 0, stock.Request{GoodsID: id, Count: 1, Hold: stock.MaxHold})
+	ended := <-s.start(s.cancelAtWork(ctx, cancel), 0, stock.Request{GoodsID: id, Count: 1, Hold: stock.MaxHold})
 	if !errors.Is(ended.Err, stock.ErrBusy) || !errors.Is(ended.Err, context.Canceled) {
 		t.Errorf("Deduct: %v, want busy joined with context.Canceled", ended.Err)
 	}
@@ -359,6 +397,14 @@ func (s subject) cancelledInside(t *testing.T) {
 	if next.Err != nil || !s.leaves(next.Receipt, 3) {
 		t.Errorf("the next request: %+v, %v, want a receipt with 3 remaining", next.Receipt, next.Err)
 	}
+}
+
+// cancelAtWork makes cancel end a request with work to do inside its critical section.
+func (s subject) cancelAtWork(ctx context.Context, cancel func()) context.Context {
+	if s.store == stock.Redis && s.strategy.Claim.OneReplica == stock.Correct && !s.strategy.Claim.Exclusive {
+		return cancelledByWait{ctx, cancel} // it works before it sends a script
+	}
+	return cancelInside(ctx, cancel)
 }
 
 // cancelInside makes cancel end a request once it has read or written the stock.

@@ -15,6 +15,7 @@ func (s subject) runBuyers(t *testing.T) {
 	t.Run("replays the refusal of a buyer", s.replaysBuyerLimit)
 	t.Run("counts a request that is sent again once", s.countsOnce)
 	t.Run("counts anew when the stock is set", s.countsAnew)
+	t.Run("counts units that were cancelled no longer", s.countsNoCancelled)
 	switch s.strategy.Claim.BuyerLimit {
 	case stock.BuyerLimitIsKept:
 		t.Run("keeps the limit if two requests of a buyer meet", func(t *testing.T) { s.meets(t, BeforeRead, 2) })
@@ -24,7 +25,7 @@ func (s subject) runBuyers(t *testing.T) {
 	default:
 		t.Errorf("the suite has no test of a strategy that claims the limit is %q", s.strategy.Claim.BuyerLimit)
 	}
-	if s.takesOrders() && s.strategy.Idempotent {
+	if s.takesOrders() && s.strategy.Idempotent() {
 		t.Run("refuses an order of which one item goes beyond the limit", s.refusesOrderBeyondLimit)
 	}
 }
@@ -35,6 +36,26 @@ func wantBuyerLimit(t *testing.T, err error, want stock.BuyerLimitError) {
 	if limit, ok := errors.AsType[*stock.BuyerLimitError](err); !ok || *limit != want {
 		t.Errorf("%v, want %v", err, &want)
 	}
+}
+
+func (s subject) countsNoCancelled(t *testing.T) {
+	id, buyer := s.newItem(t, 10), stock.Buyer{Name: "buyer", Limit: 3}
+	req := stock.Request{GoodsID: id, Count: 3, Buyer: buyer, Key: s.key(id)}
+	s.deduct(t, req)
+	for range 2 {
+		sale, err := s.cancel(t, 1, req.Key, 2)
+		wantSale(t, "cancelled in part", sale, err, stock.SaleDone, 3, 2, 2)
+	}
+	_, err := s.deductOn(t, 0, stock.Request{GoodsID: id, Count: 3, Buyer: buyer})
+	wantBuyerLimit(t, err, stock.BuyerLimitError{GoodsID: id, Asked: 3, Bought: 1, Limit: 3})
+	s.deduct(t, stock.Request{GoodsID: id, Count: 2, Buyer: buyer})
+	s.wantLeft(t, id, 7)
+	s.replicas[0].service.Set(t, id, 10)
+	s.deduct(t, stock.Request{GoodsID: id, Count: 2, Buyer: buyer})
+	sale, err := s.cancel(t, 0, req.Key)
+	wantSale(t, "cancelled after the stock was set", sale, err, stock.SaleCancelled, 3, 3, 2)
+	_, err = s.deductOn(t, 1, stock.Request{GoodsID: id, Count: 2, Buyer: buyer})
+	wantBuyerLimit(t, err, stock.BuyerLimitError{GoodsID: id, Asked: 2, Bought: 2, Limit: 3})
 }
 
 func (s subject) refusesBeyondLimit(t *testing.T) {

@@ -1,50 +1,93 @@
 package stocktest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
 
+	"stock/internal/servers/serverstest"
 	"stock/internal/stock"
+	"stock/internal/tcpproxy"
 )
 
-// runKeys tests an idempotent strategy with requests that are sent again with the same key.
+// runKeys tests a strategy that keeps idempotency keys with requests that are sent again with the same key. Locks that
+// keep them in the same way differ only in when requests meet.
 func (s subject) runKeys(t *testing.T) {
 	t.Run("replays a sale on the other replica", s.replaysSale)
 	t.Run("replays sold out although the item was restocked", s.replaysSoldOut)
+	t.Run("deducts once for a request that is sent again while the first one stops", s.deductsOnceMeanwhile)
+	t.Run("deducts once for each key of many", s.deductsOncePerKey)
+	if s.takesOrders() {
+		t.Run("replays an order on the other replica", s.replaysOrder)
+	}
+	if !s.firstOfKeeping {
+		return
+	}
+	t.Run("replays the sale of the last units", s.replaysLastUnits)
 	t.Run("refuses a key that was used for another request", s.refusesReusedKey)
-	t.Run("refuses a key whose first request is in progress on any replica", s.refusesInProgress)
 	t.Run("deducts once for fifty requests with one key", s.deductsOnce)
+	t.Run("sells to one of two items that are asked for with one key at once", s.sellsOneOfTwo)
 	t.Run("accepts the key of a request that was refused", s.forgetsRefusals)
+	t.Run("deducts once if any message with the key is lost", s.survivesLostMessages)
 	t.Run("deducts for every request without a key", s.deductsWithoutKeys)
+	if s.takesOrders() {
+		t.Run("replays the refusal of an order", s.replaysRefusedOrder)
+		t.Run("refuses a key that was used for another order", s.refusesReusedKeyOfOrder)
+		t.Run("carries an order out once if it is sent many times", s.ordersOnce)
+		t.Run("carries an order out once if it is sent again while the first one stops", s.ordersOnceMeanwhile)
+	}
 }
 
 // key returns a key for requests for this item.
-func (s subject) key(goodsID int64) string { return fmt.Sprintf("%s %d", s.strategy.Name, goodsID) }
+func (s subject) key(goodsID int64) string {
+	return fmt.Sprintf("%s on %s %d", s.strategy.Name, s.store, goodsID)
+}
 
 func (s subject) deductOn(t testing.TB, replica int, req stock.Request) (stock.Receipt, error) {
 	t.Helper()
 	return s.replicas[replica].deducter.Deduct(patient(t), req)
 }
 
+// replay is the answer to a sale that is sent again.
+func (s subject) replay(remaining int64) stock.Receipt {
+	if !s.strategy.TellsRemaining() {
+		remaining = 0
+	}
+	return stock.Receipt{Remaining: remaining, Attempts: 1, Replayed: true}
+}
+
 func (s subject) replaysSale(t *testing.T) {
 	id := s.newItem(t, 10)
 	req := stock.Request{GoodsID: id, Count: 3, Key: s.key(id)}
-	if first := s.deduct(t, req); first.Remaining != 7 || first.Replayed {
+	if first := s.deduct(t, req); !s.leaves(first, 7) || first.Replayed {
 		t.Errorf("first: %+v, want 7 remaining and no replay", first)
 	}
 	s.deduct(t, stock.Request{GoodsID: id, Count: 1})
 	req.Hold = time.Millisecond // need not be the same
 	for replica := range s.replicas {
 		again, err := s.deductOn(t, replica, req)
-		if err != nil || again != (stock.Receipt{Remaining: 7, Attempts: 1, Replayed: true}) {
+		if err != nil || again != s.replay(7) {
 			t.Errorf("again on replica %d: %+v, %v, want a replay with 7 remaining", replica, again, err)
 		}
 	}
 	s.wantLeft(t, id, 6)
+}
+
+func (s subject) replaysLastUnits(t *testing.T) {
+	id := s.newItem(t, 3)
+	req := stock.Request{GoodsID: id, Count: 3, Key: s.key(id)}
+	s.deduct(t, req)
+	for replica := range s.replicas {
+		if again, err := s.deductOn(t, replica, req); err != nil || again != s.replay(0) {
+			t.Errorf("again on replica %d: %+v, %v, want a replay with 0 remaining", replica, again, err)
+		}
+	}
+	s.wantLeft(t, id, 0)
 }
 
 func (s subject) replaysSoldOut(t *testing.T) {
@@ -73,30 +116,55 @@ func (s subject) refusesReusedKey(t *testing.T) {
 			t.Errorf("%+v: %v, want key reused", other, err)
 		}
 	}
+	tooMany := req // also if the other request would be refused anyway
+	tooMany.Count = 100
+	if _, err := s.deductOn(t, 1, tooMany); !errors.Is(err, stock.ErrKeyReused) {
+		t.Errorf("%+v: %v, want key reused", tooMany, err)
+	}
 	s.wantLeft(t, id, 7)
 	s.wantLeft(t, otherID, 10)
 }
 
-// refusesInProgress stops the first request before it has locked the item, and before its COMMIT.
-func (s subject) refusesInProgress(t *testing.T) {
-	for _, at := range []Point{BeforeWrite, BeforeCommit} {
-		id := s.newItem(t, 10)
-		req := stock.Request{GoodsID: id, Count: 3, Key: s.key(id)}
-		first := s.park(t, 0, WithWork(req), at)
+// deductsOnceMeanwhile sends a request again, to both replicas, while the first one stops at one of its points.
+func (s subject) deductsOnceMeanwhile(t *testing.T) {
+	const left = manyUnits - 3
+	for _, at := range s.points(t, s.key(NewItem())) {
+		id := s.newItem(t, manyUnits)
+		req := WithWork(stock.Request{GoodsID: id, Count: 3, Key: s.key(id)})
+		first := s.park(t, 0, req, at)
+		var copies [2]<-chan Answer
 		for replica := range s.replicas {
-			if _, err := s.deductOn(t, replica, req); !errors.Is(err, stock.ErrInProgress) {
-				t.Errorf("on replica %d, while the first request stops at %s: %v, want in progress", replica, at, err)
+			copies[replica] = s.start(stock.LimitWait(patient(t), 0), replica, req)
+			serverstest.Eventually(t, "the copy is answered, or waits in line behind the first request", func() bool {
+				return len(copies[replica]) > 0 || s.waiting(replica, id) > 0
+			})
+		}
+		if err := first.Resume(); err != nil || !s.leaves(first.Receipt, left) {
+			t.Errorf("the first request, after it stopped at %s: %+v, %v, want a receipt with %d remaining",
+				at, first.Receipt, err, left)
+		}
+		for replica := range s.replicas {
+			again := <-copies[replica]
+			refused := errors.Is(again.Err, stock.ErrInProgress) || errors.Is(again.Err, stock.ErrBusy)
+			if again.Err != nil && !refused || again.Err == nil && !s.leaves(again.Receipt, left) {
+				t.Errorf("on replica %d, while the first request stops at %s: %v, want %d remaining, in progress or busy",
+					replica, at, again, left)
 			}
 		}
-		if err := first.Resume(); err != nil || first.Receipt.Remaining != 7 {
-			t.Errorf("the first request, after it stopped at %s: %+v, %v, want a receipt with 7 remaining",
-				at, first.Receipt, err)
+		if again, err := s.deductOn(t, 1, req); err != nil || again != s.replay(left) {
+			t.Errorf("afterwards: %+v, %v, want a replay with %d remaining", again, err, left)
 		}
-		if again, err := s.deductOn(t, 1, req); err != nil || !again.Replayed || again.Remaining != 7 {
-			t.Errorf("afterwards: %+v, %v, want a replay with 7 remaining", again, err)
-		}
-		s.wantLeft(t, id, 7)
+		s.wantLeft(t, id, left)
 	}
+}
+
+// waiting counts the requests for an item that wait in a replica for the batch under way.
+func (s subject) waiting(replica int, goodsID int64) int {
+	queue, ok := s.replicas[replica].deducter.(interface{ Waiting(goodsID int64) int })
+	if !ok {
+		return 0
+	}
+	return queue.Waiting(goodsID)
 }
 
 func (s subject) deductsOnce(t *testing.T) {
@@ -109,7 +177,7 @@ func (s subject) deductsOnce(t *testing.T) {
 	for i := range requests {
 		wg.Go(func() {
 			receipt, err := s.retryRefusals(ctx, i%2, req)
-			if err != nil || receipt.Remaining != 7 {
+			if err != nil || !s.leaves(receipt, 7) {
 				t.Errorf("request %d: %+v, %v, want a receipt with 7 remaining", i, receipt, err)
 			}
 			mu.Lock()
@@ -126,10 +194,83 @@ func (s subject) deductsOnce(t *testing.T) {
 	s.wantLeft(t, id, 7)
 }
 
+// sellsOneOfTwo asks for two items with one key, many times at once.
+func (s subject) sellsOneOfTwo(t *testing.T) {
+	ids, ctx := [2]int64{s.newItem(t, 10), s.newItem(t, 10)}, patient(t)
+	var mu sync.Mutex
+	var sold [2]bool
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			_, err := s.retryRefusals(ctx, i/2%2, stock.Request{GoodsID: ids[i%2], Count: 1, Key: s.key(ids[0])})
+			if err != nil && !errors.Is(err, stock.ErrKeyReused) {
+				t.Errorf("request %d: %v, want a receipt or key reused", i, err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			sold[i%2] = sold[i%2] || err == nil
+		})
+	}
+	wg.Wait()
+	left := [2]int64{s.left(t, ids[0]), s.left(t, ids[1])}
+	if sold[0] == sold[1] || left != [2]int64{9, 10} && left != [2]int64{10, 9} {
+		t.Errorf("sold %v, %v units are left, want one of the items sold once", sold, left)
+	}
+}
+
+// deductsOncePerKey sends many requests, of which half have keys, at once to both replicas, or to one if the
+// strategy is correct only there. Each one with a key is sent twice. Together they ask for more than there is.
+func (s subject) deductsOncePerKey(t *testing.T) {
+	const buyers, initial = 40, 60
+	id, ctx := s.newItem(t, initial), patient(t)
+	replicas := 2
+	if s.strategy.Claim.TwoReplicas != stock.Correct {
+		replicas = 1
+	}
+	var mu sync.Mutex
+	sold := map[string]int{}
+	var wg sync.WaitGroup
+	for buyer := range buyers {
+		req := stock.Request{GoodsID: id, Count: 1 + buyer%3}
+		name := fmt.Sprint(buyer)
+		sent := 1
+		if buyer%2 == 0 {
+			req.Key, sent = s.key(id)+" "+name, 2
+		}
+		for i := range sent {
+			wg.Go(func() {
+				_, err := s.retryRefusals(ctx, (buyer/2+i)%replicas, req)
+				mu.Lock()
+				defer mu.Unlock()
+				units := req.Count
+				if errors.Is(err, stock.ErrSoldOut) {
+					units = 0
+				} else if err != nil {
+					t.Errorf("buyer %d: %v", buyer, err)
+				}
+				if before, ok := sold[name]; ok && before != units {
+					t.Errorf("buyer %d was told of %d units and of %d", buyer, before, units)
+				}
+				sold[name] = units
+			})
+		}
+	}
+	wg.Wait()
+	left := int64(initial)
+	for _, units := range sold {
+		left -= int64(units)
+	}
+	s.wantLeft(t, id, left)
+}
+
 // retryRefusals sends a request again until it is not refused as in progress or busy.
 func (s subject) retryRefusals(ctx context.Context, replica int, req stock.Request) (stock.Receipt, error) {
+	return retryRefusals(ctx, s.replicas[replica].deducter, req)
+}
+
+func retryRefusals(ctx context.Context, d stock.Deducter, req stock.Request) (stock.Receipt, error) {
 	for {
-		receipt, err := s.replicas[replica].deducter.Deduct(ctx, req)
+		receipt, err := d.Deduct(ctx, req)
 		refused := errors.Is(err, stock.ErrInProgress) || errors.Is(err, stock.ErrBusy)
 		if !refused || ctx.Err() != nil {
 			return receipt, err
@@ -147,12 +288,92 @@ func (s subject) forgetsRefusals(t *testing.T) {
 	s.replicas[0].service.Set(t, unknown, 10)
 	ctx, cancel := context.WithCancel(patient(t))
 	defer cancel()
-	if ended := <-s.start(cancelInside(ctx, cancel), 0, WithWork(req)); !errors.Is(ended.Err, stock.ErrBusy) {
-		t.Errorf("%v, want busy", ended.Err)
+	slow := req
+	slow.Hold = stock.MaxHold
+	if ended := <-s.start(s.cancelAtWork(ctx, cancel), 0, slow); !errors.Is(ended.Err, stock.ErrBusy) {
+		t.Errorf("a request that was cancelled while it worked: %v, want busy", ended.Err)
 	}
-	if receipt, err := s.retryRefusals(patient(t), 1, req); err != nil || receipt.Replayed || receipt.Remaining != 9 {
+	if receipt, err := s.retryRefusals(patient(t), 1, req); err != nil || receipt.Replayed || !s.leaves(receipt, 9) {
 		t.Errorf("once the item exists: %+v, %v, want a new sale with 9 remaining", receipt, err)
 	}
+	s.wantLeft(t, unknown, 9)
+}
+
+// survivesLostMessages cuts the connection before the first message that has the key, or is a COMMIT, then before the
+// second one, and so on, and the same before their replies. The client sends its request again, to a replica whose
+// connections are sound.
+func (s subject) survivesLostMessages(t *testing.T) {
+	victim, proxies := s.behindProxies(t)
+	for _, where := range []tcpproxy.CutPoint{tcpproxy.BeforeRequest, tcpproxy.BeforeReply} {
+		for _, units := range []int64{10, 2} { // enough, and too few
+			for k := 1; ; k++ {
+				id := s.newItem(t, units)
+				req := stock.Request{GoodsID: id, Count: 3, Key: s.key(id)}
+				for _, proxy := range proxies {
+					proxy.Select(func(m tcpproxy.Message) bool {
+						return bytes.Contains(m.Data, []byte(req.Key)) || bytes.HasSuffix(m.Data, []byte("COMMIT"))
+					})
+					proxy.Cut(k, where)
+				}
+				_, first := victim.Deduct(patient(t), req)
+				struck := slices.ContainsFunc(proxies, func(p *tcpproxy.Proxy) bool { return !p.Armed() })
+				s.wantOneSale(t, fmt.Sprintf("cut %s of message %d with %d units", where, k, units), req, units, first)
+				if !struck && k == 1 {
+					t.Error("no message has the key")
+				}
+				if !struck {
+					break
+				}
+			}
+		}
+	}
+}
+
+// wantOneSale sends a request again and checks that the answers are those of one sale, or of one refusal.
+func (s subject) wantOneSale(t *testing.T, when string, req stock.Request, units int64, first error) {
+	t.Helper()
+	receipt, err := s.retryRefusals(patient(t), 1, req)
+	left := units
+	switch {
+	case units < int64(req.Count):
+		if !errors.Is(err, stock.ErrSoldOut) {
+			t.Errorf("%s, sent again: %v, want sold out", when, err)
+		}
+	case err != nil || !s.leaves(receipt, units-int64(req.Count)):
+		t.Errorf("%s, sent again: %+v, %v, want a receipt", when, receipt, err)
+	default:
+		left -= int64(req.Count)
+	}
+	if first == nil && err == nil && !receipt.Replayed {
+		t.Errorf("%s: the request was confirmed twice without a replay", when)
+	}
+	s.wantLeft(t, req.GoodsID, left)
+}
+
+func (s subject) behindProxies(t *testing.T) (victim stock.Deducter, proxies []*tcpproxy.Proxy) {
+	t.Helper()
+	return s.addresses.behindProxies(t, s.strategy, s.store)
+}
+
+// behindProxies returns a strategy on a replica whose connections to MySQL and Redis lead through proxies. Its leases
+// are short, because a lock outlives a request whose outcome is unknown.
+func (a Addresses) behindProxies(
+	t *testing.T, strategy stock.Strategy, on stock.Store,
+) (victim stock.Deducter, proxies []*tcpproxy.Proxy) {
+	t.Helper()
+	if a.MySQL != "" {
+		var proxy *tcpproxy.Proxy
+		proxy, a.MySQL = ProxyMySQL(t, a.MySQL)
+		proxies = append(proxies, proxy)
+	}
+	if a.Redis != nil {
+		var proxy *tcpproxy.Proxy
+		proxy, a.Redis = ProxyRedis(t, a.Redis)
+		proxies = append(proxies, proxy)
+	}
+	deps := a.Connect(t)
+	deps.Lease = 300 * time.Millisecond
+	return NewService(t, deps, strategy).Deducter(t, strategy.Name, on), proxies
 }
 
 func (s subject) deductsWithoutKeys(t *testing.T) {
@@ -163,4 +384,152 @@ func (s subject) deductsWithoutKeys(t *testing.T) {
 		}
 	}
 	s.wantLeft(t, id, 4)
+}
+
+// orderOn sends an order with a key.
+func (s subject) orderOn(t testing.TB, replica int, key string, lines ...stock.Line) (stock.OrderReceipt, error) {
+	t.Helper()
+	return s.sendOrder(patient(t), replica, keyedOrder(t, key, lines...))
+}
+
+func (s subject) sendOrder(ctx context.Context, replica int, req stock.OrderRequest) (stock.OrderReceipt, error) {
+	return s.replicas[replica].deducter.(stock.Orderer).Order(ctx, req)
+}
+
+func keyedOrder(t testing.TB, key string, lines ...stock.Line) stock.OrderRequest {
+	t.Helper()
+	req, err := stock.NewOrder(lines...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Key = key
+	return req
+}
+
+func (s subject) replaysOrder(t *testing.T) {
+	a, b := s.newItem(t, 10), s.newItem(t, 20)
+	lines := []stock.Line{{GoodsID: b, Count: 2}, {GoodsID: a, Count: 1}, {GoodsID: b, Count: 3}}
+	first, err := s.orderOn(t, 0, s.key(a), lines...)
+	if err != nil || first.Replayed {
+		t.Fatalf("first: %+v, %v, want a receipt and no replay", first, err)
+	}
+	s.deduct(t, stock.Request{GoodsID: a, Count: 1})
+	slices.Reverse(lines)
+	for replica := range s.replicas {
+		again, err := s.orderOn(t, replica, s.key(a), lines...)
+		if err != nil || !again.Replayed || len(again.Lines) != 2 ||
+			again.Lines[0] != (stock.LineReceipt{Line: stock.Line{GoodsID: a, Count: 1}, Remaining: 9}) ||
+			again.Lines[1] != (stock.LineReceipt{Line: stock.Line{GoodsID: b, Count: 5}, Remaining: 15}) {
+			t.Errorf("again on replica %d: %+v, %v, want a replay with 9 and 15 remaining", replica, again, err)
+		}
+	}
+	s.wantLeft(t, a, 8)
+	s.wantLeft(t, b, 15)
+}
+
+func (s subject) replaysRefusedOrder(t *testing.T) {
+	a, b := s.newItem(t, 10), s.newItem(t, 1)
+	lines := []stock.Line{{GoodsID: a, Count: 2}, {GoodsID: b, Count: 2}}
+	for replica, want := range []bool{false, true} {
+		receipt, err := s.orderOn(t, replica, s.key(a), lines...)
+		line, isLine := errors.AsType[*stock.LineError](err)
+		soldOut, ok := errors.AsType[*stock.SoldOutError](err)
+		if !isLine || !ok || line.GoodsID != b || *soldOut != (stock.SoldOutError{GoodsID: b, Asked: 2, Remaining: 1}) ||
+			receipt.Replayed != want {
+			t.Errorf("on replica %d: %+v, %v, want item %d sold out at 1, replayed %v", replica, receipt, err, b, want)
+		}
+		s.wantLeft(t, a, 10)
+		s.replicas[0].service.Set(t, b, 10)
+	}
+}
+
+func (s subject) refusesReusedKeyOfOrder(t *testing.T) {
+	a, b := s.newItem(t, 10), s.newItem(t, 10)
+	first := []stock.Line{{GoodsID: a, Count: 1}, {GoodsID: b, Count: 1}}
+	if _, err := s.orderOn(t, 0, s.key(a), first...); err != nil {
+		t.Fatal(err)
+	}
+	for _, lines := range [][]stock.Line{
+		{{GoodsID: a, Count: 1}},
+		{{GoodsID: b, Count: 1}},
+		{{GoodsID: a, Count: 1}, {GoodsID: b, Count: 2}},
+	} {
+		if _, err := s.orderOn(t, 1, s.key(a), lines...); !errors.Is(err, stock.ErrKeyReused) {
+			t.Errorf("another order %v: %v, want key reused", lines, err)
+		}
+	}
+	_, err := s.deductOn(t, 1, stock.Request{GoodsID: a, Count: 1, Key: s.key(a)})
+	if !errors.Is(err, stock.ErrKeyReused) {
+		t.Errorf("a deduction with the key of an order: %v, want key reused", err)
+	}
+	s.wantLeft(t, a, 9)
+	s.wantLeft(t, b, 9)
+}
+
+func (s subject) ordersOnce(t *testing.T) {
+	a, b := s.newItem(t, 10), s.newItem(t, 10)
+	var wg sync.WaitGroup
+	for i := range 20 {
+		wg.Go(func() {
+			for {
+				receipt, err := s.orderOn(t, i%2, s.key(a), stock.Line{GoodsID: a, Count: 2}, stock.Line{GoodsID: b, Count: 3})
+				if errors.Is(err, stock.ErrInProgress) || errors.Is(err, stock.ErrBusy) {
+					continue
+				}
+				if err != nil || receipt.Lines[0].Remaining != 8 || receipt.Lines[1].Remaining != 7 {
+					t.Errorf("order %d: %+v, %v, want a receipt with 8 and 7 remaining", i, receipt, err)
+				}
+				return
+			}
+		})
+	}
+	wg.Wait()
+	s.wantLeft(t, a, 8)
+	s.wantLeft(t, b, 7)
+}
+
+// ordersOnceMeanwhile sends an order again, to both replicas, while the first one stops at its first point, at its
+// second, and so on. Orders with work to do lock their items; others may be one message.
+func (s subject) ordersOnceMeanwhile(t *testing.T) {
+	for _, work := range []time.Duration{0, time.Nanosecond} {
+		for n := 1; s.ordersOnceWhileStopped(t, work, n); n++ {
+		}
+	}
+}
+
+// ordersOnceWhileStopped stops the first order at its n-th point. It reports false if the order passes fewer.
+func (s subject) ordersOnceWhileStopped(t *testing.T, work time.Duration, n int) (stopped bool) {
+	a, b := s.newItem(t, 10), s.newItem(t, 10)
+	req := keyedOrder(t, s.key(a), stock.Line{GoodsID: a, Count: 2}, stock.Line{GoodsID: b, Count: 3})
+	req.Hold = work
+	isOnce := func(receipt stock.OrderReceipt) bool {
+		return len(receipt.Lines) == 2 && receipt.Lines[0].Remaining == 8 && receipt.Lines[1].Remaining == 7
+	}
+	passed := 0
+	var receipt stock.OrderReceipt
+	first, stopped := parkRequest(t, func(Point) bool { passed++; return passed == n },
+		func(ctx context.Context) (_ stock.Receipt, err error) {
+			receipt, err = s.sendOrder(ctx, 0, req)
+			return receipt.Receipt, err
+		})
+	if !stopped && n == 1 {
+		t.Error("the order passes no point")
+	}
+	for replica := range s.replicas {
+		again, err := s.sendOrder(stock.LimitWait(patient(t), 0), replica, req)
+		isRefused := errors.Is(err, stock.ErrInProgress) || errors.Is(err, stock.ErrBusy)
+		if err != nil && !isRefused || err == nil && !isOnce(again) {
+			t.Errorf("on replica %d, while the order stops at point %d: %+v, %v, want sold once, in progress or busy",
+				replica, n, again, err)
+		}
+	}
+	if err := first.Resume(); err != nil || !isOnce(receipt) {
+		t.Errorf("the order, after it stopped at point %d: %+v, %v, want 8 and 7 remaining", n, receipt, err)
+	}
+	if again, err := s.sendOrder(patient(t), 1, req); err != nil || !again.Replayed || !isOnce(again) {
+		t.Errorf("after the order stopped at point %d: %+v, %v, want a replay", n, again, err)
+	}
+	s.wantLeft(t, a, 8)
+	s.wantLeft(t, b, 7)
+	return stopped
 }

@@ -184,7 +184,7 @@ func stepOfCommand(cmd redis.Cmder) step {
 		return step{}
 	}
 	switch cmd.Name() {
-	case "get":
+	case "get", "mget":
 		return reading
 	case "set", "decrby", "evalsha":
 		return writing

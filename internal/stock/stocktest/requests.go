@@ -60,7 +60,7 @@ func Barrier(n int) func(context.Context) {
 	}
 }
 
-// Parked is a deduction that has stopped at a point. Like a stopped process, it does not notice that its context ends.
+// Parked is a request that has stopped at a point. Like a stopped process, it does not notice that its context ends.
 type Parked struct {
 	Receipt stock.Receipt // set once Resume has returned
 
@@ -77,7 +77,19 @@ func Park(t testing.TB, d stock.Deducter, req stock.Request, at Point) *Parked {
 // ParkWhen starts a deduction and waits until it stops at the first point for which stop reports true.
 func ParkWhen(t testing.TB, d stock.Deducter, req stock.Request, stop func(Point) bool) *Parked {
 	t.Helper()
-	p := &Parked{goOn: make(chan struct{}), done: make(chan error, 1)}
+	p, stopped := parkRequest(t, stop, func(ctx context.Context) (stock.Receipt, error) { return d.Deduct(ctx, req) })
+	if !stopped {
+		t.Fatalf("the request ended before it stopped: %+v, %v", p.Receipt, p.Resume())
+	}
+	return p
+}
+
+// parkRequest starts a request and waits until it stops at the first point for which stop reports true, or has ended.
+func parkRequest(
+	t testing.TB, stop func(Point) bool, send func(context.Context) (stock.Receipt, error),
+) (p *Parked, isStopped bool) {
+	t.Helper()
+	p = &Parked{goOn: make(chan struct{}), done: make(chan error, 1)}
 	reached, ended := make(chan struct{}), t.Context().Done()
 	stopped := false
 	ctx := WithPause(patient(t), func(_ context.Context, at Point) {
@@ -91,19 +103,20 @@ func ParkWhen(t testing.TB, d stock.Deducter, req stock.Request, stop func(Point
 		}
 	})
 	go func() {
-		receipt, err := d.Deduct(ctx, req)
+		receipt, err := send(ctx)
 		p.Receipt = receipt
 		p.done <- err
 	}()
 	select {
 	case <-reached:
+		return p, true
 	case err := <-p.done:
-		t.Fatalf("the request ended before it stopped: %+v, %v", p.Receipt, err)
+		p.done <- err
+		return p, false
 	}
-	return p
 }
 
-// Resume lets the deduction go on and returns its error.
+// Resume lets the request go on and returns its error.
 func (p *Parked) Resume() error {
 	close(p.goOn)
 	return <-p.done

@@ -98,7 +98,10 @@ func Migrate(t testing.TB, dsn string) {
 // Connect opens connections like those of one replica. They are closed when the test ends.
 func (a Addresses) Connect(t testing.TB) stock.Deps {
 	t.Helper()
-	deps := stock.Deps{LockWait: 20 * time.Second, Lease: 30 * time.Second, Poll: time.Millisecond}
+	deps := stock.Deps{
+		LockWait: 20 * time.Second, Lease: 30 * time.Second, Poll: time.Millisecond,
+		KeyTTL: time.Hour, RefusalTTL: time.Hour,
+	}
 	if a.MySQL != "" {
 		deps.MySQL, deps.MySQLLocks, deps.MySQLHealth = MySQL(t, a.MySQL), MySQL(t, a.MySQL), MySQL(t, a.MySQL)
 		deps.MySQLHealth.SetMaxIdleConns(0)

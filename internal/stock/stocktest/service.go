@@ -121,15 +121,21 @@ var items atomic.Int64
 // package, whichever database they use.
 func NewItem() int64 { return 1<<20 + items.Add(1) }
 
-// WantIdle checks that no connection is in use and that no row and no key is locked.
-func WantIdle(t testing.TB, deps stock.Deps) {
+// wantUnused checks that no connection is in use.
+func wantUnused(t testing.TB, deps stock.Deps) {
 	t.Helper()
-	ctx := context.WithoutCancel(t.Context())
 	// Eventually: redis-stream writes to MySQL after it has replied.
 	serverstest.Eventually(t, "no connection to MySQL is in use", func() bool { return deps.MySQL.Stats().InUse == 0 })
 	serverstest.Eventually(t, "no named lock is held or waited for", func() bool {
 		return deps.MySQLLocks.Stats().InUse == 0
 	})
+}
+
+// WantIdle checks that no connection is in use and that no row and no key is locked.
+func WantIdle(t testing.TB, deps stock.Deps) {
+	t.Helper()
+	ctx := context.WithoutCancel(t.Context())
+	wantUnused(t, deps)
 	serverstest.Eventually(t, "no row is locked", func() bool {
 		_, err := deps.MySQL.ExecContext(ctx, "SELECT goods_id FROM good_stock FOR UPDATE NOWAIT")
 		_, err2 := deps.MySQL.ExecContext(ctx, "SELECT goods_id FROM good_slot FOR UPDATE NOWAIT")

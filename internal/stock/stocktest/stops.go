@@ -3,6 +3,7 @@ package stocktest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -60,6 +61,12 @@ func (s stops) run(t *testing.T) {
 		_, err := s.victim.Deduct(ctx, stock.Request{GoodsID: id, Count: count})
 		return err
 	}}
+	if s.strategy.Idempotent() {
+		ways["deduct with a key"] = func(ctx context.Context, id int64, count int) error {
+			_, err := s.victim.Deduct(ctx, stock.Request{GoodsID: id, Count: count, Key: fmt.Sprint(s.strategy.Name, id)})
+			return err
+		}
+	}
 	if reserver, ok := s.victim.(stock.Reserver); ok {
 		ways["hold"] = func(ctx context.Context, id int64, count int) error {
 			_, _, err := reserver.Hold(ctx, stock.HoldRequest{

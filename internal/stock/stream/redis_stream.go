@@ -17,7 +17,7 @@ import (
 var (
 	//go:embed lua/sell.lua
 	sellLua    string
-	sellScript = goredis.NewScript(sellLua)
+	sellScript = redis.NewSaleScript(sellLua)
 )
 
 // redisStream deducts in Redis with a script that also adds what it has sold to the item's stream. See writeBehind for
@@ -41,6 +41,17 @@ func New(d stock.Deps) stock.Deducter {
 // Close stops writing to MySQL. Another replica, or the next start, writes what is left in the streams.
 func (r redisStream) Close() error { return r.behind.Close() }
 
+// CancelSale implements stock.Canceller. MySQL gets the units through the stream, in an entry of its own.
+func (r redisStream) CancelSale(ctx context.Context, req stock.CancelRequest) (stock.Sale, error) {
+	sale, err := r.Script.CancelSale(ctx, req)
+	if !sale.Replayed {
+		for _, line := range sale.Lines {
+			r.behind.notify(line.GoodsID)
+		}
+	}
+	return sale, err
+}
+
 // seller sells with the script sell.lua, and tells writeBehind.
 type seller struct {
 	redis.Store
@@ -48,15 +59,15 @@ type seller struct {
 }
 
 // sell implements redis.Sell.
-func (s seller) sell(ctx context.Context, goodsID int64, wanted func() []any) (reply []int64, err error) {
-	keys := []string{s.Key(goodsID), s.EpochKey(goodsID), s.StreamKey(goodsID)}
+func (s seller) sell(ctx context.Context, goodsID int64, wanted func() redis.Wanted) (reply []any, err error) {
 	script, err := s.WithStream(ctx, goodsID, func() *goredis.Cmd {
-		return sellScript.Run(ctx, s.Client, keys, append([]any{rand.Int64()}, wanted()...)...)
+		w, keys := wanted(), []string{s.Key(goodsID), s.EpochKey(goodsID), s.StreamKey(goodsID)}
+		return sellScript.Run(ctx, s.Client, append(keys, w.Records...), append([]any{rand.Int64()}, w.Args...)...)
 	})
 	if err != nil {
 		return nil, err
 	}
-	reply, err = script.Int64Slice()
+	reply, err = script.Slice()
 	err = redis.ClassifyItemWrite(goodsID, err)
 	if errors.Is(err, stock.ErrUnknown) || hasSold(reply) {
 		s.behind.notify(goodsID)
@@ -65,9 +76,9 @@ func (s seller) sell(ctx context.Context, goodsID int64, wanted func() []any) (r
 }
 
 // hasSold reports whether sell.lua has sold anything.
-func hasSold(reply []int64) bool {
+func hasSold(reply []any) bool {
 	for i := 0; i < len(reply); i += 2 {
-		if reply[i] == 1 {
+		if reply[i] == int64(1) {
 			return true
 		}
 	}

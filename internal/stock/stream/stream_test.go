@@ -129,6 +129,20 @@ func TestNothingIsSoldIfTheStockIsNotAWholeNumber(t *testing.T) {
 	}
 }
 
+// Redis does not roll a script back that fails in the middle.
+func TestNothingIsSoldIfTheKeyCannotBeKept(t *testing.T) {
+	t.Parallel()
+	a, _ := newServers(t, servers.RedisOptions{})
+	deps := connect(t, a)
+	deps.KeyTTL = time.Microsecond // 0 ms, which SET refuses
+	r := newReplica(t, deps, time.Hour)
+	r.set(t, 1, 10)
+	if _, err := r.Deduct(t.Context(), stock.Request{GoodsID: 1, Count: 3, Key: "k"}); err == nil {
+		t.Error("the sale was confirmed, but its key is not kept")
+	}
+	r.wantStock(t, 1, 10, 10)
+}
+
 func TestAnUnknownItemIsNotIndexed(t *testing.T) {
 	t.Parallel()
 	r := newSingleReplica(t, time.Hour)

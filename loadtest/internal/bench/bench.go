@@ -159,32 +159,49 @@ var moreUsers = []string{noop, "batch", "escrow"}
 
 func at(strategy string, users int) string { return fmt.Sprintf("%s, %d users", strategy, users) }
 
+// keyed names the subject that measures a strategy with an idempotency key in each request.
+func keyed(strategy string) string { return strategy + ", key" }
+
+// keepers are the strategies that are measured without keys and with them.
+var keepers = []struct {
+	name  string
+	least float64 // wanted: the rate with keys, as a share of that without
+}{
+	{"update", 0.6}, {"batch", 0.65}, {"escrow", 0.65}, {"redis-script", 0.85}, {"redis-stream", 0.85},
+	{"lock-redis-queue", 0.9},
+}
+
 // strategies lists the strategies to measure. A note in the result names those that are not available.
 func (b *bench) strategies(catalogue []scenario.Strategy) []subject {
 	var all []subject
-	add := func(name string, choice scenario.Choice, users int) {
+	add := func(name string, choice scenario.Choice, config scenario.Config) {
+		config.Choices = []scenario.Choice{choice}
 		all = append(all, subject{name: name, run: func(ctx context.Context, number int) (cell, error) {
-			return b.strategy(ctx, number, name, choice, users)
+			return b.strategy(ctx, number, name, config)
 		}})
 	}
-	for _, name := range []string{
-		noop, "update", "batch", "escrow", "batch-ledger", "redis-script", "redis-stream",
-	} {
-		if choice, ok := b.choose(catalogue, name); ok {
-			add(name, choice, b.Users)
-			if slices.Contains(moreUsers, name) {
-				add(at(name, manyUsers), choice, manyUsers)
-			}
+	measure := func(name string) (choice scenario.Choice, ok bool) {
+		if choice, ok = b.choose(catalogue, name); !ok {
+			return choice, false
+		}
+		add(name, choice, scenario.Config{Users: b.Users})
+		if slices.Contains(moreUsers, name) {
+			add(at(name, manyUsers), choice, scenario.Config{Users: manyUsers})
+		}
+		return choice, true
+	}
+	measure(noop)
+	for _, keeper := range keepers {
+		if choice, ok := measure(keeper.name); ok {
+			add(keyed(keeper.name), choice, scenario.Config{Users: b.Users, Keys: true})
 		}
 	}
 	if choice, ok := b.choose(catalogue, reserve); ok {
-		all = append(all, subject{name: pairs, run: func(ctx context.Context, number int) (cell, error) {
-			return b.strategy(ctx, number, pairs, choice, b.Users)
-		}})
+		add(pairs, choice, scenario.Config{Users: b.Users, Pairs: true})
 	}
 	if choice, ok := b.choose(catalogue, optimistic); ok {
 		for _, users := range []int{fewOptimists, manyOptimists} {
-			add(at(optimistic, users), choice, users)
+			add(at(optimistic, users), choice, scenario.Config{Users: users})
 		}
 	}
 	return all
@@ -205,21 +222,17 @@ func (b *bench) choose(catalogue []scenario.Strategy, name string) (scenario.Cho
 }
 
 // strategy measures a strategy as the lab always does: its rate is its goodput, and every cell is judged.
-func (b *bench) strategy(
-	ctx context.Context, number int, name string, choice scenario.Choice, users int,
-) (c cell, err error) {
-	dir := filepath.Join(b.Dir, fmt.Sprint(number))
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+func (b *bench) strategy(ctx context.Context, number int, name string, config scenario.Config) (c cell, err error) {
+	config.Dir = filepath.Join(b.Dir, fmt.Sprint(number))
+	defer func() { err = errors.Join(err, os.RemoveAll(config.Dir)) }()
 	target := b.Target
 	target.Fewer = nil // a single replica is not measured
-	runner, err := scenario.New(target, scenario.Config{
-		Choices: []scenario.Choice{choice}, Replicas: len(b.Replicas), Rounds: 1, Seed: b.Seed + uint64(number),
-		Users: users, Duration: b.Time, Timeout: timeout, WarmUp: warmUp,
-		Stock: ample, Goods: 1, MinCount: 1, MaxCount: 1, Pairs: name == pairs,
-		Dir:     dir,
-		Warm:    func(context.Context) error { b.warm(); return nil },
-		Drained: func() { b.after = b.usage() }, // reading what there is to judge is no part of the requests
-	}, time.Now())
+	config.Replicas, config.Rounds, config.Seed = len(b.Replicas), 1, b.Seed+uint64(number)
+	config.Duration, config.Timeout, config.WarmUp = b.Time, timeout, warmUp
+	config.Stock, config.Goods, config.MinCount, config.MaxCount = ample, 1, 1, 1
+	config.Warm = func(context.Context) error { b.warm(); return nil }
+	config.Drained = func() { b.after = b.usage() } // reading what there is to judge is no part of the requests
+	runner, err := scenario.New(target, config, time.Now())
 	if err != nil {
 		return cell{}, err
 	}

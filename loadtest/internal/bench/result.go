@@ -58,14 +58,13 @@ func goals() []goal {
 	contention := times(0.5, many, few)
 	contention.subject = optimistic
 	contention.wanted = fmt.Sprintf("%d users at least 0.5 × %d users", manyOptimists, fewOptimists)
-	return []goal{
+	goals := []goal{
 		times(0.72, "batch", noop),
 		times(0.8, at("batch", manyUsers), at(noop, manyUsers)),
 		times(3, "batch", "update"),
 		times(0.75, "escrow", noop),
 		times(1.1, "escrow", "batch"),
 		times(0.85, at("escrow", manyUsers), at(noop, manyUsers)),
-		times(0.5, "batch-ledger", noop),
 		times(0.25, pairs, noop),
 		times(0.85, "redis-script", noop),
 		times(0.65, "redis-stream", noop),
@@ -78,6 +77,10 @@ func goals() []goal {
 		times(0.9, noop, Bare),
 		times(0.85, noop, byWrk(noop)),
 	}
+	for _, keeper := range keepers {
+		goals = append(goals, times(keeper.least, keyed(keeper.name), keeper.name))
+	}
+	return goals
 }
 
 // Wanted lists the targets for a number of users, a line each.
@@ -191,10 +194,10 @@ func (r *Result) WriteText(w io.Writer) error {
 	fmt.Fprint(w, "medians over the rounds, and the farther end of their 95 % interval, "+
 		"which needs at least six rounds\n\n")
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(table, "\trate/s\t×noop\t%s\n", strings.Join(r.cpuHeads(), "\t"))
+	fmt.Fprintf(table, "\trate/s\t×noop\t×without key\t%s\n", strings.Join(r.cpuHeads(), "\t"))
 	for _, name := range r.Subjects() {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", name, stats.Summarize(r.Rates[name]), r.Share(name),
-			strings.Join(r.cpu(name), "\t"))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", name, stats.Summarize(r.Rates[name]), r.Share(name),
+			r.WithoutKey(name), strings.Join(r.cpu(name), "\t"))
 	}
 	fmt.Fprintf(table, "\n\twanted\tmeasured\t\n")
 	for _, v := range r.Verdicts() {
@@ -205,6 +208,7 @@ func (r *Result) WriteText(w io.Writer) error {
 	}
 	fmt.Fprintf(w, `
 ×noop: as a share of noop by the same load driver and as many users
+×without key: of a strategy whose requests have an idempotency key, as a share of the same without one
 µs: CPU time per request, of the load and of the processes that serve it
 noop and bare sell nothing: their rate is of answered requests, as are all rates by wrk
 reserve, pairs: a unit is held and confirmed, in two requests
@@ -223,11 +227,11 @@ bare: a handler that only decodes and encodes the same JSON, in two processes be
 // WriteMarkdown writes the same tables in Markdown.
 func (r *Result) WriteMarkdown(w io.Writer) error {
 	heads := r.cpuHeads()
-	fmt.Fprintf(w, "%s.\n\n| | rate/s | × noop | %s |\n| --- | ---: | ---: |%s\n", r.Heading(),
+	fmt.Fprintf(w, "%s.\n\n| | rate/s | × noop | × without key | %s |\n| --- | ---: | ---: | ---: |%s\n", r.Heading(),
 		strings.Join(heads, " | "), strings.Repeat(" ---: |", len(heads)))
 	for _, name := range r.Subjects() {
-		fmt.Fprintf(w, "| %s | %s | %s | %s |\n", name, stats.Summarize(r.Rates[name]).Span(), r.Share(name),
-			strings.Join(r.cpu(name), " | "))
+		fmt.Fprintf(w, "| %s | %s | %s | %s | %s |\n", name, stats.Summarize(r.Rates[name]).Span(), r.Share(name),
+			r.WithoutKey(name), strings.Join(r.cpu(name), " | "))
 	}
 	fmt.Fprintf(w, "\n| | wanted | measured | |\n| --- | --- | --- | --- |\n")
 	for _, v := range r.Verdicts() {
@@ -282,4 +286,15 @@ func (r *Result) Share(name string) string {
 		return ""
 	}
 	return fmt.Sprintf("%.2f", stats.Median(ratios))
+}
+
+// WithoutKey is the ratio within a round of a strategy with keys to the same without, with its interval. It is empty
+// for other subjects.
+func (r *Result) WithoutKey(name string) string {
+	without, ok := strings.CutSuffix(name, keyed(""))
+	ratios := stats.Ratios(slices.All(r.Rates[name]), slices.All(r.Rates[without]))
+	if !ok || len(ratios) == 0 {
+		return ""
+	}
+	return stats.Summarize(ratios).Span()
 }

@@ -123,7 +123,7 @@ func TestSharesAreOfNoopByTheSameDriverAndAsManyUsers(t *testing.T) {
 	t.Parallel()
 	r := &Result{Rates: map[string][]float64{
 		noop: steady(10_000), "batch": steady(6000),
-		byWrk(noop): steady(20_000), byWrk("batch"): steady(14_000),
+		byWrk(noop): steady(20_000), byWrk("batch"): steady(14_000), keyed("batch"): steady(4500),
 		at(noop, manyUsers): steady(5000), at("batch", manyUsers): steady(4000),
 	}}
 	for subject, want := range map[string]string{
@@ -132,6 +132,9 @@ func TestSharesAreOfNoopByTheSameDriverAndAsManyUsers(t *testing.T) {
 		if got := r.Share(subject); got != want {
 			t.Errorf("the share of %s is %s, want %s", subject, got, want)
 		}
+	}
+	if got := r.WithoutKey(keyed("batch")) + r.WithoutKey("batch"); got != "0.75 (0.75 to 0.75)" {
+		t.Errorf("with keys, batch has %q of its rate, want 0.75", got)
 	}
 }
 

@@ -72,10 +72,10 @@ var tour = []tourStory{
 		"With a fencing token, the store refuses the late write."},
 	{"No lock", "late-write", "update",
 		"One statement needs no lock."},
-	{"A retry", "client-retries", "update",
+	{"A retry", "client-retries", "decrement",
 		"A client that sends its request again buys twice."},
-	{"A ledger", "client-retries", "ledger",
-		"A ledger sells once for each key."},
+	{"An idempotency key", "client-retries", "update",
+		"A request that is sent again with its key sells once."},
 }
 
 // render writes the page, and decides its Content-Security-Policy.

@@ -15,6 +15,8 @@ import (
 type answers struct {
 	ops   []history.Op
 	calls []history.Call
+
+	cancellations []history.Cancellation
 }
 
 // client sends the request of an actor, and tells each answer.
@@ -71,6 +73,9 @@ func (x *session) client(items []int64, n, at int, r request) client {
 			Keyed: x.workload.name == "same-hold", Again: r.same,
 		})
 	}
+	if r.kind == cancelSale {
+		return canceller(url, load, op)
+	}
 	ops := []history.Op{op}
 	if r.twice {
 		op.Name += "-next"
@@ -82,10 +87,24 @@ func (x *session) client(items []int64, n, at int, r request) client {
 			tell(inWords(op.Outcome, op.Error))
 			got.ops = append(got.ops, op)
 			if err != nil {
-				break
+				return got, err
 			}
 		}
-		return got, err
+		if r.ends == history.Cancel {
+			ended, err := canceller(url, load, op)(ctx, tell)
+			got.cancellations = ended.cancellations
+			return got, err
+		}
+		return got, nil
+	}
+}
+
+// canceller returns a client who cancels a sale.
+func canceller(url string, load traffic.Load, sale history.Op) client {
+	return func(ctx context.Context, tell func(string)) (answers, error) {
+		c, err := traffic.CancelOne(ctx, url, load, sale)
+		tell("cancel: " + inWords(c.Outcome, c.Error))
+		return answers{cancellations: []history.Cancellation{c}}, err
 	}
 }
 

@@ -209,10 +209,22 @@ func TestAnOrderIsAllOrNothing(t *testing.T) {
 }
 
 func TestAKeySellsOnce(t *testing.T) {
-	wantRight(t, explored(t, "ledger", "same-key", explore.LostReply), "", explore.LostReply)
-	wantRight(t, explored(t, "ledger", "same-order"), "")
-	wantRight(t, explored(t, "ledger", "one", explore.SentAgain), explore.SentAgain)
-	wantDamage(t, explored(t, "update", "one", explore.SentAgain), explore.SentAgain, trace.SoldTwice)
+	for _, strategy := range []string{"update", "for-update", "batch", "redis-script", "redis-watch", "lock-redis-lua"} {
+		wantRight(t, explored(t, strategy, "same-key", explore.LostReply), "", explore.LostReply)
+		wantRight(t, explored(t, strategy, "one", explore.SentAgain), explore.SentAgain)
+	}
+	wantRight(t, explored(t, "update", "same-order"), "")
+	wantDamage(t, explored(t, "decrement", "one", explore.SentAgain), explore.SentAgain, trace.SoldTwice)
+}
+
+func TestACancelledSaleIsGivenBackOnce(t *testing.T) {
+	for _, strategy := range []string{"update", "for-update", "batch", "redis-script", "redis-watch"} {
+		wantRight(t, explored(t, strategy, "cancel-sale", explore.LostReply), "", explore.LostReply)
+		wantRight(t, explored(t, strategy, "sold-again"), "")
+	}
+	for _, strategy := range []string{"lock-redis-lua", "redis-stream"} {
+		wantRight(t, explored(t, strategy, "cancel-sale"), "")
+	}
 }
 
 func TestALimitHolds(t *testing.T) {
@@ -227,7 +239,7 @@ func TestALimitHolds(t *testing.T) {
 func TestALimitIsThatOfThePresentStock(t *testing.T) {
 	r := start(t)
 	wantRight(t, explored(t, "ledger", "limit-later", explore.StockSet), explore.StockSet)
-	token := "limit-later:A.A.A.A.A.A.A.!set" + strings.Repeat(".D", 9)
+	token := "limit-later:A.A.A.A.A.!set" + strings.Repeat(".D", 9)
 	o, err := r.explorer.Replay(t.Context(), r.choices["ledger"], token)
 	if err != nil {
 		t.Fatal(err)
@@ -293,7 +305,7 @@ func TestAReplayRepeatsTheSchedule(t *testing.T) {
 		{"lock-redis-setnx", "enough", []string{explore.KeyGone}},
 		{"redis-script", "enough", []string{explore.Promoted}},
 		{"redis-script", "one", []string{explore.SentAgain}},
-		{"update", "one", []string{explore.SentAgain}},
+		{"decrement", "one", []string{explore.SentAgain}},
 		{"ledger-check-first", "limit", nil},
 	} {
 		for _, found := range explored(t, c.strategy, c.workload, c.faults...).Cells {

@@ -76,15 +76,26 @@ func (x *session) judge(ctx context.Context, s *schedule, o trace.Outcome) (trac
 		o.Kind, err = script.check(ctx, x.lane, s.items, told)
 		return o, err
 	}
-	h, err := x.left(ctx, s.items, told)
+	all := told
+	if x.workload.cancelsSale() {
+		last, err := x.cancelAgain(ctx, s.items)
+		if err != nil {
+			return o, err
+		}
+		all = append(slices.Clip(told), last)
+	}
+	h, err := x.left(ctx, s.items, all)
 	if err != nil {
 		return o, err
 	}
 	h.Run.Exclusive = h.Run.Exclusive && len(s.struck) == 0
 	h.End.StartedNS, h.End.EndedNS = s.began, monotonic.Now()
-	o.Kind, o.Evidence = judgeAnswers(h, told)
+	o.Kind, o.Evidence = judgeAnswers(h, all)
 	if o.Kind == trace.Right && !isScript && len(s.struck) == 0 && !slices.ContainsFunc(told, answers.served) {
 		o.Kind, o.Evidence = trace.NotServed, []string{"no request was served, and no fault has struck"}
+	}
+	if x.workload.cancelsSale() && o.Kind == trace.Right {
+		o.Kind, o.Evidence = x.givenBack(all[len(told)].cancellations[0], h.End.Final[s.items[0]])
 	}
 	if o.Kind == trace.Leaked && slices.Contains(s.struck, SentAgain) && !x.strategy.Idempotent {
 		o.Kind = trace.SoldTwice // to the judge, both requests are one
@@ -119,10 +130,18 @@ func (a *answers) delay(executed []int64) {
 	for i := range a.calls {
 		begin(&a.calls[i].SentNS, a.calls[i].ReceivedNS)
 	}
+	for i := range a.cancellations {
+		begin(&a.cancellations[i].SentNS, a.cancellations[i].ReceivedNS)
+	}
 }
 
 // forget makes the last answer unknown: a client whose replica has died cannot know more.
 func (a *answers) forget() {
+	if n := len(a.cancellations); n > 0 {
+		c := &a.cancellations[n-1]
+		c.Outcome, c.State, c.Sold, c.Cancelled, c.GivenBack = history.Unknown, "", 0, 0, 0
+		return
+	}
 	if n := len(a.ops); n > 0 {
 		a.ops[n-1].Outcome = history.Unknown
 	}
@@ -134,6 +153,7 @@ func (a *answers) forget() {
 // served reports whether a client knows what became of a request, and the service was not busy.
 func (a answers) served() bool {
 	return slices.ContainsFunc(a.ops, func(op history.Op) bool { return certain(op.Outcome) }) ||
+		slices.ContainsFunc(a.cancellations, func(c history.Cancellation) bool { return certain(c.Outcome) }) ||
 		slices.ContainsFunc(a.calls, func(c history.Call) bool { return certain(c.Outcome) })
 }
 
@@ -158,7 +178,7 @@ func (x *session) left(ctx context.Context, items []int64, told []answers) (*his
 		Story: "explore", Claim: claim, Witness: history.WitnessOracle, Exclusive: x.strategy.Claim.Exclusive &&
 			claim == verify.ClaimCorrect,
 		Fenced: x.strategy.Fenced(), OmitsRemaining: x.strategy.OmitsRemaining(), Keys: x.strategy.Idempotent,
-		Ledger: x.strategy.Idempotent && durable == oracle.MySQL && x.lane.subject == nil,
+		Ledger: x.strategy.Idempotent && x.store == oracle.MySQL && x.lane.subject == nil,
 		Set:    x.stockOf(items), Initial: x.stockOf(items),
 	}, End: &history.End{}}
 	var err error
@@ -253,8 +273,10 @@ func record(h *history.History, told []answers) *history.History {
 	for _, a := range told {
 		r.Ops = append(r.Ops, a.ops...)
 		r.Calls = append(r.Calls, a.calls...)
+		r.Cancellations = append(r.Cancellations, a.cancellations...)
 	}
 	slices.SortFunc(r.Ops, func(a, b history.Op) int { return int(a.SentNS - b.SentNS) })
+	slices.SortFunc(r.Cancellations, func(a, b history.Cancellation) int { return int(a.SentNS - b.SentNS) })
 	slices.SortFunc(r.Calls, func(a, b history.Call) int { return int(a.SentNS - b.SentNS) })
 	if len(r.Calls) > 0 {
 		r.Run.CallsVersion = history.CallsVersion

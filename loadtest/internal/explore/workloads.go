@@ -19,13 +19,14 @@ type workload struct {
 	// faults can strike: those that can do more here than in the workloads before. So can crashes, with some strategies.
 	faults  []string
 	crashes func(scenario.Strategy) bool // nil: with none
+	slow    bool                         // a quick search leaves it out
 }
 
 // request is what one actor asks for.
 type request struct {
-	kind  string         // history.Deduct, Order or Hold
+	kind  string         // history.Deduct, Order or Hold, or cancelSale
 	lines []history.Line // one, unless it is an order; GoodsID is the number of the item, from 0
-	ends  string         // what the client of a reservation asks for next: history.Confirm or Cancel; empty: nothing
+	ends  string         // what the client asks for next: history.Confirm or Cancel; empty: nothing
 	limit int64          // units that the buyer may have, who is the same in all requests with a limit
 	same  bool           // it is the first request once more, with the same key
 	twice bool           // when it is answered, the client asks for the same once more, with another key
@@ -45,6 +46,16 @@ var oneOfEach = order(line(0, 1), line(1, 1))
 func reserve(count int64, ends string) request {
 	return request{kind: history.Hold, lines: []history.Line{{Count: count}}, ends: ends}
 }
+
+// cancelSale is the kind of a request to cancel the sale of the first one.
+const cancelSale = "cancel-sale"
+
+func cancelled(r request) request {
+	r.ends = history.Cancel
+	return r
+}
+
+var cancelFirst = request{kind: cancelSale, lines: []history.Line{{}}, same: true}
 
 func limited(r request, units int64) request {
 	r.limit = units
@@ -113,7 +124,16 @@ var workloads = []workload{
 		applies: func(s scenario.Strategy, store string) bool {
 			return s.Idempotent && slices.Contains(s.Orders, store)
 		},
-		requests: []request{oneOfEach, again(oneOfEach)},
+		requests: []request{oneOfEach, again(oneOfEach)}, slow: true,
+	},
+	{
+		name: "cancel-sale", title: "10 units; A buys 1 and then cancels the sale, which B cancels at any time",
+		stock: []int64{10}, requests: []request{cancelled(buy(1)), cancelFirst}, applies: takesKeys, slow: true,
+		crashes: func(s scenario.Strategy) bool { return !writesBehind(s) && !locks(s) },
+	},
+	{
+		name: "sold-again", title: "10 units; A buys 1 and then cancels the sale, and B sends A's first request at any time",
+		stock: []int64{10}, requests: []request{cancelled(buy(1)), again(buy(1))}, applies: takesKeys, slow: true,
 	},
 	{
 		name: "limit", title: "10 units; a buyer who may have 1 buys 1 twice at once", stock: []int64{10},
@@ -187,6 +207,16 @@ func known(name string) (w workload, ok bool) {
 		return w, false
 	}
 	return workloads[at], true
+}
+
+// QuickNames lists the names of the workloads of a quick search.
+func QuickNames() (names []string) {
+	for _, w := range workloads {
+		if !w.slow {
+			names = append(names, w.name)
+		}
+	}
+	return names
 }
 
 // Names lists the names of the workloads.

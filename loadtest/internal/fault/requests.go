@@ -23,6 +23,7 @@ type order struct {
 	lines   []history.Line // of an order of several items; it has no count
 	limit   int64          // units that the client may have of the item; 0: any number
 	before  bool           // the history begins after it; it has no key, or the ledger would have it
+	keyless bool           // it has no key
 	timeout time.Duration  // how long the client waits for the answer; 0: clientTimeout
 }
 
@@ -58,7 +59,8 @@ func (s *Stage) exchange(o order) history.Op {
 		url, replica = cmp.Or(url, o.at.URL), o.at.Name
 	}
 	load := traffic.Load{
-		Strategy: s.Strategy.Name, Store: s.Store, Keys: s.Strategy.Idempotent && !o.before, Timeout: s.timeout(o),
+		Strategy: s.Strategy.Name, Store: s.Store, Keys: s.Strategy.Idempotent && !o.before && !o.keyless,
+		Timeout: s.timeout(o),
 	}
 	request := history.Op{Kind: history.Deduct, GoodsID: s.Item, Count: max(o.count, 1)}
 	if o.limit > 0 {

@@ -81,7 +81,7 @@ func isolation(level string) Scenario {
 	return Scenario{
 		Name:    "isolation/" + strings.ToLower(words),
 		Title:   "B buys after A has read the stock and before A writes it, at " + level + ".",
-		Applies: only("none", "update", "for-update", "optimistic-version", "serializable", "ledger"),
+		Applies: only("none", "update", "for-update", "optimistic-version", "serializable"),
 		Claim: func(s scenario.Strategy) Claim {
 			if s.Claim.LateWrite == "loses-updates" {
 				return claim(s.Claim.LateWrite+" at any level: each statement is a transaction of its own", report.Unsafe)
@@ -118,7 +118,7 @@ func lockedNeighbour(variant, level string, dropIndex bool) Scenario {
 	return Scenario{
 		Name:    "no-index/" + variant,
 		Title:   title + level + ".",
-		Applies: only("for-update", "update", "ledger", "batch-ledger"),
+		Applies: only("for-update", "update"),
 		Claim: func(s scenario.Strategy) Claim {
 			switch {
 			case !dropIndex:
@@ -128,7 +128,6 @@ func lockedNeighbour(variant, level string, dropIndex bool) Scenario {
 			case s.Name == "update" && level == "REPEATABLE-READ":
 				return claim("UPDATE locks every row", report.Blocked)
 			}
-			// The transactions of the ledgers are at READ COMMITTED, whatever the server's default is.
 			return claim("at READ COMMITTED, UPDATE passes over locked rows of other items", report.Safe)
 		},
 		On: Setting{Database: true, Isolation: level, Args: patient()},

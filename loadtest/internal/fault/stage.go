@@ -307,7 +307,7 @@ func (s *Stage) open(ctx context.Context, story string) error {
 		},
 		Story: story, Claim: claim, Control: s.Strategy.Control, Witness: history.WitnessOracle,
 		Fenced: s.Strategy.Fenced(), OmitsRemaining: s.Strategy.OmitsRemaining(), Keys: s.Strategy.Idempotent,
-		Ledger: s.Strategy.Idempotent && s.durable() == oracle.MySQL,
+		Ledger: s.Strategy.Idempotent && s.Store == oracle.MySQL,
 		Set:    map[int64]int64{}, Initial: map[int64]int64{},
 	}
 	s.booked.Store(true)

@@ -13,20 +13,22 @@ import (
 
 // History is the content of a file.
 type History struct {
-	Run    Run
-	Ops    []Op    // in the sequence in which they were recorded
-	Calls  []Call  // the same; of a run of reservations, which has no Ops
-	Ledger []Entry // sorted by key
-	End    *End    // nil if the run was interrupted
+	Run           Run
+	Ops           []Op           // in the sequence in which they were recorded
+	Calls         []Call         // the same; of a run of reservations, which has no Ops
+	Cancellations []Cancellation // the same
+	Ledger        []Entry        // sorted by key
+	End           *End           // nil if the run was interrupted
 }
 
 // line is one line of a file: exactly one of its fields is set.
 type line struct {
-	Run   *Run   `json:"run,omitempty"`
-	Op    *Op    `json:"op,omitempty"`
-	Call  *Call  `json:"call,omitempty"`
-	Entry *Entry `json:"entry,omitempty"`
-	End   *End   `json:"end,omitempty"`
+	Run          *Run          `json:"run,omitempty"`
+	Op           *Op           `json:"op,omitempty"`
+	Call         *Call         `json:"call,omitempty"`
+	Cancellation *Cancellation `json:"cancellation,omitempty"`
+	Entry        *Entry        `json:"entry,omitempty"`
+	End          *End          `json:"end,omitempty"`
 }
 
 // Writer appends to a history file. Its methods may be called concurrently.
@@ -59,6 +61,9 @@ func (w *Writer) Op(op Op) { w.append(line{Op: &op}) }
 
 // Call records a request about a reservation and its reply.
 func (w *Writer) Call(call Call) { w.append(line{Call: &call}) }
+
+// Cancellation records a request to cancel a sale and its reply.
+func (w *Writer) Cancellation(c Cancellation) { w.append(line{Cancellation: &c}) }
 
 // Entry records a row of the ledger.
 func (w *Writer) Entry(entry Entry) { w.append(line{Entry: &entry}) }
@@ -147,6 +152,8 @@ func (h *History) add(text []byte, first bool) error {
 		h.Ops = append(h.Ops, *l.Op)
 	case l.Call != nil:
 		h.Calls = append(h.Calls, *l.Call)
+	case l.Cancellation != nil:
+		h.Cancellations = append(h.Cancellations, *l.Cancellation)
 	case l.Entry != nil:
 		h.Ledger = append(h.Ledger, *l.Entry)
 	case l.End != nil:
@@ -163,13 +170,15 @@ func parse(text []byte) (line, error) {
 		return line{}, err
 	}
 	kinds := 0
-	for _, set := range []bool{l.Run != nil, l.Op != nil, l.Call != nil, l.Entry != nil, l.End != nil} {
+	for _, set := range []bool{
+		l.Run != nil, l.Op != nil, l.Call != nil, l.Cancellation != nil, l.Entry != nil, l.End != nil,
+	} {
 		if set {
 			kinds++
 		}
 	}
 	if kinds != 1 {
-		return line{}, errors.New("a line must hold exactly one of run, op, call, entry and end")
+		return line{}, errors.New("a line must hold exactly one of run, op, call, cancellation, entry and end")
 	}
 	return l, nil
 }

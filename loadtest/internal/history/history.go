@@ -19,6 +19,7 @@ const (
 	SoldOut    Outcome = "sold_out"    // 409
 	BuyerLimit Outcome = "buyer_limit" // 409: the buyer would have more units than the limit
 	Busy       Outcome = "busy"        // the service gave up, was not reachable, or still works on an earlier try
+	Withdrawn  Outcome = "cancelled"   // 409: the sale was cancelled by its key
 	Rejected   Outcome = "rejected"    // any other 4xx: the lab sent an invalid request
 	Unknown    Outcome = "unknown"     // timeout, 5xx, broken connection: the request may have taken effect
 )
@@ -78,6 +79,7 @@ type Run struct {
 	Ledger         bool   `json:"ledger,omitempty"`      // the strategy keeps a ledger that the oracle can read
 	JudgedOnly     bool   `json:"judged_only,omitempty"` // the run is too small to measure anything
 	Retries        bool   `json:"retries,omitempty"`     // requests are sent again during the load
+	Cancels        bool   `json:"cancels,omitempty"`     // some sales are cancelled during the load
 	CallsVersion   int    `json:"calls,omitempty"`       // of the Calls of a run of reservations; 0: it is none
 	Buyers         bool   `json:"buyers,omitempty"`      // each buyer has a limit, so low that all are refused
 	Story          string `json:"story,omitempty"`       // the fault scenario that was played; empty: a load was run

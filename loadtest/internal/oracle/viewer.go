@@ -43,7 +43,7 @@ type Row struct {
 	Version int64  `json:"version"`
 	Fence   uint64 `json:"fence"` // the token of the last sale through a fence; 0: none
 	Issuer  string `json:"issuer"`
-	Ledger  int64  `json:"ledger"` // units sold by the ledger
+	Ledger  int64  `json:"ledger"` // units sold and not given back, by the ledger
 }
 
 // RedisItem is what Redis holds, without locks.
@@ -147,7 +147,7 @@ func (v *Viewer) lookAtMySQL(ctx context.Context, item int64, keys []string) (ro
 	err = v.db.QueryRowContext(ctx, `SELECT stock, version, fence, fence_issuer,
 		(SELECT SUM(stock) FROM good_slot WHERE goods_id = ?),
 		(SELECT unmade + (SELECT COUNT(*) FROM good_unit WHERE goods_id = ?) FROM unit_stock WHERE goods_id = ?),
-		(SELECT COALESCE(SUM(count), 0) FROM ledger WHERE goods_id = ?)
+		(SELECT COALESCE(SUM(count - given_back), 0) FROM ledger WHERE goods_id = ?)
 		FROM good_stock WHERE goods_id = ?`, item, item, item, item, item).
 		Scan(&row.Stock, &row.Version, &row.Fence, &row.Issuer, &row.Slots, &row.Units, &row.Ledger)
 	if errors.Is(err, sql.ErrNoRows) {

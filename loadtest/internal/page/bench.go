@@ -41,9 +41,10 @@ type targetView struct {
 
 // rateView is the rate of a subject.
 type rateView struct {
-	Name, Share string
-	Bar         measuredView
-	CPU         []string // per request in µs, of each part
+	Name, Share, WithoutKey string
+
+	Bar measuredView
+	CPU []string // per request in µs, of each part
 }
 
 func newBench(r *bench.Result) benchView {
@@ -75,7 +76,9 @@ func newBench(r *bench.Result) benchView {
 		most = max(most, end(summary(r.Rates[name])))
 	}
 	for _, name := range r.Subjects() {
-		rate := rateView{Name: name, Share: r.Share(name), Bar: newMeasured(summary(r.Rates[name]), most)}
+		rate := rateView{
+			Name: name, Share: r.Share(name), WithoutKey: r.WithoutKey(name), Bar: newMeasured(summary(r.Rates[name]), most),
+		}
 		for _, part := range r.Parts {
 			rate.CPU = append(rate.CPU, r.CPUOf(name, part))
 		}

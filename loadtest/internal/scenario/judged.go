@@ -17,8 +17,9 @@ const (
 	Tail    = "tail"    // soon no single row of slots has enough for a request
 	Rest    = "rest"    // a crowd wants the last units, most of them more than are left
 
-	Reservations = "reservations" // units are held, and confirmed, cancelled or left to expire
-	Buyers       = "buyers"       // few buyers send many requests at once, and each may have some units of an item
+	Reservations  = "reservations"  // units are held, and confirmed, cancelled or left to expire
+	Cancellations = "cancellations" // sales are cancelled, some twice, in part, or before they are answered
+	Buyers        = "buyers"        // few buyers send many requests at once, and each may have some units of an item
 )
 
 // judgedWorkload is a workload that shows mistakes that the measured ones hardly provoke. It is small, and does not
@@ -30,6 +31,7 @@ type judgedWorkload struct {
 	mix      traffic.MixConfig // without a seed
 	stock    int64             // units, in per cent of those asked for; usually so low that every item sells out
 	retries  bool
+	cancels  bool
 	claim    string // of the strategies that run it; empty: correct
 	suits    func(Choice) bool
 
@@ -66,6 +68,11 @@ var judgedWorkloads = []judgedWorkload{
 		reservations: &traffic.Reservations{TTL: 300 * time.Millisecond},
 		typical:      5 * time.Second,
 		suits:        func(c Choice) bool { return slices.Contains(c.Strategy.Reservations, c.Store) },
+	},
+	{
+		name: Cancellations, users: 32, requests: 350, stock: 40, cancels: true,
+		mix:   traffic.MixConfig{Goods: 3, MinCount: 1, MaxCount: 3},
+		suits: func(c Choice) bool { return c.Strategy.Idempotent },
 	},
 	{
 		name: Buyers, users: 48, requests: 600, stock: 100, retries: true,

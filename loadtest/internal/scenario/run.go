@@ -141,11 +141,12 @@ func (c *cellRun) describe(round int) history.Run {
 		Witness:        c.stock.witness,
 		// With restocks, a flash sale may not sell out.
 		Scarce: cell.Workload.Name == FlashSale && cell.Restock == 0 ||
-			judgedOnly(cell.Workload.Name) && cell.Workload.Buyers == 0,
+			judgedOnly(cell.Workload.Name) && cell.Workload.Buyers == 0 && !c.load.Cancels,
 		Keys:       c.load.Keys,
-		Ledger:     c.load.Keys && c.stock.store == oracle.MySQL && c.target.Oracle.Sees(oracle.MySQL),
+		Ledger:     c.load.Keys && c.row.Store == oracle.MySQL && c.target.Oracle.Sees(oracle.MySQL),
 		JudgedOnly: judgedOnly(cell.Workload.Name),
 		Retries:    c.load.Retries,
+		Cancels:    c.load.Cancels,
 
 		CallsVersion: calls,
 		Buyers:       cell.Workload.Buyers > 0,
@@ -212,7 +213,7 @@ func (c *cellRun) record(ctx context.Context, runErr error) (history.History, er
 		c.learnRate(answerRate(c.result))
 	}
 	c.recordBound()
-	h := history.History{Run: c.header, Ops: c.result.Ops, Calls: c.result.Calls}
+	h := history.History{Run: c.header, Ops: c.result.Ops, Calls: c.result.Calls, Cancellations: c.result.Cancellations}
 	if runErr == nil {
 		runErr = c.readEnd(ctx, &h)
 	}
@@ -319,6 +320,9 @@ func WriteHistory(path string, h history.History) error {
 	}
 	for _, call := range h.Calls {
 		w.Call(call)
+	}
+	for _, cancellation := range h.Cancellations {
+		w.Cancellation(cancellation)
 	}
 	for _, entry := range h.Ledger {
 		w.Entry(entry)

@@ -50,6 +50,9 @@ type Config struct {
 	Skew               string
 	MinCount, MaxCount int64
 
+	// Keys has requests carry an idempotency key if their strategy keeps it. A load with retries always has keys.
+	Keys bool
+
 	// Pairs has the users hold units and confirm, instead of deducting them. It is for strategies that take reservations,
 	// in a closed loop without restocks.
 	Pairs bool
@@ -280,7 +283,7 @@ func (r *Runner) newLoad(row row, mix *traffic.Mix, prefix string) traffic.Load 
 		Requests:      r.config.Requests,
 		Duration:      r.config.Duration,
 		Timeout:       r.config.Timeout,
-		Keys:          row.strategy.Idempotent,
+		Keys:          r.config.Keys && row.strategy.Idempotent,
 		RequestPrefix: prefix,
 		Answered:      &r.answered,
 	}
@@ -289,7 +292,8 @@ func (r *Runner) newLoad(row row, mix *traffic.Mix, prefix string) traffic.Load 
 	}
 	if w := judgedWorkloadOf(row.Workload.Name); w != nil {
 		load.Requests, load.Duration, load.Retries, load.Reservations = w.requests, judgedTime, w.retries, w.reservations
-		load.Keys = load.Keys && w.reservations == nil
+		load.Cancels = w.cancels
+		load.Keys = (load.Keys || w.retries || w.cancels) && w.reservations == nil
 	}
 	return load
 }

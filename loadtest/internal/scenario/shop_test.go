@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -35,6 +36,7 @@ type shop struct {
 	judged      bool // run the workloads that are judged only, too; remember answers by key, and take orders
 	deductAgain bool // deduct again for a key that is known
 	answers     map[string]answer
+	cancelled   map[string]*cancelledSale // by key
 
 	loseRestock int // the number of the restock that is confirmed and lost, from 1; 0: none
 
@@ -150,6 +152,54 @@ func newAnswer(status int, body any) answer {
 	return answer{status, text}
 }
 
+// cancel cancels a sale by its key.
+func (s *shop) cancel(w http.ResponseWriter, r *http.Request) {
+	var body struct{ Cancelled int64 }
+	if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := r.PathValue("key")
+	first, known := s.answers[key]
+	sale := s.cancelled[key]
+	if sale == nil {
+		sale = &cancelledSale{}
+		if known && first.status == http.StatusOK {
+			_ = json.Unmarshal(first.body, &sale.Line) // written by newAnswer
+		}
+		s.cancelled[key] = sale
+	}
+	if body.Cancelled > sale.Count {
+		w.WriteHeader(http.StatusUnprocessableEntity)
+		fmt.Fprintf(w, `{"type":%q}`, history.ProblemMoreThanSold)
+		delete(s.cancelled, key)
+		return
+	}
+	total := max(sale.units, cmp.Or(body.Cancelled, sale.Count))
+	s.stock[sale.GoodsID] += total - sale.units
+	sale.units = total
+	reply := map[string]any{"key": key, "state": "sold"}
+	if total == sale.Count {
+		reply["state"] = history.Cancelled
+		s.answers[key] = newAnswer(http.StatusConflict, map[string]any{"type": history.ProblemSaleCancelled})
+	}
+	if sale.Count > 0 {
+		reply["lines"] = []map[string]int64{
+			{"goods_id": sale.GoodsID, "count": sale.Count, "cancelled": total, "given_back": total},
+		}
+	}
+	_, _ = w.Write(newAnswer(http.StatusOK, reply).body)
+}
+
+// cancelledSale is a sale, and how many of its units were cancelled.
+type cancelledSale struct {
+	history.Line
+
+	units int64
+}
+
 // take deducts a unit without a request.
 func (s *shop) take() {
 	s.mu.Lock()
@@ -235,6 +285,7 @@ func (s *shop) store() string {
 func (s *shop) open(t *testing.T, config Config) *Runner {
 	t.Helper()
 	s.stock, s.mysql, s.answers = map[int64]int64{1: 0}, map[int64]int64{1: 0}, map[string]answer{}
+	s.cancelled = map[string]*cancelledSale{}
 	store := s.store()
 	strategy := Strategy{
 		Name:        "any",
@@ -283,6 +334,7 @@ func (s *shop) serve(t *testing.T, replicas int64) *httptest.Server {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /stock/deduct", s.deduct)
 	mux.HandleFunc("POST /stock/orders", s.order)
+	mux.HandleFunc("POST /stock/sales/{key}/cancel", s.cancel)
 	mux.HandleFunc("GET /stock/{id}", s.read)
 	mux.HandleFunc("PUT /admin/stock/{id}", s.set)
 	mux.HandleFunc("POST /admin/stock/{id}/restock", s.restock)

@@ -35,6 +35,8 @@ type Load struct {
 	Keys    bool // send the name of each request as its Idempotency-Key
 	Retries bool // send some requests again meanwhile; needs Keys, a closed loop and an even number of Users
 
+	Cancels bool // cancel some of the sales, instead of Retries; it needs what they need, and deductions only
+
 	Restock *Restock // what is put back meanwhile; may be nil
 	// Reservations has buyers hold the units that they ask for; nil: the load deducts them. It needs a closed loop and,
 	// but for Pairs, an even number of Users. Nothing is restocked then.
@@ -56,7 +58,7 @@ func (l Load) validate() error {
 		return errors.New("a load needs a number of requests or a duration")
 	case l.Rate < 0:
 		return fmt.Errorf("rate %g: must not be negative", l.Rate)
-	case l.Retries && (!l.Keys || l.Rate > 0 || l.Users%2 != 0):
+	case (l.Retries || l.Cancels) && (!l.Keys || l.Rate > 0 || l.Users%2 != 0):
 		return errors.New("requests are sent again only with keys, in a closed loop, by pairs of users")
 	case l.Reservations != nil && (l.Rate > 0 || l.Users%2 != 0 && !l.Reservations.Pairs || l.Retries || l.Restock != nil):
 		return errors.New("reservations are made only in a closed loop without restocks, by pairs of users")
@@ -68,14 +70,15 @@ func (l Load) validate() error {
 
 // Result is what came of a Load.
 type Result struct {
-	Ops                []history.Op   // by the time of sending
-	Calls              []history.Call // the same, of a load of reservations, which has no Ops
-	Sent               int            // requests, or buyers who hold; without restocks and what was sent again
-	StartedNS, EndedNS int64          // CLOCK_MONOTONIC
-	Dropped            int            // open loop: not sent, because every client was busy
-	MeanLag, MaxLag    time.Duration  // open loop: how much later than intended requests were sent
-	OutOfTime          bool           // Duration ended the load before Requests
-	CPU                time.Duration  // that this process used during the load, in user and system mode
+	Ops                []history.Op           // by the time of sending
+	Cancellations      []history.Cancellation // by the time of sending
+	Calls              []history.Call         // the same, of a load of reservations, which has no Ops
+	Sent               int                    // requests, or buyers who hold; without restocks and what was sent again
+	StartedNS, EndedNS int64                  // CLOCK_MONOTONIC
+	Dropped            int                    // open loop: not sent, because every client was busy
+	MeanLag, MaxLag    time.Duration          // open loop: how much later than intended requests were sent
+	OutOfTime          bool                   // Duration ended the load before Requests
+	CPU                time.Duration          // that this process used during the load, in user and system mode
 }
 
 // Driver holds the connections to one service. It is kept from load to load, so that a measurement does not include

@@ -197,6 +197,8 @@ func classifyFailure(status int, problem string) history.Outcome {
 		return history.Busy
 	case status == http.StatusConflict && problem == problemInProgress:
 		return history.Busy
+	case status == http.StatusConflict && problem == history.ProblemSaleCancelled:
+		return history.Withdrawn
 	case status >= 400 && status < 500:
 		return history.Rejected
 	}

@@ -17,14 +17,15 @@ func howAgain(n int) string {
 	return [...]string{history.AtOnce, history.InFlight, history.Later, ""}[n/2%4]
 }
 
-// closedLoopWithRetries is a closed loop of pairs of clients. In each, one client sends the load and the retries that
-// follow an answer. The other sends the retries while the first try is in flight. So only half of Users send the load.
-func (r *run) closedLoopWithRetries(ctx context.Context) {
+// closedLoopOfPairs is a closed loop of pairs of clients. In each, one client sends the load, and what follows an
+// answer. The other sends what is to be in flight together with a request of the first. So only half of Users send the
+// load.
+func (r *run) closedLoopOfPairs(ctx context.Context, send func(*pair, context.Context)) {
 	pairs := len(r.users) / 2
 	var wg sync.WaitGroup
 	for i := range pairs {
 		p := pair{customer: &r.users[i], other: &r.users[pairs+i]}
-		wg.Go(func() { p.send(ctx) })
+		wg.Go(func() { send(&p, ctx) })
 	}
 	wg.Wait()
 }

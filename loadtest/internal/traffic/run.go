@@ -76,7 +76,9 @@ func (d *Driver) Run(ctx context.Context, load Load) (Result, error) {
 	case load.Reservations != nil:
 		r.sellReservations(ctx)
 	case load.Retries:
-		r.closedLoopWithRetries(ctx)
+		r.closedLoopOfPairs(ctx, (*pair).send)
+	case load.Cancels:
+		r.closedLoopOfPairs(ctx, (*pair).sell)
 	default:
 		r.closedLoop(ctx)
 	}
@@ -90,6 +92,7 @@ func (d *Driver) Run(ctx context.Context, load Load) (Result, error) {
 	result.Sent = r.recorded()
 	result.Ops = slices.Grow(result.Ops, result.Sent+len(restocks))
 	result.Ops = append(r.collect(result.Ops), restocks...)
+	result.Cancellations = r.collectCancellations()
 	result.sort()
 	result.OutOfTime = load.Requests > 0 && ctx.Err() == nil && result.Sent+result.Dropped < load.Requests
 	result.measureLag()

@@ -17,7 +17,9 @@ type user struct {
 	recorded   int
 	again      int // of those: requests that were sent again
 	calls      []history.Call
-	reader     replyReader
+
+	cancellations []history.Cancellation
+	reader        replyReader
 
 	// Reused from request to request.
 	id, body, request []byte

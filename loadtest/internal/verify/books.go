@@ -20,6 +20,8 @@ type books struct {
 	requests int // deductions, orders and holds of the load
 	outcomes map[history.Outcome]int
 
+	cancelled map[string]*cancelled // by the name of the sale
+
 	// Of a run of reservations.
 	calls        []history.Call
 	reservations []*reservation
@@ -83,6 +85,7 @@ func openBooks(h *history.History) *books {
 	}
 
 	b.enterCalls(h)
+	b.enterCancellations(h)
 
 	known := map[int64]bool{}
 	for id := range h.Run.Initial {
@@ -97,11 +100,14 @@ func openBooks(h *history.History) *books {
 			}
 		}
 	}
-	for _, op := range b.asOps() {
+	for _, op := range slices.Concat(b.asOps(), b.cancelledOps()) {
 		ops[op.GoodsID] = append(ops[op.GoodsID], op)
 		known[op.GoodsID] = true
 	}
 	for _, entry := range h.Ledger {
+		if entry.GoodsID == 0 {
+			continue // a key that was cancelled before anything was known of it
+		}
 		entries[entry.GoodsID] = append(entries[entry.GoodsID], entry)
 		known[entry.GoodsID] = true
 	}

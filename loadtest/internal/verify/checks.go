@@ -57,6 +57,7 @@ var checks = []check{
 	{name: "overlaps", applies: sellsExclusively, means: Wrong, look: (*books).overlaps},
 	{name: "buyer limits", applies: sells, means: Wrong, look: eachItem((*item).buyerLimits)},
 	{name: "replays", applies: sells, means: Wrong, look: (*books).replays},
+	{name: "cancellations", means: Wrong, look: (*books).cancellations},
 	{name: "idle refusals", applies: sellsUnderLoad, means: Wrong, look: (*books).refusesNobodyIdly},
 	{name: "refused orders", applies: sells, means: Wrong, look: (*books).refusalsNameItems},
 	{name: "ledger", applies: sellsWithLedger, means: Wrong, look: eachItem((*item).audit)},
@@ -73,6 +74,7 @@ var checks = []check{
 	{name: "clocks", means: Inconclusive, look: (*books).clocks},
 	{name: "contention", applies: sellsUnderLoad, means: Inconclusive, look: (*books).contention},
 	{name: "buyers", applies: limitsBuyers, means: Inconclusive, look: (*books).buyersTested},
+	{name: "cancelled", applies: cancels, means: Inconclusive, look: (*books).cancelsTested},
 	{name: "again", applies: retries, means: Inconclusive, look: (*books).againTested},
 
 	{name: "witness", look: (*books).witness},
@@ -95,6 +97,7 @@ func sellsUnderLoad(run history.Run) bool   { return sells(run) && isLoad(run) }
 func isJudgedOnly(run history.Run) bool     { return run.JudgedOnly }
 func isScarce(run history.Run) bool         { return run.Scarce }
 func retries(run history.Run) bool          { return run.Retries }
+func cancels(run history.Run) bool          { return run.Cancels }
 func limitsBuyers(run history.Run) bool     { return run.Buyers }
 func reportsRemaining(run history.Run) bool { return !run.OmitsRemaining }
 

@@ -100,8 +100,17 @@ func TestASaleWithoutATokenIsWrongIfTheLockIsFenced(t *testing.T) {
 	if v := verify.Judge(h); v.Result != verify.Correct {
 		t.Fatalf("each sale has a token: %s: %q", v.Result, v.Evidence)
 	}
-	h.Ops[sales(h)[7]].Token = 0
+	tokenless := sales(h)[7]
+	h.Ops[tokenless].Token = 0
 	expectWrong(t, h, "was sold without a fencing token")
+
+	again := h.Ops[tokenless]
+	again.Again, again.Replayed = true, true
+	h.Run.Keys, h.Ops[tokenless].Outcome = true, history.Unknown
+	h.Ops = append(h.Ops, again)
+	if v := verify.Judge(h); v.Result != verify.Correct {
+		t.Errorf("a repeated answer has no token: %s: %q", v.Result, v.Evidence)
+	}
 }
 
 func expectWrong(t *testing.T, h *history.History, says string) {

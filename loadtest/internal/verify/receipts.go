@@ -32,7 +32,7 @@ func (b *books) replaysFollow() (r result) {
 	}
 	var found examples
 	for _, op := range b.ops {
-		if !op.Replayed {
+		if !op.Replayed || op.Outcome == history.Withdrawn { // that answer repeats the one to a cancellation
 			continue
 		}
 		sends := 0 // up to this answer, its own included

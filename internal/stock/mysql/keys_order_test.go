@@ -1,7 +1,6 @@
 package mysql_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -13,7 +12,6 @@ import (
 	"stock/internal/stock"
 	mysqlstore "stock/internal/stock/mysql"
 	"stock/internal/stock/stocktest"
-	"stock/internal/tcpproxy"
 )
 
 // newOrders makes a replica and its items, in a database that no other test uses.
@@ -34,7 +32,7 @@ func wantRows(t testing.TB, o *stocktest.Orders, key string, want ...int) {
 }
 
 func TestAnOrderThatIsSentAgainIsAnsweredWithEveryLine(t *testing.T) {
-	eachIdempotent(t, func(t *testing.T, name string) {
+	eachKeyed(t, func(t *testing.T, name string) {
 		o, a := newOrders(t, 10, 10)
 		first, err := o.Send(name, stock.MySQL, o.Request("k", 3, 4))
 		if err != nil || first.Replayed {
@@ -62,7 +60,7 @@ func TestAnOrderThatIsSentAgainIsAnsweredWithEveryLine(t *testing.T) {
 }
 
 func TestASoldOutOrderThatIsSentAgainNamesTheSameItem(t *testing.T) {
-	eachIdempotent(t, func(t *testing.T, name string) {
+	eachKeyed(t, func(t *testing.T, name string) {
 		o, a := newOrders(t, 10, 1, 10)
 		want := stock.SoldOutError{GoodsID: o.Items[1], Asked: 2, Remaining: 1}
 		for _, test := range []struct {
@@ -98,7 +96,7 @@ func TestASoldOutOrderThatIsSentAgainNamesTheSameItem(t *testing.T) {
 }
 
 func TestAKeyThatWasUsedForAnotherOrderIsRefused(t *testing.T) {
-	eachIdempotent(t, func(t *testing.T, name string) {
+	eachKeyed(t, func(t *testing.T, name string) {
 		o, _ := newOrders(t, 10, 10)
 		d := o.Service.Deducter(t, name, stock.MySQL)
 		deduction := stock.Request{GoodsID: o.Items[0], Count: 3, Key: "deducted"}
@@ -121,85 +119,6 @@ func TestAKeyThatWasUsedForAnotherOrderIsRefused(t *testing.T) {
 	})
 }
 
-func TestAnOrderIsRefusedWhileTheFirstRequestWithItsKeyIsInProgress(t *testing.T) {
-	eachIdempotent(t, func(t *testing.T, name string) {
-		o, a := newOrders(t, 10, 10)
-		replicas := []*stocktest.Orders{o, o.OnReplica(a)}
-		asked := 0
-		ask := func(_ context.Context, at stocktest.Point) {
-			for _, replica := range replicas {
-				_, err := replica.Send(name, stock.MySQL, o.Request("k", 3, 4))
-				if !errors.Is(err, stock.ErrInProgress) {
-					t.Errorf("%s: %v, want in progress", at, err)
-				}
-				asked++
-			}
-		}
-		// Before and after each of the two writes, and before the COMMIT.
-		if _, err := o.SendPausing(name, stock.MySQL, ask, o.Request("k", 3, 4)); err != nil || asked != 10 {
-			t.Errorf("the first request: %v, after %d other requests, want success after 10", err, asked)
-		}
-		for _, replica := range replicas {
-			receipt, err := replica.Send(name, stock.MySQL, o.Request("k", 3, 4))
-			if err != nil || !receipt.Replayed {
-				t.Errorf("%+v, %v, want a replay", receipt, err)
-			}
-		}
-		o.WantLeft(stock.MySQL, 7, 6)
-	})
-}
-
-// The connection is lost after the first item is locked, before the COMMIT, or before the reply to it.
-func TestAnOrderWhoseConnectionIsLostIsSoldOnceWhenItIsSentAgain(t *testing.T) {
-	eachIdempotent(t, func(t *testing.T, name string) {
-		direct, a := newOrders(t)
-		proxy, dsn := stocktest.ProxyMySQL(t, a.MySQL)
-		proxy.Select(stocktest.Matching(commit))
-		a.MySQL = dsn
-		proxied := stocktest.NewOrders(t, a)
-		const afterLock tcpproxy.CutPoint = "after the first item is locked"
-		for _, test := range []struct {
-			where    tcpproxy.CutPoint
-			replayed bool
-		}{{afterLock, false}, {tcpproxy.BeforeRequest, false}, {tcpproxy.BeforeReply, true}} {
-			direct.Renew(10, 10)
-			proxied.Items = direct.Items
-			key := "k " + string(test.where)
-			var pause stocktest.PauseFunc
-			if test.where == afterLock {
-				pause = stocktest.Once(stocktest.AfterWrite, func(context.Context) {
-					stocktest.KillConnections(t, direct.Deps.MySQL)
-				})
-			} else {
-				proxy.Cut(1, test.where)
-			}
-			_, err := proxied.SendPausing(name, stock.MySQL, pause, proxied.Request(key, 3, 4))
-			if err == nil || test.replayed && !errors.Is(err, stock.ErrUnknown) {
-				t.Errorf("cut %s: %v, want an error, outcome unknown if cut before the reply", test.where, err)
-			}
-			// The first request is in progress until the server notices that its connection is gone.
-			receipt := direct.RetryInProgress(name, direct.Request(key, 3, 4))
-			if receipt.Replayed != test.replayed || len(receipt.Lines) != 2 ||
-				receipt.Lines[0].Remaining != 7 || receipt.Lines[1].Remaining != 6 {
-				t.Errorf("cut %s, sent again: %+v, want 7 and 6 remaining, replayed %v",
-					test.where, receipt, test.replayed)
-			}
-			direct.WantLeft(stock.MySQL, 7, 6)
-			wantRows(t, direct, key, 3, 4)
-			if test.where == afterLock {
-				continue
-			}
-			// "Sold out" is certain, whether or not it was recorded.
-			proxy.Cut(1, test.where)
-			_, err = proxied.Send(name, stock.MySQL, proxied.Request("sold out "+key, 1, 100))
-			if !errors.Is(err, stock.ErrUnavailable) || errors.Is(err, stock.ErrUnknown) {
-				t.Errorf("cut %s when sold out: %v, want unavailable", test.where, err)
-			}
-			direct.WantLeft(stock.MySQL, 7, 6)
-		}
-	})
-}
-
 // orderTally adds up what buyers were answered. A key counts once.
 type orderTally struct {
 	t testing.TB
@@ -207,6 +126,7 @@ type orderTally struct {
 	mu    sync.Mutex
 	byKey map[string][]stock.LineReceipt
 	units map[int64]int64 // by item
+	keyed map[int64]int64 // of them, by requests with a key
 }
 
 // add records the answer to an order.
@@ -218,6 +138,9 @@ func (y *orderTally) add(req stock.OrderRequest, receipt stock.OrderReceipt, err
 	case err == nil && !known:
 		for _, line := range receipt.Lines {
 			y.units[line.GoodsID] += int64(line.Count)
+			if req.Key != "" {
+				y.keyed[line.GoodsID] += int64(line.Count)
+			}
 		}
 		if req.Key != "" {
 			y.byKey[req.Key] = receipt.Lines
@@ -242,9 +165,9 @@ func (y *orderTally) wantLedger(o *stocktest.Orders) {
 	for _, id := range o.Items {
 		var recorded int64
 		err := o.Deps.MySQL.Get(&recorded, "SELECT COALESCE(SUM(count), 0) FROM ledger WHERE goods_id = ?", id)
-		if err != nil || recorded != y.units[id] {
+		if err != nil || recorded != y.keyed[id] {
 			y.t.Errorf("the ledger has %d units of item %d, %v, want the %d of the receipts",
-				recorded, id, err, y.units[id])
+				recorded, id, err, y.keyed[id])
 		}
 	}
 }
@@ -252,11 +175,12 @@ func (y *orderTally) wantLedger(o *stocktest.Orders) {
 // Orders have one to three lines in random order. Half of them have a key: these are sent three times at once, to two
 // replicas.
 func TestTheLedgerOfOrdersAndTheStockAddUp(t *testing.T) {
-	eachIdempotent(t, func(t *testing.T, name string) {
+	eachKeyed(t, func(t *testing.T, name string) {
 		const initial, buyers, rounds = 100, 8, 8
 		o, a := newOrders(t, initial, initial, initial)
 		replicas := []*stocktest.Orders{o, o.OnReplica(a)}
-		answers := &orderTally{t: t, byKey: map[string][]stock.LineReceipt{}, units: map[int64]int64{}}
+		answers := &orderTally{t: t}
+		answers.byKey, answers.units, answers.keyed = map[string][]stock.LineReceipt{}, map[int64]int64{}, map[int64]int64{}
 		var wg sync.WaitGroup
 		for buyer := range buyers {
 			wg.Go(func() {
@@ -301,7 +225,7 @@ func TestPruneLedgerDeletesAnOrderWithAllOfItsLines(t *testing.T) {
 	t.Parallel()
 	o, _ := newOrders(t, 10, 10)
 	for i, key := range []string{"old", "young"} {
-		if _, err := o.Send("ledger", stock.MySQL, o.Request(key, 3, 4)); err != nil {
+		if _, err := o.Send("update", stock.MySQL, o.Request(key, 3, 4)); err != nil {
 			t.Fatal(err)
 		}
 		_, err := o.Deps.MySQL.Exec(`UPDATE ledger SET created_at = created_at - INTERVAL 2 HOUR

@@ -1,0 +1,259 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"stock/internal/stock"
+)
+
+// cancellation is a request to cancel a sale, as JSON or as a query. What is cancelled is a total, so that the same
+// request again changes nothing.
+type cancellation struct {
+	Strategy  string                    `json:"strategy"`
+	Store     stock.Store               `json:"store"`
+	GoodsID   int64                     `json:"goods_id"`
+	Cancelled given[int64]              `json:"cancelled"` // units of the only item
+	Lines     given[[]cancellationLine] `json:"lines"`     // with neither, the whole sale is cancelled
+}
+
+// given is a member that may be absent, but not null: a client that does not know how many does not mean all.
+type given[T any] struct {
+	value T
+	is    bool
+}
+
+// UnmarshalJSONFrom implements jsonv2.UnmarshalerFrom.
+func (g *given[T]) UnmarshalJSONFrom(d *jsontext.Decoder) error {
+	if d.PeekKind() == 'n' {
+		return errors.New("null")
+	}
+	g.is = true
+	return jsonv2.UnmarshalDecode(d, &g.value)
+}
+
+type cancellationLine struct {
+	GoodsID   int64 `json:"goods_id"`
+	Cancelled int64 `json:"cancelled"`
+}
+
+// saleReply tells what became of a sale.
+type saleReply struct {
+	Key       string          `json:"key"`
+	State     stock.SaleState `json:"state"`
+	Lines     []saleLine      `json:"lines"` // one per item, in ascending order
+	Strategy  string          `json:"strategy"`
+	Store     stock.Store     `json:"store"`
+	Replica   string          `json:"replica"`
+	RequestID string          `json:"request_id"`
+}
+
+type saleLine struct {
+	GoodsID   int64 `json:"goods_id"`
+	Count     int   `json:"count"`
+	Cancelled int   `json:"cancelled"`
+	GivenBack int   `json:"given_back"`
+}
+
+// onSale makes a handler of a function that reads or cancels a sale.
+func (a *API) onSale(do func(*sale) (*saleReply, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		s := &sale{api: a, w: w, r: r, started: time.Now()}
+		reply, err := do(s)
+		if err != nil {
+			a.fail(w, r, err)
+			return
+		}
+		writeJSON(w, http.StatusOK, typeJSON, reply)
+	}
+}
+
+// find answers GET /stock/sales/{key}.
+func (s *sale) find() (*saleReply, error) {
+	if has, err := hasBody(s.r); err != nil {
+		return nil, err
+	} else if has {
+		return nil, describe(errMalformed, "the request has a body: only the path and the query are read")
+	}
+	var c cancellation
+	if err := c.readQuery(s.r.URL.RawQuery); err != nil {
+		return nil, err
+	}
+	read := func(ctx context.Context, in stock.Canceller, id stock.SaleID) (stock.Sale, error) {
+		return in.Sale(ctx, id)
+	}
+	return s.withSale(operationRead, c, read)
+}
+
+// cancel answers POST /stock/sales/{key}/cancel.
+func (s *sale) cancel() (*saleReply, error) {
+	var c cancellation
+	if err := c.read(s.r); err != nil {
+		return nil, err
+	}
+	lines, err := c.lines()
+	if err != nil {
+		return nil, err
+	}
+	cancel := func(ctx context.Context, in stock.Canceller, id stock.SaleID) (stock.Sale, error) {
+		return in.CancelSale(ctx, stock.CancelRequest{SaleID: id, Lines: lines})
+	}
+	return s.withSale(operationCancel, c, cancel)
+}
+
+func (s *sale) withSale(
+	operation string, c cancellation, do func(context.Context, stock.Canceller, stock.SaleID) (stock.Sale, error),
+) (*saleReply, error) {
+	if err := s.choose(c.Strategy); err != nil {
+		return nil, err
+	}
+	id := stock.SaleID{GoodsID: c.GoodsID}
+	var err error
+	if id.Key, err = s.keyInPath(); err != nil {
+		return nil, err
+	}
+	if c.GoodsID < 0 {
+		return nil, describe(errMalformed, "goods_id is %d: it must be at least 1", c.GoodsID)
+	}
+	canceller, on, err := s.api.Strategies.ResolveSales(s.offer.Name, c.Store)
+	if err != nil {
+		return nil, s.describe(describeSale(operation, err), 0, on)
+	}
+	ctx, cancel := s.api.timeout(s.r)
+	defer cancel()
+	found, err := do(ctx, canceller, id)
+	err = describeSale(operation, err)
+	s.api.sales.observe(operation, found.Replayed, err)
+	if err != nil {
+		return nil, err
+	}
+	if found.Replayed {
+		s.w.Header()["Idempotency-Replayed"] = replayed
+	}
+	reply := &saleReply{
+		Key: found.Key, State: found.State, Lines: []saleLine{},
+		Strategy: s.offer.Name, Store: on, Replica: s.api.Replica, RequestID: requestID(s.w),
+	}
+	for _, line := range found.Lines {
+		reply.Lines = append(reply.Lines, saleLine{line.GoodsID, line.Count, line.Cancelled, line.GivenBack})
+	}
+	return reply, nil
+}
+
+// keyInPath reads {key}. A key with characters that a path cannot have is escaped there.
+func (s *sale) keyInPath() (key string, err error) {
+	key = chi.URLParam(s.r, "key")
+	if s.r.URL.RawPath != "" {
+		if key, err = url.PathUnescape(key); err != nil {
+			return "", describe(errMalformed, "the key in the path has a malformed escape")
+		}
+	}
+	if key == "" {
+		return "", describe(errNotFound, "the key of the sale is missing in the path %s", s.r.URL.Path)
+	}
+	if len(key) > stock.MaxKey || !isPrintable(key) {
+		return "", describe(errMalformed, "the key in the path must have 1 to %d printable ASCII characters", stock.MaxKey)
+	}
+	return key, nil
+}
+
+// read reads the cancellation from the body or from the query.
+func (c *cancellation) read(r *http.Request) error {
+	has, err := hasBody(r)
+	switch {
+	case err != nil:
+		return err
+	case has && r.URL.RawQuery != "":
+		return describe(errMalformed, "the request has a body and a query: use only one of them")
+	case !has:
+		return c.readQuery(r.URL.RawQuery)
+	}
+	return readJSON(r, maxOrderBody, c)
+}
+
+func (c *cancellation) readQuery(query string) error {
+	var d deduction
+	if err := d.readQuery(query); err != nil {
+		return err
+	}
+	if d != (deduction{GoodsID: d.GoodsID, terms: terms{Strategy: d.Strategy, Store: d.Store}}) {
+		return describe(errMalformed, "the only parameters here are ?strategy=, ?store= and ?goods_id=")
+	}
+	c.Strategy, c.Store, c.GoodsID = d.Strategy, d.Store, d.GoodsID
+	return nil
+}
+
+// lines are the units that are to be cancelled, nil for all.
+func (c *cancellation) lines() (lines []stock.Line, err error) {
+	asked := c.Lines.value
+	switch {
+	case c.Cancelled.is && c.Lines.is:
+		return nil, describe(errMalformed, "the request has cancelled and lines: use only one of them")
+	case c.Cancelled.is:
+		asked = []cancellationLine{{c.GoodsID, c.Cancelled.value}}
+	case !c.Lines.is:
+		return nil, nil
+	case len(asked) < 1 || len(asked) > stock.MaxLines:
+		return nil, describe(errMalformed, "there are %d lines: there must be 1 to %d; to cancel everything, leave lines out",
+			len(asked), stock.MaxLines)
+	}
+	seen := map[int64]bool{}
+	for i, line := range asked {
+		switch {
+		case c.Lines.is && line.GoodsID < 1:
+			err = describe(errMalformed, "goods_id is %d or missing: it must be at least 1", line.GoodsID)
+		case seen[line.GoodsID]:
+			err = describe(errMalformed, "there are two lines of item %d, with a total each: send one", line.GoodsID)
+		case line.Cancelled < 1 || line.Cancelled > stock.MaxCount:
+			err = describe(errMalformed, "cancelled is %d or missing: it must be 1 to %d", line.Cancelled, stock.MaxCount)
+		}
+		if err != nil && c.Lines.is {
+			err = &linesError{error: err, goodsID: max(line.GoodsID, 0), lines: []int{i}}
+		}
+		if err != nil {
+			return nil, err
+		}
+		seen[line.GoodsID] = true
+		lines = append(lines, stock.Line{GoodsID: line.GoodsID, Count: int(line.Cancelled)})
+	}
+	return lines, nil
+}
+
+// describeSale tells what an error means for a sale that was read or is to be cancelled.
+func describeSale(operation string, err error) error {
+	if err == nil {
+		return nil
+	}
+	cancels, unchanged := operation == operationCancel, ""
+	if cancels {
+		unchanged = "; nothing was cancelled"
+	}
+	switch slug := kindOf(err).slug; {
+	case errors.Is(err, stock.ErrItemNotNamed):
+		return describe(errMalformed, "goods_id is missing: a Redis Cluster keeps the key beside the item")
+	case errors.Is(err, stock.ErrMoreThanSold), errors.Is(err, stock.ErrUnknownSale):
+		return describe(err, "%v%s", err, unchanged)
+	case slug == slugKeyUnsupported:
+		return describe(err, "the strategy keeps no keys, and so knows no sale by its key; "+
+			"GET /strategies lists those that do")
+	case slug == slugKeyReused:
+		return describe(err, "%v%s", err, unchanged)
+	case slug == slugInProgress:
+		return describe(err, "The request with this key is still being carried out, and may sell. Try again.")
+	case slug == slugUnknown && cancels:
+		return describe(err, "The cancellation was sent, but no result arrived: the sale may or may not be cancelled. "+
+			"Send the request again, which tells what happened.")
+	case slug == slugBusy && cancels:
+		return describe(err, "The service gave up waiting; the sale is as it was. Try again.")
+	case slug == slugUnavailable && cancels:
+		return describe(err, "A server that the strategy needs does not answer; the sale is as it was. Try again later.")
+	}
+	return err
+}

@@ -1,0 +1,248 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"stock/internal/stock"
+	"stock/internal/stock/retry"
+)
+
+// A request with an idempotency key is carried out once (Helland, "Idempotence Is Not a Medical Condition", ACM Queue,
+// 2012). Its outcome is a row of the table ledger, whose primary key is the key. The row is inserted by the last
+// statement of the transaction that deducts, so the key is known if and only if the request was carried out, whatever
+// crashes meanwhile. If the key is taken, that statement fails, everything is rolled back, and the request gets the
+// first answer.
+//
+// So a new key costs one statement, and no lookup. And because the row comes last, a transaction never waits for
+// anything while it has a key: requests with one key do not deadlock, and the first to commit wins. The others wait for
+// the item as all requests do, and then get its answer. They are refused with ErrInProgress only if the winner does not
+// commit in time.
+//
+// Only "done" and the refusals "sold out" and "buyer limit" are answers. A refusal is inserted after the transaction
+// has been rolled back. After any other outcome the key stays new. See Expiry for how long answers are kept.
+
+// errKeyTaken ends a transaction because its key has an answer already.
+var errKeyTaken = errors.New("the idempotency key is taken")
+
+func keyTaken(err error) error { return fmt.Errorf("%w: %w: %w", stock.ErrBusy, errKeyTaken, err) }
+
+// Once makes sure that a deduction with a key is carried out once. deduct must record what it sells: see rowsOf.
+func (s Store) Once(
+	ctx context.Context, req stock.Request, deduct func() (stock.Receipt, error),
+) (stock.Receipt, error) {
+	if req.Key == "" {
+		return deduct()
+	}
+	return once(ctx, s, s.deductionRow(req), deduct, func(first *ledgerRow) (stock.Receipt, error) {
+		return first.answer(req)
+	})
+}
+
+// OrderOnce is Once for an order.
+func (s Store) OrderOnce(
+	ctx context.Context, req stock.OrderRequest, order func() (stock.OrderReceipt, error),
+) (stock.OrderReceipt, error) {
+	if req.Key == "" {
+		return order()
+	}
+	return once(ctx, s, s.orderRow(req), order, func(first *ledgerRow) (stock.OrderReceipt, error) {
+		return s.answerOrder(ctx, req, first)
+	})
+}
+
+// once carries a request out, or gives the first answer to its key. It tries again if the server has rolled the request
+// back because of a conflict, as it does when several requests with one key wait for one that is rolled back.
+func once[Receipt any](
+	ctx context.Context, s Store, entry ledgerRow,
+	carryOut func() (Receipt, error), answer func(first *ledgerRow) (Receipt, error),
+) (receipt Receipt, err error) {
+	section := stock.Arrive()
+	for attempt := 1; ; attempt++ {
+		if receipt, err = carryOut(); err == nil {
+			return receipt, nil
+		}
+		var first *ledgerRow
+		if first, err = s.settle(ctx, entry, err); err == nil {
+			return answer(first)
+		}
+		if !isRolledBack(err) || section.Elapsed() > stock.LongestWait(ctx, s.wait) || retry.BackOff(ctx, attempt) != nil {
+			return receipt, err
+		}
+	}
+}
+
+// settle decides on a request that ended with a failure. It returns the first row of an earlier request with its key,
+// or the error of the request. A refusal that is an answer is recorded.
+func (s Store) settle(ctx context.Context, entry ledgerRow, failure error) (first *ledgerRow, err error) {
+	switch {
+	case entry.refuse(failure):
+		err := s.use(ctx, []int64{entry.GoodsID}, func(conn *conn) error {
+			return conn.record(ctx, []ledgerRow{entry})
+		})
+		switch {
+		case err == nil:
+			return nil, failure
+		case !errors.Is(err, errKeyTaken):
+			return nil, unrecorded(failure, err)
+		}
+		failure = err
+	case !errors.Is(failure, errKeyTaken) && !IsBusy(failure):
+		return nil, failure
+	}
+	known := answers{}
+	err = s.use(ctx, []int64{entry.GoodsID}, func(conn *conn) (err error) {
+		known, err = conn.findAnswer(ctx, entry)
+		return err
+	})
+	first, taken := known[string(entry.Key)]
+	switch {
+	case err != nil:
+		return nil, errors.Join(failure, err)
+	case !taken && !errors.Is(failure, errKeyTaken):
+		return nil, failure
+	}
+	return first, first.check(entry)
+}
+
+// unrecorded is the error of a request with a key if its refusal could not be recorded. It is not an ErrUnknown, since
+// nothing was deducted, nor the refusal, since the request may get another answer when it is sent again.
+func unrecorded(refusal, cause error) error {
+	return fmt.Errorf("%w: refused (%v), but it is unknown whether that answer was recorded: %v",
+		stock.ErrUnavailable, refusal, cause)
+}
+
+// answerOrder gives the first answer to an order that is sent again.
+func (s Store) answerOrder(
+	ctx context.Context, req stock.OrderRequest, first *ledgerRow,
+) (stock.OrderReceipt, error) {
+	receipt := stock.OrderReceipt{Receipt: stock.Receipt{Attempts: 1, Replayed: true}}
+	switch first.Outcome {
+	case ledgerCancelled:
+		return receipt, cancelled(first.Key)
+	case ledgerSoldOut, ledgerBuyerLimit:
+		lines := req.Lines()
+		line := lines[slices.IndexFunc(lines, func(l stock.Line) bool { return l.GoodsID == first.GoodsID })]
+		return receipt, line.Refused(first.refusal(line, req.Buyer))
+	}
+	var rows []ledgerRow
+	err := s.use(ctx, []int64{first.GoodsID}, func(conn *conn) (err error) {
+		rows, err = first.lines(ctx, conn)
+		return err
+	})
+	if err != nil {
+		return stock.OrderReceipt{}, err
+	}
+	if !slices.ContainsFunc(rows, func(r ledgerRow) bool { return r.Cancelled < r.Count }) {
+		return receipt, cancelled(first.Key)
+	}
+	for _, row := range rows {
+		line := stock.Line{GoodsID: row.GoodsID, Count: row.Count}
+		receipt.Lines = append(receipt.Lines, stock.LineReceipt{Line: line, Remaining: row.Remaining})
+	}
+	return receipt, nil
+}
+
+// changedAny is like changedOne, but lets a statement that changed nothing commit, so that the row is unlocked at once.
+const changedAny = "SET @changed = ROW_COUNT(), foreign_key_checks = IF(ROW_COUNT() < 0, 2, 1)"
+
+// execOnce is exec for a statement that deducts, and records rows of the ledger in the same transaction. It fails with
+// errKeyTaken if a key has an answer.
+func (c *conn) execOnce(ctx context.Context, rows []ledgerRow, query string, args ...any) (sql.Result, error) {
+	if len(rows) == 0 {
+		return c.exec(ctx, query, args...)
+	}
+	if err := c.endBefore(ctx, c); err != nil {
+		return nil, Refusal(err)
+	}
+	epochs, values, of := recordSQL(rows)
+	check, insert := changedOne+epochs, insertLedger+"VALUES ("+strings.Join(values, "), (")+")"
+	if len(rows) == 1 {
+		check, insert = changedAny+epochs, insertLedger+"SELECT "+values[0]+" FROM DUAL WHERE @changed = 1"
+	}
+	all, err := c.together(ctx, query+"; "+check+"; "+insert, slices.Concat(args, of)...)
+	switch {
+	case changedNone(err):
+		return changed{}, nil
+	case IsDuplicate(err):
+		return nil, keyTaken(err)
+	case err != nil:
+		return nil, err
+	}
+	const deduction = 1 // after START TRANSACTION
+	return changed{all.AllRowsAffected()[deduction], all.AllLastInsertIds()[deduction]}, nil
+}
+
+// execOnce is conn.execOnce on a connection of its own.
+func (s Store) execOnce(
+	ctx context.Context, shares []int64, rows []ledgerRow, query string, args ...any,
+) (result sql.Result, err error) {
+	err = s.use(ctx, shares, func(conn *conn) error {
+		result, err = conn.execOnce(ctx, rows, query, args...)
+		return err
+	})
+	return result, err
+}
+
+// changed is the result of one statement of several.
+type changed struct{ rows, id int64 }
+
+func (c changed) RowsAffected() (int64, error) { return c.rows, nil }
+func (c changed) LastInsertId() (int64, error) { return c.id, nil }
+
+// record inserts rows of the ledger before COMMIT. It fails with errKeyTaken if a key has an answer. An error is a
+// refusal.
+func (tx Tx) record(ctx context.Context, rows []ledgerRow) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	query, args := recordAlone(rows)
+	_, err := tx.ExecContext(ctx, query, args...)
+	if IsDuplicate(err) {
+		return keyTaken(err)
+	}
+	return Refusal(err)
+}
+
+// record inserts rows of the ledger that have no part in a transaction. It fails as exec does.
+func (c *conn) record(ctx context.Context, rows []ledgerRow) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	query, args := recordAlone(rows)
+	_, err := c.exec(ctx, query, args...)
+	if IsDuplicate(err) {
+		return keyTaken(err)
+	}
+	return err
+}
+
+// DeductInTx runs a deduction between BEGIN and COMMIT, and records it.
+func (s Store) DeductInTx(
+	ctx context.Context, req stock.Request, options *sql.TxOptions, deduct func(Tx) (stock.Receipt, error),
+) (receipt stock.Receipt, err error) {
+	err = s.InTx(ctx, []int64{ShareOf(req)}, options, func(tx Tx) error {
+		if receipt, err = deduct(tx); err != nil {
+			return err
+		}
+		return tx.record(ctx, s.rowsOf(req, receipt.Remaining))
+	})
+	return receipt, err
+}
+
+// orderInTx is DeductInTx for an order.
+func (s Store) orderInTx(
+	ctx context.Context, req stock.OrderRequest, options *sql.TxOptions, order func(Tx) (stock.OrderReceipt, error),
+) (receipt stock.OrderReceipt, err error) {
+	err = s.InTx(ctx, sharesOf(req), options, func(tx Tx) error {
+		if receipt, err = order(tx); err != nil {
+			return err
+		}
+		return tx.record(ctx, s.rowsOfOrder(req, receipt.Lines))
+	})
+	return receipt, err
+}

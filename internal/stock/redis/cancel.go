@@ -1,0 +1,208 @@
+package redis
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"stock/internal/stock"
+	"stock/internal/stock/retry"
+)
+
+var (
+	//go:embed lua/cancel.lua
+	cancelLua    string
+	cancelScript = redis.NewScript(cancelLua)
+)
+
+// tombstone is the record of a key that was cancelled before anything was known of it.
+const tombstone = "- " + cancelled
+
+// errSaleChanged reports that the record of a sale, or the epoch of a stock, changed after it was read.
+var errSaleChanged = errors.New("the sale was changed meanwhile")
+
+// Sale implements stock.Canceller.
+func (s Store) Sale(ctx context.Context, id stock.SaleID) (stock.Sale, error) {
+	text, err := s.findSale(ctx, id)
+	if err == nil && text == "" {
+		err = unknownSale(id)
+	}
+	if err != nil {
+		return stock.Sale{}, err
+	}
+	r, err := parseRecord(text)
+	if err != nil {
+		return stock.Sale{}, err
+	}
+	sale := r.sale(id.Key)
+	return sale, sale.Check(id)
+}
+
+// CancelSale implements stock.Canceller.
+func (s Store) CancelSale(ctx context.Context, req stock.CancelRequest) (stock.Sale, error) {
+	return s.CancelSaleUnder(ctx, req, stock.AtOnce)
+}
+
+// CancelSaleUnder implements stock.Lockable. It reads the record, and then runs a script that does nothing if the
+// record is another by then. If there is none, a cancellation of everything makes one, which every sale finds that
+// comes later.
+func (s Store) CancelSaleUnder(
+	ctx context.Context, req stock.CancelRequest, under stock.Under,
+) (sale stock.Sale, err error) {
+	section := stock.Arrive()
+	for attempt := 1; ; attempt++ {
+		sale, err = s.tryCancel(ctx, req, under)
+		again := errors.Is(err, errSaleChanged) && section.Elapsed() < stock.LongestWait(ctx, s.wait)
+		if !again || retry.BackOff(ctx, attempt) != nil {
+			return sale, err
+		}
+	}
+}
+
+func (s Store) tryCancel(ctx context.Context, req stock.CancelRequest, under stock.Under) (stock.Sale, error) {
+	text, err := s.findSale(ctx, req.SaleID)
+	switch {
+	case err != nil:
+		return stock.Sale{}, err
+	case text == "" && req.Lines != nil:
+		return stock.Sale{}, unknownSale(req.SaleID)
+	case text == "":
+		return stock.Sale{Key: req.Key, State: stock.SaleCancelled}, s.replaceRecord(ctx, req.SaleID, text, tombstone, nil)
+	}
+	r, err := parseRecord(text)
+	if err != nil {
+		return stock.Sale{}, err
+	}
+	sale := r.sale(req.Key)
+	if changed, err := sale.Cancel(req); err != nil || !changed {
+		sale.Replayed = true
+		return sale, err
+	}
+	back, err := s.giveBack(ctx, r, &sale)
+	if err != nil {
+		return stock.Sale{}, err
+	}
+	return sale, under(ctx, sale.Items(), func(ctx context.Context) error {
+		return s.replaceRecord(ctx, req.SaleID, text, r.after(sale), back)
+	})
+}
+
+// findSale reads the record of a key, empty if there is none.
+func (s Store) findSale(ctx context.Context, id stock.SaleID) (text string, err error) {
+	if s.cluster() && id.GoodsID == 0 {
+		return "", fmt.Errorf("%w: a Redis Cluster keeps the key %q beside it", stock.ErrItemNotNamed, id.Key)
+	}
+	text, err = s.Client.Get(ctx, s.RecordKey(id.GoodsID, id.Key)).Result()
+	if isNil(err) {
+		return "", nil
+	}
+	return text, Refusal(err)
+}
+
+func unknownSale(id stock.SaleID) error { return fmt.Errorf("%w: %q", stock.ErrUnknownSale, id.Key) }
+
+// returned is units that are put back into the stock of an item.
+type returned struct {
+	goodsID  int64
+	units    int
+	epoch    string // of the stock that they were sold from
+	streamed bool   // MySQL gets them, too
+}
+
+// giveBack returns what is to be put back when a record becomes that of a sale, and counts it in the sale: the units of
+// the stocks that still have the epoch of the sale.
+func (s Store) giveBack(ctx context.Context, r record, sale *stock.Sale) (back []returned, err error) {
+	for i := range sale.Lines {
+		line, was := &sale.Lines[i], r.cancelled[i]
+		if line.Cancelled == was.units {
+			continue
+		}
+		epoch, err := s.Client.Get(ctx, s.EpochKey(line.GoodsID)).Result()
+		if isNil(err) {
+			epoch, err = "0", nil
+		}
+		if err != nil {
+			return nil, Refusal(err)
+		}
+		if epoch == r.epochs[i] {
+			units := line.Cancelled - was.units
+			line.GivenBack += units
+			back = append(back, returned{line.GoodsID, units, epoch, r.outcome == streamed})
+		}
+	}
+	return back, nil
+}
+
+// replaceRecord runs the script.
+func (s Store) replaceRecord(ctx context.Context, id stock.SaleID, before, after string, back []returned) error {
+	if ctx.Err() != nil {
+		return stock.Interrupted(context.Cause(ctx))
+	}
+	keys := []string{s.RecordKey(id.GoodsID, id.Key)}
+	args := []any{before, after, s.saleTTL.Milliseconds(), "", int64(stock.MaxStock)}
+	var item int64 // of the stream; redis-stream takes no orders, and so has one
+	for _, b := range back {
+		keys = append(keys, s.Key(b.goodsID), s.EpochKey(b.goodsID), s.StreamKey(b.goodsID))
+		args = append(args, b.units, b.epoch)
+		if b.streamed {
+			item, args[3] = b.goodsID, rand.Int64()
+		}
+	}
+	reply, err := s.WithStream(ctx, item, func() *redis.Cmd {
+		return cancelScript.Run(context.WithoutCancel(ctx), s.Client, keys, args...)
+	})
+	switch {
+	case err != nil:
+		return err
+	case redis.HasErrorPrefix(reply.Err(), "CHANGED"):
+		return fmt.Errorf("%w: %w: %w", stock.ErrBusy, errSaleChanged, reply.Err())
+	case redis.HasErrorPrefix(reply.Err(), "OVERSTOCKED"):
+		var at int
+		var present int64
+		_, _ = fmt.Sscanf(reply.Err().Error(), "OVERSTOCKED %d %d", &at, &present)
+		return stock.Overstocked(back[at].goodsID, present, int64(back[at].units))
+	}
+	return classifyWrite(reply.Err())
+}
+
+// sale is what a record tells.
+func (r record) sale(key string) stock.Sale {
+	sale := stock.Sale{Key: key, State: stock.SaleCancelled}
+	switch r.outcome {
+	case cancelled:
+		return sale
+	case soldOut:
+		sale.State = stock.SaleRefused
+		return sale
+	}
+	for i, line := range r.lines {
+		sold := stock.SaleLine{Line: line.Line, Cancelled: r.cancelled[i].units, GivenBack: r.cancelled[i].back}
+		sale.Lines = append(sale.Lines, sold)
+		if sold.Cancelled < sold.Count {
+			sale.State = stock.SaleDone
+		}
+	}
+	return sale
+}
+
+// after is the text of the record once the sale was changed by a cancellation.
+func (r record) after(sale stock.Sale) string {
+	if r.outcome == soldOut {
+		return r.fingerprint + " " + cancelled
+	}
+	var text strings.Builder
+	text.WriteString(r.fingerprint + " " + r.outcome)
+	for i, line := range r.lines {
+		fmt.Fprintf(&text, " %d %d %d %s", line.GoodsID, line.Count, line.Remaining, r.epochs[i])
+	}
+	text.WriteString(" /")
+	for _, line := range sale.Lines {
+		fmt.Fprintf(&text, " %d %d", line.Cancelled, line.GivenBack)
+	}
+	return text.String()
+}
