@@ -22,9 +22,19 @@ type session struct {
 	faults   []fault
 }
 
-// warmUp has each replica take a request of each kind by itself, and all of them at the same time. It is not explored.
+// warmUp has each replica take a request of each kind, without a key and with one. It is not explored.
 func (x *session) warmUp(ctx context.Context) error {
-	x.workload = workload{stock: []int64{1000, 1000}, requests: []request{buy(1)}}
+	for _, special := range []string{"", WithKey} {
+		x.workload = workload{stock: []int64{1000, 1000}, requests: []request{buy(1)}, special: special}
+		if err := x.takeAll(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// takeAll has each replica take a request of each kind by itself, and all of them at the same time.
+func (x *session) takeAll(ctx context.Context) error {
 	items := x.newItems()
 	if err := x.setStock(ctx, items); err != nil {
 		return err
@@ -56,6 +66,11 @@ func (x *session) warmUp(ctx context.Context) error {
 }
 
 func quietly(string) {}
+
+// keyed reports whether the requests have keys. A key is filled into all requests of a user's service.
+func (x *session) keyed() bool {
+	return x.strategy.Idempotent && (x.workload.special == WithKey || x.lane.subject != nil)
+}
 
 // clientTimeout is longer than that of the service.
 const clientTimeout = 15 * time.Second
