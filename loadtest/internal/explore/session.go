@@ -101,7 +101,7 @@ func (x *session) Run(ctx context.Context, try int, choose func(Point) int) (tra
 			}
 		}
 	}
-	ticked := time.Now().Unix() > set.Unix() && time.Since(set) < time.Second/2
+	took, ticked := time.Since(set), time.Now().Unix() > set.Unix()
 	x.lane.end(ctx, s)
 	if x.lane.failed != nil {
 		return trace.Outcome{}, x.lane.failed
@@ -111,7 +111,7 @@ func (x *session) Run(ctx context.Context, try int, choose func(Point) int) (tra
 	}
 	o := trace.Outcome{
 		Workload: x.workload.name, Item: items[0], Stock: x.stockOf(items),
-		Steps: s.trace(), Faults: s.struck, Waited: s.waited, Ticked: ticked,
+		Steps: s.trace(), Faults: s.struck, Waited: s.waited, Timed: ticked && took < time.Second/2,
 	}
 	if nobody, ok := errors.AsType[stuck](err); ok {
 		o.Kind, o.Evidence = trace.Deadlock, []string{nobody.Error()}
@@ -120,7 +120,11 @@ func (x *session) Run(ctx context.Context, try int, choose func(Point) int) (tra
 	if err != nil || gaveUp {
 		return o, err
 	}
-	return x.judge(ctx, s, o)
+	o, err = x.judge(ctx, s, o)
+	if took > lease && !s.waited && o.Kind != trace.Right && x.strategy.Claim.HolderCrash == "blocks-until-lease-ends" {
+		o.Timed = true
+	}
+	return o, err
 }
 
 // reconnect has the replicas that were cut off sell, until they have a session at the servers of locks again. Whether
