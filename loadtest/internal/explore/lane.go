@@ -66,9 +66,12 @@ type replica struct {
 // late is the replica for what faults start. Each request has one of its own.
 func (l *lane) late() int { return len(l.replicas) - 1 }
 
-// serviceArgs give locks leases that outlast a schedule, and let pollers poll at once: a schedule waits for them.
+// lease is that of all locks of the replicas. It outlasts a schedule unless the machine is busy.
+const lease = time.Second
+
+// serviceArgs let pollers poll at once: a schedule waits for them.
 var serviceArgs = []string{
-	"--poll=2ms", "--lease=1s", "--lock-wait=8s", "--request-timeout=12s", "--mysql-conns=8",
+	"--poll=2ms", "--lease=" + lease.String(), "--lock-wait=8s", "--request-timeout=12s", "--mysql-conns=8",
 }
 
 // start starts the servers that have no address, and the replicas: one for each request, and one for what faults start.

@@ -102,7 +102,7 @@ func (x *Explorer) ExploreScript(ctx context.Context, s *Script, bounds trace.Bo
 	all := cells{}
 	for fault := range s.Expect {
 		if fault == "" || bounds.Faults > 0 {
-			all[fault] = newCell(claimNone, fault)
+			all[fault] = newCell("", fault)
 		}
 	}
 	r, err := x.search(ctx, scriptChoice(s), []workload{scriptWorkload(s)}, bounds, ofScript(s.Expect), all)

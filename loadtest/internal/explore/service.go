@@ -174,9 +174,11 @@ func (s Service) stock(ctx context.Context, l *lane, items []int64) (map[int64]i
 // restocked.
 func (s Service) workloads(requests int) (own []workload) {
 	for _, w := range workloadsOf(requests) {
-		if slices.ContainsFunc(w.requests, func(r request) bool { return r.kind != history.Deduct || r.limit > 0 }) {
+		isOther := func(r request) bool { return r.kind != history.Deduct }
+		if slices.ContainsFunc(w.requests, isOther) || w.special != "" && w.name != "same-key" {
 			continue
 		}
+		w.special = "" // a key is filled into all requests
 		w.faults = slices.DeleteFunc(slices.Clone(w.faults), func(name string) bool {
 			return slices.Contains([]string{Restocked, StockSet}, name)
 		})

@@ -82,7 +82,7 @@ var judgedWorkloads = []judgedWorkload{
 }
 
 // judgedTime is the longest that a run of a judged workload may take.
-const judgedTime = 20 * time.Second
+const judgedTime = 40 * time.Second
 
 // typicalJudgedTime is how long most such runs take.
 const typicalJudgedTime = 300 * time.Millisecond

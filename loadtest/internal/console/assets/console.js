@@ -592,13 +592,14 @@
   function submits(id, path, body) {
     byId(id).addEventListener("submit", (event) => {
       event.preventDefault();
-      ask(path, body(new FormData(event.target)));
+      ask(path, body(new FormData(event.target, event.submitter)));
     });
   }
   submits("stock-form", "/stock", (f) => ({ stock: Number(f.get("stock")) }));
   submits("restock-form", "/restock", (f) => ({ store: f.get("store"), count: Number(f.get("count")) }));
   submits("sale-form", "/sales", (f) => ({
-    strategy: f.get("strategy"), count: Number(f.get("count")), replica: f.get("replica"), hold: f.get("hold") || "",
+    strategy: f.get("strategy"), count: Number(f.get("count")), replica: f.get("replica"), hold: f.has("cancel") ? "" : f.get("hold") || "",
+    key: f.get("key"), cancel: f.has("cancel"),
   }));
 
   // row is a line of text with buttons. textOf returns the text for a value.
