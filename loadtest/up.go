@@ -398,7 +398,7 @@ func (f *upFlags) writeBanner(w io.Writer, t *topology.Topology, address string)
 	line("etcd", cmp.Or(strings.Join(t.Etcd, ", "), t.Missing["etcd"]))
 	line("ZooKeeper", cmp.Or(strings.Join(t.ZooKeeper, ", "), t.Missing["zookeeper"]))
 	line("nginx", t.Nginx.Conf)
-	if err := f.servers.writeCommands(&b, t); err != nil {
+	if err := f.servers.writeCommands(&b, t, firstInstalled); err != nil {
 		return err
 	}
 	if f.hold {
@@ -415,8 +415,10 @@ func (f *upFlags) writeBanner(w io.Writer, t *topology.Topology, address string)
 	return err
 }
 
-// writeCommands writes one example command per line.
-func (f *serverFlags) writeCommands(b *strings.Builder, t *topology.Topology) error {
+// writeCommands writes one example command per line, with those of the clients that are installed.
+func (f *serverFlags) writeCommands(
+	b *strings.Builder, t *topology.Topology, installed func(programs ...string) string,
+) error {
 	config, err := mysql.ParseDSN(t.MySQLDSN)
 	if err != nil {
 		return err
@@ -453,8 +455,8 @@ func (f *serverFlags) writeCommands(b *strings.Builder, t *topology.Topology) er
 	return nil
 }
 
-// installed returns the first of the programs that this machine has, or "".
-func installed(programs ...string) string {
+// firstInstalled returns the first of the programs that this machine has, or "".
+func firstInstalled(programs ...string) string {
 	for _, program := range programs {
 		if _, err := exec.LookPath(program); err == nil {
 			return program
