@@ -94,6 +94,19 @@ func TestWhoDescribesAStrategyNamesStrategies(t *testing.T) {
 	}
 }
 
+func TestTheTableOfFailoversNamesEveryStrategy(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("docs/failover.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range strategies {
+		if !strings.Contains(string(text), "`"+s.Name+"`") {
+			t.Errorf("docs/failover.md does not say what a failover of %s loses", s.Name)
+		}
+	}
+}
+
 // page is what the page of a strategy is made from.
 type page struct {
 	stock.Strategy
@@ -131,9 +144,11 @@ func (p page) text() string {
 	if requests := p.statements.Strategies[p.Name]; len(requests) > 0 {
 		fmt.Fprint(&b, "\n## What goes over the wire\n\n"+
 			"Item 42 is sold, two units at a time. [How to read this](../strategies.md#the-pages-of-the-strategies).\n")
+		var shown []message
 		for _, what := range []string{"sale", "refusal", "sale with a key", "the same again"} {
 			if messages := requests[what]; len(messages) > 0 {
-				fmt.Fprintf(&b, "\n**%s**\n\n```text\n%s```\n", capitalized(what), asText(messages))
+				fmt.Fprintf(&b, "\n**%s**\n\n```text\n%s```\n", capitalized(what), asText(messages, shown))
+				shown = append(shown, messages...)
 			}
 		}
 		p.writeSources(&b, requests)
@@ -186,35 +201,44 @@ var needNames = map[stock.Need]string{
 
 func capitalized(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
 
-// asText shows messages as they can be typed, and their replies as comments.
-func asText(messages []message) string {
+// asText shows messages as they can be typed, and their replies as comments. Long ones that were shown before are not
+// shown again.
+func asText(messages, shown []message) string {
 	var b strings.Builder
-	stores := map[string]bool{}
-	for _, m := range messages {
-		stores[m.Store] = true
-	}
+	mixed := slices.ContainsFunc(messages, func(m message) bool { return m.Store != messages[0].Store })
 	last := ""
 	for _, m := range messages {
-		if m.Store != last && len(stores) > 1 {
+		if m.Store != last && mixed {
 			fmt.Fprintf(&b, "-- %s\n", map[string]string{"mysql": "MySQL", "redis": "Redis"}[m.Store])
 		}
 		last = m.Store
-		lines, end := strings.Split(m.Text, "\n"), ""
-		if m.Store == "mysql" {
-			lines, end = strings.Split(m.Text, "; "), ";"
+		again := slices.ContainsFunc(shown, func(s message) bool { return s.Text == m.Text })
+		if again && len(m.Text) > maxColumns {
+			b.WriteString("-- the same message as above\n")
+		} else {
+			writeMessage(&b, m)
 		}
-		switch {
-		case m.Times > 1:
-			fmt.Fprintf(&b, "-- to each of %d servers:\n", m.Times)
-		case len(lines) > 1:
-			b.WriteString("-- in one message:\n")
+		if !regexp.MustCompile(`^(SET TRANSACTION.*|START TRANSACTION|COMMIT|ROLLBACK)$`).MatchString(m.Text) {
+			fmt.Fprintf(&b, "--> %s\n", m.Reply)
 		}
-		for _, line := range lines {
-			b.WriteString(strings.ReplaceAll(strings.TrimSpace(wrap(line+end, 100)), "\n", "\n    ") + "\n")
-		}
-		fmt.Fprintf(&b, "--> %s\n", m.Reply)
 	}
 	return b.String()
+}
+
+func writeMessage(b *strings.Builder, m message) {
+	lines, end := strings.Split(m.Text, "\n"), ""
+	if m.Store == "mysql" {
+		lines, end = strings.Split(m.Text, "; "), ";"
+	}
+	switch {
+	case m.Times > 1:
+		fmt.Fprintf(b, "-- to each of %d servers:\n", m.Times)
+	case len(lines) > 1:
+		b.WriteString("-- in one message:\n")
+	}
+	for _, line := range lines {
+		b.WriteString(strings.ReplaceAll(strings.TrimSpace(wrap(line+end, 100)), "\n", "\n    ") + "\n")
+	}
 }
 
 // writeSources shows the tables and the scripts that messages name, folded.
@@ -264,10 +288,14 @@ func (p page) promises() string {
 	row(&b, "buyers at two replicas", behaviours[c.TwoReplicas], found)
 	row(&b, "units are put back meanwhile", behaviours[c.Restocked], "")
 	measured := func(i int) string {
-		if strings.HasSuffix(p.claimed[i], notMeasured) || p.measured == nil {
+		switch found := p.claimed[i]; {
+		case strings.HasSuffix(found, notMeasured):
 			return "not measured"
+		case i == 2 && p.Idempotent() && strings.HasPrefix(found, "**"): // as long as figures are kept from before keys
+			return "without a key: " + found
+		default:
+			return found
 		}
-		return p.claimed[i]
 	}
 	row(&b, "the holder dies", onCrash(c), measured(0))
 	row(&b, "the holder is stopped, and goes on", onPause(c), "")
