@@ -19,7 +19,7 @@ import (
 // Every strategy has a page in pagesDir. It is made from the catalogue, the figures of the lab and the bench, and from
 // these files:
 //
-//	docs/statements.json   what goes over the wire: go test ./loadtest/internal/explore -run TestStatements -update
+//	docs/statements.json   what goes over the wire: go test ./loadtest/internal/explore -run TestStatementsAreThoseOnTheWire -update
 //	docs/explored.json     what explorations found: make explored
 //	docs/production.json   who describes it, written by hand
 const (
