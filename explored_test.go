@@ -66,7 +66,8 @@ func newExplored(t *testing.T, path string) explored {
 		for _, w := range r.Workloads {
 			names["`"+w.Name+"`"] = true
 		}
-		e.Bounds = fmt.Sprintf("up to %d requests, %d preemptions and %d fault", r.Requests, r.Bounds.Preemptions, r.Bounds.Faults)
+		e.Bounds = fmt.Sprintf("up to %d requests, %d preemptions and %d fault",
+			r.Requests, r.Bounds.Preemptions, r.Bounds.Faults)
 		s := exploredStrategy{Schedules: r.Tally.Schedules}
 		var smallest *schedule
 		for _, c := range r.Cells {
@@ -98,7 +99,7 @@ func (s schedule) text(strategy string) string {
 		if step.Kind == "passes" && !regexp.MustCompile(`^(START|BEGIN|COMMIT|ROLLBACK)`).MatchString(step.Text) {
 			continue
 		}
-		text := strings.Join(strings.Fields(step.Text), " ")
+		text := step.Text
 		switch {
 		case step.Kind == "answers":
 			text = "=> " + text
@@ -109,16 +110,22 @@ func (s schedule) text(strategy string) string {
 		case step.Reply != "":
 			text += "  → " + step.Reply
 		}
-		indent := "\n     "
+		actor := cmp.Or(step.Actor, "--")
 		if step.Actor == "B" {
-			indent = "\n         "
-			b.WriteString("    ")
+			actor = "    B"
 		}
-		b.WriteString(strings.ReplaceAll(strings.TrimSpace(wrap(cmp.Or(step.Actor, "-")+"  "+text, 100)), "\n", indent) + "\n")
+		text = strings.TrimSpace(wrap(s.legible(text), 95))
+		b.WriteString(actor + "  " + strings.ReplaceAll(text, "\n", "\n"+strings.Repeat(" ", len(actor)+4)) + "\n")
 	}
-	fmt.Fprintf(&b, "%s\nreplay: loadtest explore --strategies %s --replay %s\n",
-		strings.Join(s.Outcome.Evidence, "\n"), strategy, s.Token)
-	text := b.String()
+	for _, evidence := range s.Outcome.Evidence {
+		b.WriteString(s.legible(evidence) + "\n")
+	}
+	fmt.Fprintf(&b, "replay: loadtest explore --strategies %s --replay %s\n", strategy, s.Token)
+	return b.String()
+}
+
+// legible numbers items from 1, and leaves out what differs from run to run.
+func (s schedule) legible(text string) string {
 	for i, item := range slices.Sorted(maps.Keys(s.Outcome.Stock)) {
 		text = strings.ReplaceAll(text, strconv.FormatInt(item, 10), strconv.Itoa(i+1))
 	}
@@ -132,6 +139,7 @@ var replacements = []struct {
 	pattern *regexp.Regexp
 	with    string
 }{
+	{regexp.MustCompile(`'\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d+)?'`), "'<time>'"},
 	{regexp.MustCompile(`\b[A-Z2-7]{26}\b`), "<owner>"},
 	{regexp.MustCompile(`0x[0-9a-f]{33,}`), "0x<fingerprint>"},
 	{regexp.MustCompile(`\b[0-9a-f]{32}\b`), "<fingerprint>"},

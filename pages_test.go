@@ -19,7 +19,7 @@ import (
 // Every strategy has a page in pagesDir. It is made from the catalogue, the figures of the lab and the bench, and from
 // these files:
 //
-//	docs/statements.json   what goes over the wire: go test ./loadtest/internal/explore -run TestStatementsAreThoseOnTheWire -update
+//	docs/statements.json   what goes over the wire, recorded by TestStatementsAreThoseOnTheWire with -update
 //	docs/explored.json     what explorations found: make explored
 //	docs/production.json   who describes it, written by hand
 const (
@@ -146,9 +146,14 @@ func (p page) text() string {
 			"Item 42 is sold, two units at a time. [How to read this](../strategies.md#the-pages-of-the-strategies).\n")
 		var shown []message
 		for _, what := range []string{"sale", "refusal", "sale with a key", "the same again"} {
-			if messages := requests[what]; len(messages) > 0 {
-				fmt.Fprintf(&b, "\n**%s**\n\n```text\n%s```\n", capitalized(what), asText(messages, shown))
-				shown = append(shown, messages...)
+			title, text := strings.ToUpper(what[:1])+what[1:], asText(requests[what], shown)
+			shown = append(shown, requests[what]...)
+			switch {
+			case text == "":
+			case what == "sale" || what == "refusal":
+				fmt.Fprintf(&b, "\n**%s**\n\n```text\n%s```\n", title, text)
+			default:
+				b.WriteString(folded(title, text))
 			}
 		}
 		p.writeSources(&b, requests)
@@ -199,7 +204,11 @@ var needNames = map[stock.Need]string{
 	stock.NeedZooKeeper: "ZooKeeper",
 }
 
-func capitalized(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
+// folded shows text under a title that has to be opened.
+func folded(title, text string) string {
+	return fmt.Sprintf("\n<details><summary>%s</summary>\n\n```text\n%s\n```\n\n</details>\n", title,
+		strings.TrimSpace(text))
+}
 
 // asText shows messages as they can be typed, and their replies as comments. Long ones that were shown before are not
 // shown again.
@@ -249,9 +258,6 @@ func (p page) writeSources(b *strings.Builder, requests map[string][]message) {
 			all.WriteString(m.Text + "\n")
 		}
 	}
-	fold := func(title, text string) {
-		fmt.Fprintf(b, "\n<details><summary>%s</summary>\n\n```text\n%s\n```\n\n</details>\n", title, strings.TrimSpace(text))
-	}
 	var tables []string
 	for _, name := range slices.Sorted(maps.Keys(p.Tables)) {
 		if regexp.MustCompile(`\b` + name + `\b`).MatchString(all.String()) {
@@ -259,11 +265,11 @@ func (p page) writeSources(b *strings.Builder, requests map[string][]message) {
 		}
 	}
 	if len(tables) > 0 {
-		fold("Tables", strings.Join(tables, "\n"))
+		b.WriteString(folded("Tables", strings.Join(tables, "\n")))
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.Scripts)) {
 		if strings.Contains(all.String(), "<"+name+">") {
-			fold("Script "+name, p.Scripts[name])
+			b.WriteString(folded("Script "+name, p.Scripts[name]))
 		}
 	}
 	for _, need := range []stock.Need{stock.NeedEtcd, stock.NeedZooKeeper} {
@@ -311,15 +317,24 @@ func (p page) found() string {
 	if e == nil {
 		return "\nIt was not explored.\n"
 	}
+	within := fmt.Sprintf("%d schedules were executed: %s", e.Schedules, p.bounds)
 	if len(e.Damage) == 0 {
-		return fmt.Sprintf("\n**No trace breaks it**, in %d schedules: %s.\n", e.Schedules, p.bounds)
+		return fmt.Sprintf("\n**No trace breaks it.** %s.\n", within)
 	}
-	var damages []string
+	var names []string
+	damages := map[string][]string{}
 	for _, d := range e.Damage {
-		damages = append(damages, fmt.Sprintf("%s (%s)", cmp.Or(d.Fault, "no fault"), d.Kind))
+		name := cmp.Or(d.Fault, "no fault")
+		if damages[name] == nil {
+			names = append(names, name)
+		}
+		damages[name] = append(damages[name], d.Kind)
 	}
-	return fmt.Sprintf("\n**It breaks after**: %s. The smallest trace, of %d schedules (%s):\n\n```text\n%s```\n",
-		strings.Join(damages, ", "), e.Schedules, p.bounds, e.Trace)
+	for i, name := range names {
+		names[i] = fmt.Sprintf("%s (%s)", name, strings.Join(damages[name], ", "))
+	}
+	return fmt.Sprintf("\n**What breaks it**, by [fault](../explore.md#faults): %s. %s.\n%s",
+		strings.Join(names, "; "), within, folded("The smallest trace", e.Trace))
 }
 
 func (p page) costs() string {
@@ -338,6 +353,9 @@ func (p page) costs() string {
 	return text + "[Conditions](../performance.md).\n"
 }
 
+// inWords are the parts of the bench's table that are no names.
+var inWords = map[string]string{"service": "the service"}
+
 // benchFigures returns the cells of the bench's table that tell what a sale costs.
 func benchFigures(t *testing.T, name string) (figures []string) {
 	t.Helper()
@@ -354,7 +372,7 @@ func benchFigures(t *testing.T, name string) (figures []string) {
 		part, isTime := strings.CutSuffix(column, " µs")
 		switch {
 		case isTime && part != "load" && part != "nginx" && cell != "0" && cell != "":
-			figures = append(figures, fmt.Sprintf("%s µs of CPU per sale in %s", cell, strings.ReplaceAll(part, "service", "the service")))
+			figures = append(figures, fmt.Sprintf("%s µs of CPU per sale in %s", cell, cmp.Or(inWords[part], part)))
 		case column == "× without key" && cell != "":
 			figures = append(figures, cell+" × as many sales with a key as without")
 		}
