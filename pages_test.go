@@ -172,12 +172,12 @@ func (p page) text() string {
 // introduction says what a strategy does, in three sentences.
 func (p page) introduction() string {
 	where := map[stock.Store]string{
-		stock.MySQL: "a row of MySQL", stock.Slots: "16 rows of MySQL", stock.Units: "a row of MySQL for each unit",
-		stock.Redis: "a key of Redis", stock.NoStore: "nowhere",
+		stock.MySQL: "in a row of MySQL", stock.Slots: "in 16 rows of MySQL", stock.Redis: "in a key of Redis",
+		stock.Units: "in a row of MySQL for each unit", stock.NoStore: "nowhere",
 	}
-	second := "The stock is in " + where[p.Stores[0]]
+	second := "The stock is " + where[p.Stores[0]]
 	for _, store := range p.Stores[1:] {
-		second += ", or in " + where[store]
+		second += ", or " + where[store]
 	}
 	var needs []string
 	for _, need := range p.Needs {
