@@ -59,7 +59,7 @@ pictures: ## update the tables and pictures of the documents from a run (REPORT=
 	@ls docs/*.svg
 
 EXPLORED = out/explore/explore.json
-explored: build ## explore every strategy, and update its page (15 minutes; or EXPLORED=FILE of an earlier run)
+explored: build ## explore every strategy, and update its page (20 minutes; or EXPLORED=FILE of an earlier run)
 	@test -f '$(EXPLORED)' || $(WITH_MAKE) bin/loadtest explore --out out/explore \
 		--workloads one,enough,last,too-many,same-key
 	go test . -count=1 -run '^(TestEveryStrategyHasAPage|TestTablesAreUpToDate)$$' -update -explored '$(EXPLORED)'
