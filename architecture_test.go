@@ -109,6 +109,10 @@ var importTable = []struct {
 		because: "It translates between HTTP and the domain.",
 	},
 	{
+		name:    "docs",
+		because: "It embeds what pages show as the documents do.",
+	},
+	{
 		name:    "migrations",
 		because: "It embeds the SQL files of the schema and applies them.",
 	},
@@ -224,8 +228,10 @@ var importTable = []struct {
 		because: "It compares strategies with what the servers of this machine can do.",
 	},
 	{
-		name:    "loadtest/internal/page",
-		imports: []string{"internal/stats", "loadtest/internal/{bench,explore/trace,history,report,timeline,verify}"},
+		name: "loadtest/internal/page",
+		imports: []string{
+			"docs", "internal/stats", "loadtest/internal/{bench,explore/trace,history,report,timeline,verify}",
+		},
 		because: "A page draws what was measured, and measures and judges nothing.",
 	},
 	{

@@ -86,7 +86,7 @@ func TestTablesAreUpToDate(t *testing.T) {
 	}
 	for _, kind := range []string{
 		"summary", "catalogue", "conditions", "faults", "matrix", "figures", "source", "bench", "locks", "mutants", "scripts",
-		"client",
+		"client", "strategy", "choices",
 	} {
 		if !kinds[kind] {
 			t.Errorf("no document has the table %s", kind)
@@ -185,6 +185,10 @@ func section(t *testing.T, f *figures, kind string, names []string, current stri
 		return scriptsTable(t)
 	case "client":
 		return client(t, names[0])
+	case "strategy":
+		return newPage(t, *strategy(names[0])).text() + "\n"
+	case "choices":
+		return choices(t)
 	}
 	t.Fatalf("no table is of the kind %q", kind)
 	return ""
@@ -325,6 +329,12 @@ func label(s stock.Strategy) string {
 	return "`" + s.Name + "`"
 }
 
+// pageLink is the label of a strategy, which leads to its page.
+func pageLink(s stock.Strategy) string {
+	name, star, _ := strings.Cut(label(s), " ")
+	return strings.TrimSpace(fmt.Sprintf("[%s](strategies/%s.md) %s", name, s.Name, star))
+}
+
 func onCrash(c stock.Claim) string { return withCaveat(c.HolderCrash, c.CrashCaveat) }
 func onPause(c stock.Claim) string { return withCaveat(c.HolderPause, c.LateCaveat) }
 
@@ -335,26 +345,27 @@ func withCaveat(effect fmt.Stringer, caveat string) string {
 	return effect.String() + ", " + caveat
 }
 
+var behaviours = map[stock.Behaviour]string{
+	stock.Correct:      "correct",
+	stock.LosesUpdates: "**loses updates**",
+	stock.Oversells:    "**oversells**",
+	stock.Undersells:   "**undersells**",
+	stock.SellsNothing: "sells nothing",
+}
+
 // catalogueTable shows every strategy with its whole claim.
 func catalogueTable() string {
 	var b strings.Builder
 	row(&b, "strategy", "how it works", "store", "1 replica", "2 replicas", "restocked meanwhile", "holder dies",
 		"holder is stopped", "client sends again")
 	row(&b, slices.Repeat([]string{"---"}, 9)...)
-	behaviours := map[stock.Behaviour]string{
-		stock.Correct:      "correct",
-		stock.LosesUpdates: "**loses updates**",
-		stock.Oversells:    "**oversells**",
-		stock.Undersells:   "**undersells**",
-		stock.SellsNothing: "sells nothing",
-	}
 	for _, s := range strategies {
 		var stores []string
 		for _, on := range s.Stores {
 			stores = append(stores, string(on))
 		}
 		c := s.Claim
-		row(&b, label(s), s.Summary, strings.Join(stores, ", "), behaviours[c.OneReplica], behaviours[c.TwoReplicas],
+		row(&b, pageLink(s), s.Summary, strings.Join(stores, ", "), behaviours[c.OneReplica], behaviours[c.TwoReplicas],
 			behaviours[c.Restocked], onCrash(c), onPause(c), c.ClientRetry.String())
 	}
 	return b.String()

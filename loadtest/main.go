@@ -11,6 +11,7 @@
 //	loadtest explore    execute every interleaving of two requests, with faults
 //	loadtest bench      compare the fastest strategies with what the machine allows
 //	loadtest judge      test the judge with planted bugs
+//	loadtest choose     ask some questions, and name the strategy to take
 package main
 
 import (
@@ -121,7 +122,8 @@ Exit status: 0 every claim held; 1 a claim failed; 2 wrong usage, or something t
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.AddCommand(runCommand(getenv), upCommand(getenv), verifyCommand(), compareCommand(), targetsCommand(),
-		benchCommand(), bareCommand(), judgeCommand(), faultsCommand(getenv), timelineCommand(), exploreCommand(getenv))
+		benchCommand(), bareCommand(), judgeCommand(), faultsCommand(getenv), timelineCommand(), exploreCommand(getenv),
+		chooseCommand())
 	err := root.ExecuteContext(ctx)
 	switch {
 	case err == nil:

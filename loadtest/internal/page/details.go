@@ -31,7 +31,8 @@ type detailsView struct {
 	Outcomes  []fact
 	Faults    bool // some were played, and a script lists them
 	Windows   []timeline.Window
-	Pictures  []string // of porcupine
+	Sends     []statement // for a sale
+	Pictures  []string    // of porcupine
 }
 
 // shareView is the part of the sales that a replica made.
@@ -73,6 +74,11 @@ func (t *tableView) details(r *report.Report, row *report.Row, view rowView) (te
 		}
 	}
 	v.Faults = len(row.Faults) > 0
+	sends, err := readStatements()
+	if err != nil {
+		return "", err
+	}
+	v.Sends = sends[row.Strategy]
 	return render("details", v)
 }
 
