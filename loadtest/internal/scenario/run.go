@@ -104,7 +104,7 @@ func (r *Runner) prepare(ctx context.Context, current row, round int, limit time
 		}
 	}
 	run.header = run.describe(round)
-	if r.target.Admin == "" {
+	if !r.target.SetsStock() {
 		err = run.ration(ctx, limit)
 	} else {
 		err = run.setStock(ctx, limit)
@@ -143,7 +143,7 @@ func (c *cellRun) describe(round int) history.Run {
 		Scarce: cell.Workload.Name == FlashSale && cell.Restock == 0 ||
 			judgedOnly(cell.Workload.Name) && cell.Workload.Buyers == 0 && !c.load.Cancels,
 		Keys:       c.load.Keys,
-		Ledger:     c.load.Keys && c.row.Store == oracle.MySQL && c.target.Oracle.Sees(oracle.MySQL),
+		Ledger:     c.target.Own == nil && c.load.Keys && c.row.Store == oracle.MySQL && c.target.Oracle.Sees(oracle.MySQL),
 		JudgedOnly: judgedOnly(cell.Workload.Name),
 		Retries:    c.load.Retries,
 		Cancels:    c.load.Cancels,

@@ -242,6 +242,15 @@ func (s Stock) way() (way *Store, where string) {
 	return way, where
 }
 
+// Store names where the stock is kept: mysql, redis or http.
+func (d *Description) Store() string {
+	_, where := d.Stock.way()
+	if where == "sql" {
+		return "mysql"
+	}
+	return where
+}
+
 var variable = regexp.MustCompile(`\$\{(\w+)\}`)
 
 // expand replaces variables of the environment in headers.

@@ -22,6 +22,27 @@ type Running struct {
 	Redis redis.UniversalClient // nil without stock in Redis
 }
 
+// SetUp makes the tables of a service that is started with a command.
+func (d *Description) SetUp(ctx context.Context, db *sql.DB) error {
+	if d.SetupSQL == "" {
+		return nil
+	}
+	if _, err := db.ExecContext(ctx, d.SetupSQL); err != nil {
+		return fmt.Errorf("execute the statements of setup (%s): %w", d.Setup, err)
+	}
+	return nil
+}
+
+// Close closes the connections to the stores.
+func (r *Running) Close() {
+	if r.DB != nil {
+		r.DB.Close()
+	}
+	if r.Redis != nil {
+		r.Redis.Close()
+	}
+}
+
 // client opens a connection for each request: a replica may have been restarted.
 var client = &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 
@@ -37,7 +58,7 @@ func (r *Running) SetStock(ctx context.Context, units map[int64]int64) error {
 	return nil
 }
 
-// Stock reads the units of each item. The name of the store does not matter: there is one.
+// ReadStock reads the units of each item.
 func (r *Running) ReadStock(ctx context.Context, items []int64) (map[int64]int64, error) {
 	way, where := r.Stock.way()
 	stock := map[int64]int64{}
