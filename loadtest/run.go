@@ -259,9 +259,6 @@ func (f *runFlags) report(
 	if err := result.WriteText(stdout, report.Colour(stdout)); err != nil {
 		return errors.Join(failure, err)
 	}
-	if f.service != nil {
-		f.writeVerdict(stdout, result)
-	}
 	path, took := filepath.Join(f.out, "report.md"), time.Since(began).Round(time.Second)
 	fmt.Fprintf(stdout, "\nreport: %s  (%v, seed %d)\n", path, took, f.request.seed)
 	announcePage(stdout, f.out)

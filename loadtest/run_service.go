@@ -4,15 +4,11 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
-	"strings"
 
 	"github.com/spf13/pflag"
 
 	"stock/loadtest/internal/history"
-	"stock/loadtest/internal/report"
 	"stock/loadtest/internal/service"
-	"stock/loadtest/internal/verify"
 )
 
 // Defaults of a run of a user's service, which may open a connection or start an interpreter for each request.
@@ -63,19 +59,4 @@ func (f *runFlags) readService(flags *pflag.FlagSet, getenv func(string) string)
 		f.requests = serviceRequests
 	}
 	return nil
-}
-
-// writeVerdict says what was found about the user's service, in one line.
-func (f *runFlags) writeVerdict(stdout io.Writer, r *report.Report) {
-	verdict, why := verify.Correct, ""
-	for _, row := range r.Rows {
-		if row.Result == verify.Wrong && verdict != verify.Wrong || row.Result != verify.Correct && why == "" {
-			verdict = row.Result
-			why = ": " + strings.Join(row.Evidence[:min(1, len(row.Evidence))], "")
-		}
-	}
-	if r.Err() != nil && verdict == verify.Correct {
-		verdict = verify.Inconclusive
-	}
-	fmt.Fprintf(stdout, "\n%s is %s%s\n", f.service.Name, strings.ToUpper(string(verdict)), why)
 }

@@ -136,6 +136,7 @@ func (c *cellRun) describe(round int) history.Run {
 		Exclusive:      strategy.Claim.Exclusive && strategy.ClaimFor(cell.Replicas, false) == verify.ClaimCorrect,
 		Fenced:         strategy.Fenced(),
 		OmitsRemaining: strategy.OmitsRemaining(),
+		Own:            strategy.Own,
 		LosesLateWrite: strategy.Claim.LateWrite == "loses-updates" && cell.Replicas > 1,
 		Control:        strategy.Control,
 		Witness:        c.stock.witness,

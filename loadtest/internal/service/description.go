@@ -165,6 +165,8 @@ func (d *Description) setDefaults() {
 func (d *Description) check() error {
 	r := d.Request
 	switch {
+	case strings.ContainsAny(d.Name, "/\\"):
+		return fmt.Errorf("name: %q is part of the names of files, and must have no slash", d.Name)
 	case (len(d.Command) > 0) == (len(d.URL) > 0):
 		return errors.New("give either command, to have your service started, or url, if it is running")
 	case len(d.URL) > 0 && d.Setup != "":
