@@ -151,8 +151,8 @@ func TestStepsNeedNotNameTheItem(t *testing.T) {
 	s := odd(t, "renamed")
 	s.SetupSQL = `CREATE TABLE product (id INT AUTO_INCREMENT PRIMARY KEY, sku VARCHAR(20) UNIQUE);
 		CREATE TABLE inventory (product_id INT PRIMARY KEY, units INT NOT NULL); CREATE TABLE job (id INT PRIMARY KEY)`
-	s.Stock.SQL.Set = `INSERT INTO product (sku) VALUES ('{item}');
-		INSERT INTO inventory SELECT id, {count} FROM product WHERE sku = '{item}'`
+	s.Stock.SQL.Set = `INSERT IGNORE INTO product (sku) VALUES ('{item}');
+		REPLACE INTO inventory SELECT id, {count} FROM product WHERE sku = '{item}'`
 	s.Stock.SQL.Read = "SELECT units FROM inventory JOIN product ON id = product_id WHERE sku = '{item}'"
 	x := startOwn(t, explore.Options{Lanes: 1, Requests: 2, Subject: s})
 	x.Workloads = []string{"enough"}
