@@ -23,13 +23,14 @@ var withoutService = []string{
 	"redis-replica", "redis-cluster", "etcd-members", "stock-binary", "tidb", "faults", "explore",
 }
 
-// readService reads the description of the user's service.
+// readService reads the description of the user's service. Flags that the environment sets are for other commands.
 func (f *runFlags) readService(flags *pflag.FlagSet, getenv func(string) string) (err error) {
 	if f.serviceFile == "" {
 		return nil
 	}
+	given := func(name string) bool { return flags.Changed(name) && getenv(variable(name)) == "" }
 	for _, name := range withoutService {
-		if flags.Changed(name) {
+		if given(name) {
 			return fmt.Errorf("--%s cannot be used with --service: it is about this repository's service", name)
 		}
 	}
@@ -40,7 +41,7 @@ func (f *runFlags) readService(flags *pflag.FlagSet, getenv func(string) string)
 	switch {
 	case running && flags.Changed("replicas"):
 		return errors.New("--replicas and url exclude each other: url lists the replicas")
-	case !running && (f.attach.mysqlDSN != "" || len(f.attach.redis) > 0):
+	case !running && (given("mysql-dsn") || given("redis")):
 		return errors.New("--mysql-dsn and --redis are for a service with url: one with command is started on servers of " +
 			"the lab's own")
 	case f.sweep.Axis == history.AxisReplicas || f.sweep.Axis == history.AxisHold:

@@ -39,7 +39,7 @@ func StartService(ctx context.Context, d *service.Description, replicas int, at 
 		err = scenario.TrySale(ctx, own, 1, trialTimeout)
 	}
 	if err != nil {
-		return nil, errors.Join(l.diedOf(err), l.Close())
+		return nil, errors.Join(l.withLog(err), l.Close())
 	}
 	return l, nil
 }
@@ -90,10 +90,15 @@ func (l *Lab) connectService(ctx context.Context, at Place) (err error) {
 	return err
 }
 
-// diedOf returns why a replica has died instead of an error, if one has.
-func (l *Lab) diedOf(err error) error {
-	if death := l.Check(); death != nil {
-		return fmt.Errorf("your service: %w", death)
+// withLog returns an error of a service that the lab has started, with the end of its log: it may say why.
+func (l *Lab) withLog(err error) error {
+	if l.Topology == nil {
+		return err
+	}
+	for _, r := range l.Topology.Replicas {
+		if log := r.Process().Tail(10); log != "" {
+			return fmt.Errorf("%w; the log of your service ends with:\n%s", err, log)
+		}
 	}
 	return err
 }

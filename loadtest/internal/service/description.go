@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -78,6 +79,9 @@ type words []string
 // UnmarshalYAML accepts both.
 func (w *words) UnmarshalYAML(node *yaml.Node) error {
 	if node.Kind == yaml.ScalarNode {
+		if strings.ContainsAny(node.Value, "\"'") {
+			return fmt.Errorf("line %d: words with quotes must be a list, such as [sh, -c, exec ./my-service]", node.Line)
+		}
 		*w = strings.Fields(node.Value)
 		return nil
 	}
@@ -113,8 +117,11 @@ func Read(path string, getenv func(string) string) (*Description, error) {
 	return d, nil
 }
 
-// unknownField is how package yaml names a field that a type does not have.
-var unknownField = regexp.MustCompile(`field (\S+) not found in type \S+`)
+// How package yaml reports a field that a type does not have, and a value of another type than it should have.
+var (
+	unknownField = regexp.MustCompile(`field (\S+) not found in type \S+`)
+	wrongType    = regexp.MustCompile("cannot unmarshal !!(\\w+)( `.*`)? into \\S+")
+)
 
 func read(path string) (*Description, error) {
 	text, err := os.ReadFile(path)
@@ -127,7 +134,8 @@ func read(path string) (*Description, error) {
 	if err := decoder.Decode(d); errors.Is(err, io.EOF) {
 		return nil, errors.New("the file is empty: it must describe your service")
 	} else if wrong := (*yaml.TypeError)(nil); errors.As(err, &wrong) {
-		return nil, errors.New(unknownField.ReplaceAllString(strings.Join(wrong.Errors, "; "), "unknown field $1"))
+		text := unknownField.ReplaceAllString(strings.Join(wrong.Errors, "; "), "unknown field $1")
+		return nil, errors.New(wrongType.ReplaceAllString(text, "a value of type $1$2 cannot stand here"))
 	} else if err != nil {
 		return nil, err
 	}
@@ -135,7 +143,11 @@ func read(path string) (*Description, error) {
 		d.Name = strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
 	}
 	if d.Setup != "" {
-		statements, err := os.ReadFile(filepath.Join(d.Dir, d.Setup))
+		file := d.Setup
+		if !filepath.IsAbs(file) {
+			file = filepath.Join(d.Dir, file)
+		}
+		statements, err := os.ReadFile(file)
 		if err != nil {
 			return nil, fmt.Errorf("setup: %w", err)
 		}
@@ -156,8 +168,8 @@ func (d *Description) setDefaults() {
 			a.answer.Status = a.usual
 		}
 	}
-	for i, url := range d.URL {
-		d.URL[i] = strings.TrimSuffix(url, "/")
+	for i, address := range d.URL {
+		d.URL[i] = strings.TrimSuffix(address, "/")
 	}
 }
 
@@ -171,8 +183,11 @@ func (d *Description) check() error {
 		return errors.New("give either command, to have your service started, or url, if it is running")
 	case len(d.URL) > 0 && d.Setup != "":
 		return errors.New("setup is for a service with a command: the lab makes no tables on servers of yours")
-	case slices.ContainsFunc(d.URL, func(url string) bool { return !strings.HasPrefix(url, "http") }):
-		return fmt.Errorf("url: %q must begin with http:// or https://", d.URL)
+	case slices.ContainsFunc(d.URL, func(address string) bool {
+		parsed, err := url.Parse(address)
+		return err != nil || parsed.Scheme != "http" && parsed.Scheme != "https" || parsed.Host == ""
+	}):
+		return fmt.Errorf("url: %q must be one or more URLs such as http://localhost:8080", d.URL)
 	case !strings.HasPrefix(r.Path, "/"):
 		return fmt.Errorf("request.path: %q must begin with a slash", r.Path)
 	case strings.ContainsAny(r.Method+r.Path, " \r\n"):

@@ -90,13 +90,13 @@ func (r *Running) do(ctx context.Context, where, text, body string, wanted bool)
 			return "", reply.Err()
 		}
 		if answer, err = reply.Text(); errors.Is(err, redis.Nil) {
-			err = errors.New("the key does not exist")
+			err = errors.New("the key does not exist after stock.set")
 		}
 	case !wanted:
 		_, err = r.DB.ExecContext(ctx, text)
 	default:
 		if err = r.DB.QueryRowContext(ctx, text).Scan(&answer); errors.Is(err, sql.ErrNoRows) {
-			err = errors.New("it finds no row")
+			err = errors.New("it finds no row: stock.set must also add an item that is not there yet")
 		}
 	}
 	return answer, err
