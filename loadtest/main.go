@@ -162,7 +162,9 @@ func flagMeant(cmd *cobra.Command, err error) string {
 }
 
 // variable is the variable of the environment for a flag.
-func variable(flag string) string { return "LOADTEST_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_")) }
+func variable(flag string) string {
+	return "LOADTEST_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
 
 // fromEnvironment sets the flags that are given in the environment and not on the command line.
 func fromEnvironment(flags *pflag.FlagSet, getenv func(string) string) error {
