@@ -243,6 +243,7 @@ func (c *collected) row() *Row {
 		LosesLateWrite: c.run.LosesLateWrite,
 		Baseline:       c.run.Claim == verify.ClaimSellsNothing,
 		JudgedOnly:     c.run.JudgedOnly,
+		Own:            c.run.Own,
 		Verdict:        verify.Merge(verdicts...),
 		Windows:        c.windows,
 		Rounds:         rounds,

@@ -74,6 +74,7 @@ type Row struct {
 	Baseline       bool `json:"baseline"` // deducts nothing: the cost of a request without a store
 	// JudgedOnly is set if the workload is too small to measure anything: the row's rates mean nothing.
 	JudgedOnly bool   `json:"judged_only,omitempty"`
+	Own        bool   `json:"own,omitempty"` // the strategy is a service of the user's, which claims nothing
 	ClaimHeld  bool   `json:"claim_held"`
 	Untested   bool   `json:"untested,omitempty"` // too few requests raced at this value of a sweep to check the claim
 	Bounded    string `json:"bounded,omitempty"`  // why fewer requests were sent than planned
