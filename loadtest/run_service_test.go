@@ -143,7 +143,7 @@ func TestAServiceThatIsRunningIsJudged(t *testing.T) {
 	}
 	r := mustReadReport(t, dir)
 	if len(r.Rows) != 3 || len(r.Rows[0].ReplicaShares) != 2 {
-		t.Errorf("%d rows, shares %v: want plenty, flash-sale and tail, on two replicas", len(r.Rows), r.Rows[0].ReplicaShares)
+		t.Errorf("%d rows, shares %v: want three workloads, on two replicas", len(r.Rows), r.Rows[0].ReplicaShares)
 	}
 	if slices.ContainsFunc(r.Environment.Notes, func(n string) bool { return strings.Contains(n, "remaining") }) {
 		t.Errorf("the notes %q say that remaining is missing", r.Environment.Notes)
@@ -157,7 +157,7 @@ func TestWhatAServiceDoesWrongIsFound(t *testing.T) {
 		code int
 		want string
 	}{
-		"sells more than there is": {func(s *shop, w http.ResponseWriter, item string) {
+		"sells more than there is": {func(s *shop, _ http.ResponseWriter, item string) {
 			s.stock[item]--
 		}, exitNotHeld, "units sold beyond the stock"},
 		"forgets a sale": {func(s *shop, w http.ResponseWriter, item string) {
@@ -229,7 +229,7 @@ func TestADescriptionThatIsWrongIsAClearError(t *testing.T) {
 		"nobody listens": {url: nobody, want: "connection refused"},
 		"wrong path":     {url: "http://127.0.0.1/%s/wrong", want: "set the stock with "},
 		"HTML":           {sell: answering(200, "<html>welcome", false), want: "the stock went from 10 to 10"},
-		"sells two": {sell: func(s *shop, w http.ResponseWriter, item string) {
+		"sells two": {sell: func(s *shop, _ http.ResponseWriter, item string) {
 			s.stock[item] -= 2
 		}, want: "the stock went from 10 to 8"},
 		"status": {sell: answering(302, "over there", true), want: "answered 302 Found: over there to POST /items/1"},
@@ -243,7 +243,8 @@ func TestADescriptionThatIsWrongIsAClearError(t *testing.T) {
 			sellOne(s, w, item)
 		}, want: "410 Gone: too late to POST /items/1 at"},
 		"no remaining":    {sell: sellOne, more: "remaining: rest", want: "no number in the field rest"},
-		"wrong remaining": {sell: answering(200, `{"left": 3}`, true), more: "remaining: left", want: "says that 3 units remain"},
+		"wrong remaining": {sell: answering(200, `{"left": 3}`, true), more: "remaining: left",
+			want: "says that 3 units remain"},
 		"hangs up": {sell: func(*shop, http.ResponseWriter, string) {
 			panic(http.ErrAbortHandler)
 		}, want: "did not answer POST /items/1"},
@@ -291,12 +292,12 @@ func TestFlagsOfStrategiesAreNotForAService(t *testing.T) {
 // dying is a program that sells as the example in Python, has a process beside it, and ends after some requests.
 const dying = `import http.server, os, runpy, subprocess
 subprocess.Popen(["sh", "-c", "echo $$ >> %[1]s/pids; exec sleep 1000"])
-handle, handled = http.server.BaseHTTPRequestHandler.handle, 0
+handle, requests = http.server.BaseHTTPRequestHandler.handle, 0
 
 def counted(self):
-    global handled
-    handled += 1
-    if handled > 150:
+    global requests
+    requests += 1
+    if requests > 150:
         print("enough", flush=True)
         os._exit(7)
     handle(self)
@@ -335,7 +336,7 @@ func TestNothingOfAServiceThatDiesIsLeft(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, pid := range strings.Fields(string(pids)) {
+	for _, pid := range strings.FieldsSeq(string(pids)) {
 		if state, err := os.ReadFile("/proc/" + pid + "/stat"); err == nil && !strings.Contains(string(state), ") Z ") {
 			t.Errorf("process %s is left", pid)
 		}

@@ -86,8 +86,8 @@ type Result struct {
 	CPU                time.Duration          // that this process used during the load, in user and system mode
 }
 
-// Driver holds the connections to one service. Each user has one of its addresses. It is kept from load to load, so that a measurement does not include
-// connecting. Its methods must not be called concurrently.
+// Driver holds the connections to one service. Each user has one of its addresses. It is kept from load to load, so that
+// a measurement does not include connecting. Its methods must not be called concurrently.
 type Driver struct {
 	servers     []server
 	connections []*connection // by user; they stay open from load to load
