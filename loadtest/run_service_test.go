@@ -14,6 +14,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"stock/loadtest/internal/report"
 )
 
 // Each example is judged as its name says. Package explore has the test that explores all of them.
@@ -65,6 +67,7 @@ type shop struct {
 	mu    sync.Mutex
 	stock map[string]int64
 	asked int
+	keys  map[string]string // answers to sales with a key
 	sell  func(s *shop, w http.ResponseWriter, item string) // mu is locked
 }
 
@@ -87,7 +90,17 @@ func (s *shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch r.Method {
 	case http.MethodPost:
 		s.asked++
-		s.sell(s, w, item)
+		key := r.Header.Get("Key")
+		if s.keys[key] == "" {
+			answer := httptest.NewRecorder()
+			s.sell(s, answer, item)
+			s.keys[key] = fmt.Sprintf("%d %s", answer.Code, answer.Body)
+		}
+		var status int
+		_, _ = fmt.Sscan(s.keys[key], &status)
+		w.WriteHeader(status)
+		fmt.Fprint(w, s.keys[key][4:])
+		delete(s.keys, "") // sales without a key
 	case http.MethodPut:
 		var body struct{ Units int64 }
 		if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
@@ -103,7 +116,7 @@ func (s *shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // start starts replicas of the shop, and returns their URLs.
 func (s *shop) start(t *testing.T, replicas int) (urls []string) {
 	t.Helper()
-	s.stock = map[string]int64{}
+	s.stock, s.keys = map[string]int64{}, map[string]string{}
 	mux := http.NewServeMux()
 	mux.Handle("/items/{item}", s)
 	for range replicas {
@@ -137,13 +150,16 @@ func runShop(t *testing.T, file string, more ...string) (got result, dir string)
 func TestAServiceThatIsRunningIsJudged(t *testing.T) {
 	t.Parallel()
 	s := &shop{sell: sellOne}
-	got, dir := runShop(t, describe(t, s.start(t, 2), "remaining: left"))
+	got, dir := runShop(t, describe(t, s.start(t, 2), "remaining: left\nidempotency_header: Key"))
 	if got.code != exitHeld {
 		t.Fatalf("exit status %d\n%s%s", got.code, got.stdout, got.stderr)
 	}
 	r := mustReadReport(t, dir)
-	if len(r.Rows) != 3 || len(r.Rows[0].ReplicaShares) != 2 {
-		t.Errorf("%d rows, shares %v: want plenty, flash-sale and tail, on two replicas", len(r.Rows), r.Rows[0].ReplicaShares)
+	if len(r.Rows) != 4 || len(r.Rows[0].ReplicaShares) != 2 {
+		t.Errorf("%d rows, shares %v: want four workloads, on two replicas", len(r.Rows), r.Rows[0].ReplicaShares)
+	}
+	if !slices.ContainsFunc(r.Rows, func(row *report.Row) bool { return row.AgainElsewhere > 0 }) {
+		t.Error("no request was sent again to another replica")
 	}
 	if slices.ContainsFunc(r.Environment.Notes, func(n string) bool { return strings.Contains(n, "remaining") }) {
 		t.Errorf("the notes %q say that remaining is missing", r.Environment.Notes)
@@ -157,7 +173,7 @@ func TestWhatAServiceDoesWrongIsFound(t *testing.T) {
 		code int
 		want string
 	}{
-		"sells more than there is": {func(s *shop, w http.ResponseWriter, item string) {
+		"sells more than there is": {func(s *shop, _ http.ResponseWriter, item string) {
 			s.stock[item]--
 		}, exitNotHeld, "units sold beyond the stock"},
 		"forgets a sale": {func(s *shop, w http.ResponseWriter, item string) {
@@ -229,7 +245,7 @@ func TestADescriptionThatIsWrongIsAClearError(t *testing.T) {
 		"nobody listens": {url: nobody, want: "connection refused"},
 		"wrong path":     {url: "http://127.0.0.1/%s/wrong", want: "set the stock with "},
 		"HTML":           {sell: answering(200, "<html>welcome", false), want: "the stock went from 10 to 10"},
-		"sells two": {sell: func(s *shop, w http.ResponseWriter, item string) {
+		"sells two": {sell: func(s *shop, _ http.ResponseWriter, item string) {
 			s.stock[item] -= 2
 		}, want: "the stock went from 10 to 8"},
 		"status": {sell: answering(302, "over there", true), want: "answered 302 Found: over there to POST /items/1"},
@@ -242,8 +258,9 @@ func TestADescriptionThatIsWrongIsAClearError(t *testing.T) {
 			}
 			sellOne(s, w, item)
 		}, want: "410 Gone: too late to POST /items/1 at"},
-		"no remaining":    {sell: sellOne, more: "remaining: rest", want: "no number in the field rest"},
-		"wrong remaining": {sell: answering(200, `{"left": 3}`, true), more: "remaining: left", want: "says that 3 units remain"},
+		"no remaining": {sell: sellOne, more: "remaining: rest", want: "no number in the field rest"},
+		"wrong remaining": {sell: answering(200, `{"left": 3}`, true), more: "remaining: left",
+			want: "says that 3 units remain"},
 		"hangs up": {sell: func(*shop, http.ResponseWriter, string) {
 			panic(http.ErrAbortHandler)
 		}, want: "did not answer POST /items/1"},
@@ -291,12 +308,12 @@ func TestFlagsOfStrategiesAreNotForAService(t *testing.T) {
 // dying is a program that sells as the example in Python, has a process beside it, and ends after some requests.
 const dying = `import http.server, os, runpy, subprocess
 subprocess.Popen(["sh", "-c", "echo $$ >> %[1]s/pids; exec sleep 1000"])
-handle, handled = http.server.BaseHTTPRequestHandler.handle, 0
+handle, requests = http.server.BaseHTTPRequestHandler.handle, 0
 
 def counted(self):
-    global handled
-    handled += 1
-    if handled > 150:
+    global requests
+    requests += 1
+    if requests > 150:
         print("enough", flush=True)
         os._exit(7)
     handle(self)
@@ -335,7 +352,7 @@ func TestNothingOfAServiceThatDiesIsLeft(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, pid := range strings.Fields(string(pids)) {
+	for pid := range strings.FieldsSeq(string(pids)) {
 		if state, err := os.ReadFile("/proc/" + pid + "/stat"); err == nil && !strings.Contains(string(state), ") Z ") {
 			t.Errorf("process %s is left", pid)
 		}

@@ -259,6 +259,11 @@ func (l *lane) end(ctx context.Context, s *schedule) {
 			}
 		}
 	}
+	for _, r := range l.replicas {
+		if l.subject != nil && r.Replica != nil && l.failed == nil {
+			l.failed = r.Death() // it would answer nobody any more
+		}
+	}
 }
 
 // rest waits until all replicas sleep.

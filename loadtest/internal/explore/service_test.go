@@ -146,6 +146,14 @@ func odd(t *testing.T, habit string) explore.Service {
 	return s
 }
 
+func TestACommandAloneIsAskedAsUsual(t *testing.T) {
+	t.Parallel()
+	s := own(inPython(t, "testdata/odd.py", "usual"))
+	x := startOwn(t, explore.Options{Lanes: 1, Requests: 2, Subject: s})
+	x.Workloads = []string{"last"}
+	wantRight(t, exploreOwn(t, x, s, trace.Bounds{Preemptions: 1}), "")
+}
+
 func TestStepsNeedNotNameTheItem(t *testing.T) {
 	t.Parallel()
 	s := odd(t, "renamed")

@@ -52,8 +52,8 @@ func (l *Lab) connectService(ctx context.Context, at Place) (err error) {
 	own := l.Target.Own
 	switch {
 	case own.Stock.SQL != nil && at.MySQLDSN == "":
-		return errors.New("the stock is in MySQL (stock.sql): give --mysql-dsn, or LOADTEST_MYSQL_DSN, with the database of " +
-			"your service")
+		return errors.New("the stock is in MySQL (stock.sql): give --mysql-dsn, or LOADTEST_MYSQL_DSN, with the database " +
+			"of your service")
 	case own.Stock.Redis != nil && len(at.Redis) == 0:
 		return errors.New("the stock is in Redis (stock.redis): give --redis, or LOADTEST_REDIS")
 	}

@@ -101,7 +101,8 @@ func judgedWorkloadOf(name string) *judgedWorkload {
 // judgedOnly reports whether a workload is judged and not measured.
 func judgedOnly(workload string) bool { return judgedWorkloadOf(workload) != nil }
 
-// mixFor returns the mix of a strategy, with the counts that it sells. If it takes orders, every second request of Retries is one.
+// mixFor returns the mix of a strategy, with the counts that it sells. If it takes orders, every second request of
+// Retries is one.
 func (w judgedWorkload) mixFor(choice Choice) traffic.MixConfig {
 	mix := w.mix
 	if w.name == Retries && takesOrders(choice) {

@@ -11,8 +11,8 @@ import (
 	"stock/loadtest/internal/verify"
 )
 
-// Own returns what takes the place of a strategy if a service of the user's is tested, or a script of sessions. It is to
-// be correct on any number of replicas. What a late write or a retry does is only reported, unless it has keys.
+// Own returns what takes the place of a strategy if a service of the user's is tested, or a script. It is to be correct
+// on any number of replicas. What a late write or a retry does is only reported, unless it has keys.
 func Own(name, store string, keyed, reportsRemaining bool) Choice {
 	claim := Claim{
 		OneReplica: verify.ClaimCorrect, TwoReplicas: verify.ClaimCorrect, HolderCrash: "the stock agrees with the answers",
@@ -83,8 +83,8 @@ func (t trial) sell(ctx context.Context) error {
 	case t.Remaining != "" && op.OmitsRemaining:
 		return fmt.Errorf("the answer to %s has no number in the field %s (remaining)", request, t.Remaining)
 	case t.Remaining != "" && op.Remaining != left:
-		return fmt.Errorf("the answer to %s says that %d units remain (%s), but %d do: leave remaining out of the description "+
-			"unless it is what the sale has left", request, op.Remaining, t.Remaining, left)
+		return fmt.Errorf("the answer to %s says that %d units remain (%s), but %d do: leave remaining out of the "+
+			"description unless it is what the sale has left", request, op.Remaining, t.Remaining, left)
 	}
 	return nil
 }

@@ -27,7 +27,7 @@ type Target struct {
 	Service
 	Fewer  map[int]string // URLs that reach only the first replicas, by their number, as far as there are any
 	Oracle *oracle.Oracle // nil: the lab has no access to the stores, and reads the stock through the service
-	// Own is a service of the user's, to which each client sends at one of its URLs; nil: the service is this repository's.
+	// Own is a service of the user's, and each client uses one of its URLs; nil: the service is this repository's.
 	Own *service.Running
 }
 

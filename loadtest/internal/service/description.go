@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -212,11 +213,8 @@ var statusPattern = regexp.MustCompile(`^[1-5]([0-9]{2}|xx)$`)
 
 // uses reports whether the request has a placeholder.
 func (d *Description) uses(placeholder string) bool {
-	text := d.Request.Path + d.Request.Body
-	for _, value := range d.Request.Headers {
-		text += value
-	}
-	return strings.Contains(text, placeholder)
+	texts := append(slices.Collect(maps.Values(d.Request.Headers)), d.Request.Path, d.Request.Body)
+	return strings.Contains(strings.Join(texts, "\n"), placeholder)
 }
 
 // OneUnit reports whether each request sells one unit, because it cannot ask for more.

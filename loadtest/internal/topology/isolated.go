@@ -119,8 +119,8 @@ func (t *Topology) StartReplica(ctx context.Context, name string, at Addresses, 
 	return replica, replica.Restart(ctx)
 }
 
-// StartCommand starts a program of the user as a replica, in a directory, or in the current one. Its variables say where
-// it is to listen and where its MySQL and its Redis are. Kill it before they stop.
+// StartCommand starts a program of the user as a replica, in a directory or, if that is empty, in the current one. Its
+// variables say where it is to listen and where its MySQL and its Redis are. Kill it before they stop.
 func (t *Topology) StartCommand(
 	ctx context.Context, name string, command []string, dir string, at Addresses,
 ) (*Replica, error) {

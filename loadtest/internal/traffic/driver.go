@@ -12,6 +12,7 @@ package traffic
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -86,11 +87,11 @@ type Result struct {
 	CPU                time.Duration          // that this process used during the load, in user and system mode
 }
 
-// Driver holds the connections to one service. Each user has one of its addresses. It is kept from load to load, so that a measurement does not include
+// Driver holds the connections to one service. It is kept from load to load, so that a measurement does not include
 // connecting. Its methods must not be called concurrently.
 type Driver struct {
-	servers     []server
-	connections []*connection // by user; they stay open from load to load
+	servers     []server        // of which each user asks one after the other, if there are several
+	connections [][]*connection // by user, one to each server; they stay open from load to load
 }
 
 // NewDriver prepares a connection for each user to the service at the bases, http or https URLs. It connects later.
@@ -110,13 +111,17 @@ func NewDriver(users int, bases ...string) (*Driver, error) {
 // reserve makes sure that there are connections for so many users.
 func (d *Driver) reserve(users int) {
 	for len(d.connections) < users {
-		d.connections = append(d.connections, newConnection(d.servers[len(d.connections)%len(d.servers)]))
+		var own []*connection
+		for _, s := range d.servers {
+			own = append(own, newConnection(s))
+		}
+		d.connections = append(d.connections, own)
 	}
 }
 
 // Close closes the connections.
 func (d *Driver) Close() {
-	for _, c := range d.connections {
+	for _, c := range slices.Concat(d.connections...) {
 		c.close()
 	}
 }
