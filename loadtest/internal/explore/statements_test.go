@@ -344,7 +344,7 @@ var replacements = []struct {
 	{regexp.MustCompile(`fence (=|<) (\d+|<fence>)`), "fence $1 <token>"},
 	{regexp.MustCompile(`slot = \d+`), "slot = <slot>"},
 	{regexp.MustCompile(`'ledger\.PRIMARY'`), "'PRIMARY'"}, // as MySQL calls it
-	{regexp.MustCompile(`16 rows: .*`), "16 rows: …"}, // which of them has sold is chosen at random
+	{regexp.MustCompile(`16 rows: .*`), "16 rows: …"},      // which of them has sold is chosen at random
 	{regexp.MustCompile(`<fence>`), "<token>"},
 	{regexp.MustCompile(`\d{13,}`), "<number>"},
 	{regexp.MustCompile(`\d+…`), "…"}, // the rest of the reply is left out
