@@ -163,11 +163,16 @@ func flagMeant(cmd *cobra.Command, err error) string {
 	return suggest.DidYouMean("--"+unknown.GetSpecifiedName(), flags)
 }
 
+// variable is the variable of the environment for a flag.
+func variable(flag string) string {
+	return "LOADTEST_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
 // fromEnvironment sets the flags that are given in the environment and not on the command line.
 func fromEnvironment(flags *pflag.FlagSet, getenv func(string) string) error {
 	var errs []error
 	flags.VisitAll(func(flag *pflag.Flag) {
-		name := "LOADTEST_" + strings.ToUpper(strings.ReplaceAll(flag.Name, "-", "_"))
+		name := variable(flag.Name)
 		if value := getenv(name); value != "" && !flag.Changed {
 			if err := flags.Set(flag.Name, value); err != nil {
 				errs = append(errs, fmt.Errorf("%s: %w", name, flagError(err)))

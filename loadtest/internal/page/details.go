@@ -23,6 +23,7 @@ type detailsView struct {
 	Evidence  []string
 	More      int // findings that are only in the JSON
 	Latency   template.HTML
+	OverTime  template.HTML
 	Sales     template.HTML
 	SalesNote string
 	Shares    []shareView
@@ -53,6 +54,7 @@ func (t *tableView) details(r *report.Report, row *report.Row, view rowView) (te
 		v.Evidence, v.More = v.Evidence[:shownEvidence], more
 	}
 	v.Latency = latencyChart(row)
+	v.OverTime = latencyOverTimeChart(row)
 	v.Sales = salesChart(row)
 	v.SalesNote = salesNote(len(row.Rounds))
 	for _, replica := range slices.Sorted(maps.Keys(row.ReplicaShares)) {

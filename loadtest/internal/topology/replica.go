@@ -213,11 +213,15 @@ func (r *Replica) signal(signal syscall.Signal) error {
 	return process.Signal(signal)
 }
 
-// Stop tells the replica to finish its requests and exit (SIGTERM), and waits for it.
+// Stop tells the replica to finish its requests and exit (SIGTERM), and waits for it. It kills a program of the user.
 func (r *Replica) Stop(ctx context.Context) error {
 	process := r.started.Load()
 	if process == nil {
 		return fmt.Errorf("stop %s: %w", r.Name, errForeign)
+	}
+	if r.ready != nil { // a program of the user, which need not know SIGTERM
+		process.Kill()
+		return nil
 	}
 	return process.Stop(ctx)
 }

@@ -28,8 +28,8 @@ func newRun(d *Driver, load Load) *run {
 	d.reserve(load.Users)
 	r := &run{
 		load:         load,
-		deductHeader: d.server.header(http.MethodPost, "/stock/deduct"),
-		orderHeader:  d.server.header(http.MethodPost, "/stock/orders"),
+		deductHeader: d.servers[0].header(http.MethodPost, "/stock/deduct"),
+		orderHeader:  d.servers[0].header(http.MethodPost, "/stock/orders"),
 		body:         bodyPrefix(load),
 		users:        make([]user, load.Users),
 	}

@@ -93,6 +93,9 @@ func (u *user) deduct(ctx context.Context, op history.Op) {
 // record.
 func (u *user) post(ctx context.Context, number int, key []byte, op history.Op) *history.Op {
 	r := u.run
+	if r.load.Service != nil {
+		return u.ask(ctx, number, key, op)
+	}
 	if !r.load.Keys {
 		key = nil
 	}
@@ -121,6 +124,19 @@ func (u *user) post(ctx context.Context, number int, key []byte, op history.Op) 
 		readOrder(&rec.op, reply)
 	} else {
 		u.reader.readDeduction(&rec.op, reply)
+	}
+	return &rec.op
+}
+
+// ask is post for a service of the user's.
+func (u *user) ask(ctx context.Context, number int, key []byte, op history.Op) *history.Op {
+	load, server := &u.run.load, &u.connection.server
+	u.request = load.Service.AppendRequest(u.request[:0], server.host, server.path, string(key), &op)
+	rec := u.newRecord()
+	*rec = record{op: op, number: number}
+	if u.connection.exchange(ctx, u.request, load.Timeout, &rec.op) {
+		rec.op.Replica = server.host
+		load.Service.ReadAnswer(&rec.op, rec.op.Status, u.connection.reply.Body())
 	}
 	return &rec.op
 }
