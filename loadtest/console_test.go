@@ -263,10 +263,16 @@ func TestConsoleStepsThroughAStory(t *testing.T) {
 	tab.post(http.StatusConflict, "story/next", `{"id":1,"steps":1}`)
 	tab.post(http.StatusNoContent, "story", `{"scenario":"late-write","strategy":"lock-redis-lua"}`)
 	s := tab.until("the first step", func(s consoleState) bool { return s.Story != nil && s.Story.Waiting })
-	first, id := s.Story.Steps[0], s.Story.ID
-	if len(s.Story.Steps) != 1 || first.Scene.MySQL == nil || first.Scene.MySQL.Stock != 16 ||
+	id := s.Story.ID
+	if asks := s.Story.Steps[0].Text; asks != "A asks the victim for 1 of the item" {
+		t.Errorf("the first step is %q, want that A asks", asks)
+	}
+	tab.post(http.StatusNoContent, "story/next", fmt.Sprintf(`{"id":%d,"steps":1}`, id))
+	s = tab.until("the second step", func(s consoleState) bool { return len(s.Story.Steps) > 1 && s.Story.Waiting })
+	first := s.Story.Steps[1]
+	if len(s.Story.Steps) != 2 || first.Scene.MySQL == nil || first.Scene.MySQL.Stock != 16 ||
 		len(first.Scene.Locks) != 1 || first.Scene.Holders[0] != "A" {
-		t.Errorf("the first step is %+v, want that A holds the lock and 16 units are in MySQL", first)
+		t.Errorf("the second step is %+v, want that A holds the lock and 16 units are in MySQL", first)
 	}
 	tab.post(http.StatusConflict, "run", runOf("none", 10))
 	for { // B may be refused until the lease has ended
