@@ -61,7 +61,7 @@ pictures: ## update the tables and pictures of the documents from a run (REPORT=
 EXPLORED = out/explore/explore.json
 explored: build ## explore every strategy, and update its page (20 minutes; or EXPLORED=FILE of an earlier run)
 	@test -f '$(EXPLORED)' || $(WITH_MAKE) bin/loadtest explore --out out/explore \
-		--workloads one,enough,last,too-many,same-key
+		--workloads one,one-key,enough,last,two-keys,too-many,same-key
 	go test . -count=1 -run '^(TestEveryStrategyHasAPage|TestTablesAreUpToDate)$$' -update -explored '$(EXPLORED)'
 
 test: servers ## run all tests on real servers, with the race detector

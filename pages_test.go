@@ -366,15 +366,18 @@ func benchFigures(t *testing.T, name string) (figures []string) {
 	_, table, _ := strings.Cut(string(text), "<!-- table: bench -->")
 	table, _, _ = strings.Cut(table, sectionEnds)
 	header := strings.Split(regexp.MustCompile(`(?m)^\| \|.*$`).FindString(table), "|")
-	cells := strings.Split(regexp.MustCompile(`(?m)^\| `+name+` \|.*$`).FindString(table), "|")
-	for i, cell := range cells {
-		column, cell := strings.TrimSpace(header[min(i, len(header)-1)]), strings.TrimSpace(cell)
-		part, isTime := strings.CutSuffix(column, " µs")
-		switch {
-		case isTime && part != "load" && part != "nginx" && cell != "0" && cell != "":
-			figures = append(figures, fmt.Sprintf("%s µs of CPU per sale in %s", cell, cmp.Or(inWords[part], part)))
-		case column == "× without key" && cell != "":
-			figures = append(figures, cell+" × as many sales with a key as without")
+	for _, label := range []string{name, name + ", key"} {
+		cells := strings.Split(regexp.MustCompile(`(?m)^\| `+label+` \|.*$`).FindString(table), "|")
+		for i, cell := range cells {
+			column, cell := strings.TrimSpace(header[i]), strings.TrimSpace(cell)
+			part, isTime := strings.CutSuffix(column, " µs")
+			switch {
+			case cell == "" || cell == "0":
+			case isTime && label == name && part != "load" && part != "nginx":
+				figures = append(figures, fmt.Sprintf("%s µs of CPU per sale in %s", cell, cmp.Or(inWords[part], part)))
+			case column == "× without key":
+				figures = append(figures, cell+" × as many sales with a key as without")
+			}
 		}
 	}
 	return figures
