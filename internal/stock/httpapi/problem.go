@@ -109,7 +109,7 @@ var kinds = []kind{{
 		"Send it again later for the result.",
 }, {
 	err: stock.ErrCancelled, slug: "cancelled", status: http.StatusConflict, title: "Cancelled",
-	detail: "The request was cancelled by its Idempotency-Key: nothing is sold for it. " +
+	detail: "The request was cancelled by its Idempotency-Key: nothing is sold or held for it. " +
 		"A new request needs a new key.",
 }, {
 	err: stock.ErrUnknownSale, slug: "unknown-sale", status: http.StatusNotFound, title: "Unknown sale",

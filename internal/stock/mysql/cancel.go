@@ -1,6 +1,7 @@
 package mysql
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -163,25 +164,32 @@ func (s Store) whyUnknown(ctx context.Context, key string) error {
 	})
 }
 
-// insertTombstone takes a key, so that no sale can. It fails with errKeyTaken if the key is not new. It refuses the key
-// of a reservation, or the client would take that for cancelled.
+// insertTombstone takes a key, so that nothing is sold or held for it. It fails with errKeyTaken if the key is not new.
+//
+// It refuses the key of a reservation. Of a cancellation and a hold at the same time, each inserts its row first, and
+// then looks for that of the other: one of the two waits, or the server rolls one back.
 func (s Store) insertTombstone(ctx context.Context, key string) error {
-	tombstone := ledgerRow{Key: []byte(key), Outcome: ledgerCancelled, Fingerprint: make([]byte, 32), Store: s.name}
+	row := ledgerRow{Key: []byte(key), Outcome: ledgerCancelled, Fingerprint: make([]byte, 32), Store: s.name}
 	err := s.use(ctx, []int64{Sales}, func(conn *conn) error {
-		reserved, err := findKeys(ctx, conn, []any{tombstone.Key})
-		if err != nil {
-			return err
-		} else if row := reserved[key]; row != nil {
-			return fmt.Errorf("%w: %q is the key of the reservation %s: cancel that by its id",
-				stock.ErrKeyReused, key, stock.ReservationID(row.ID))
+		if err := conn.endBefore(ctx, conn); err != nil {
+			return Refusal(err)
 		}
-		_, err = conn.exec(ctx, insertLedger+"VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, UTC_TIMESTAMP(6))", tombstone.args()...)
-		return err
+		_, err := conn.together(ctx, insertLedger+"VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, UTC_TIMESTAMP(6)); "+
+			lockHoldSQL+"; "+changedNothing, append(row.args(), row.Key)...)
+		if !changedNone(err) {
+			return err
+		}
+		held, err := findKeys(ctx, conn, []any{row.Key})
+		if found := held[key]; err == nil && found != nil {
+			return fmt.Errorf("%w: %q is the key of the reservation %s: cancel that by its id",
+				stock.ErrKeyReused, key, stock.ReservationID(found.ID))
+		}
+		return cmp.Or(err, fmt.Errorf("%w: %w", stock.ErrBusy, errSaleChanged)) // it was pruned meanwhile
 	})
 	switch {
 	case IsDuplicate(err):
 		return keyTaken(err)
-	case hasNumber(err, erLockWaitTimeout): // a sale with this key has not committed yet
+	case hasNumber(err, erLockWaitTimeout): // a sale or a hold with this key has not committed yet
 		return fmt.Errorf("%w: %q: %v", stock.ErrInProgress, key, err)
 	}
 	return err

@@ -300,9 +300,15 @@ func findHolds(
 	return fresh, repeats, nil
 }
 
-// replay answers a hold with the reservation or the refusal of an earlier one with its key, if that asked for the same.
+// replay answers a hold with the reservation or the refusal of an earlier one with its key, if that asked for the same,
+// or with the cancellation of its key.
 func replay(m *batching.Member, row *reservationRow) {
 	h := m.Detail.(*hold)
+	if row.State == tombstone {
+		h.replayed = true
+		m.Refuse(cancelled(row.Key))
+		return
+	}
 	if row.GoodsID != m.GoodsID || row.Count != m.Count || row.TTL != h.ttl.Milliseconds() {
 		m.Refuse(fmt.Errorf("%w: %q", stock.ErrKeyReused, m.Key))
 		return
@@ -340,8 +346,8 @@ func (s *reserve) decideHolds(ctx context.Context, conn *conn, goodsID int64, me
 
 // holdTogether grants all members, or refuses all, or decides nothing. It sends its transaction in one message, so that
 // the item is not blocked if the replica is stopped. It adds the reservations before it locks the item's row; nobody
-// else waits for them. It adds nothing and decides nothing if the units were sold meanwhile, or if the wait for the
-// item's row has cost the reservations more than holdSlack of their time.
+// else waits for them. It adds nothing and decides nothing if the units were sold meanwhile, if a key was cancelled, or
+// if the wait for the item's row has cost the reservations more than holdSlack of their time.
 func holdTogether(
 	ctx context.Context, conn *conn, goodsID int64, members []*batching.Member,
 ) (decided bool, err error) {
@@ -355,11 +361,16 @@ func holdTogether(
 	}
 	batching.Allot(members, present.Units)
 	rows := present.rows(members)
-	insert, args := insertSQL(rows)
-	args = append(args, goodsID, asked, goodsID, asked, present.Epoch, datetime(present.Now+holdSlack.Microseconds()))
+	query, args := insertSQL(rows)
 	// The SELECT waits for the row, so that the UPDATE begins, and reads the time, after the wait.
-	result, err := conn.together(ctx, insert+"; "+selectSQL+forUpdateSQL(ctx)+"; "+
-		deductSQL+" AND epoch = ? AND UTC_TIMESTAMP(6) <= ?; "+changedOne, args...)
+	query, args = query+"; "+selectSQL+forUpdateSQL(ctx)+"; ", append(args, goodsID)
+	update := deductSQL + " AND epoch = ? AND UTC_TIMESTAMP(6) <= ?"
+	of := []any{asked, goodsID, asked, present.Epoch, datetime(present.Now + holdSlack.Microseconds())}
+	if keys := heldKeys(rows); len(keys) > 0 { // this SELECT waits for cancellations that have not committed yet
+		query, args = query+tombstones(len(keys))+" FOR UPDATE; ", append(args, keys...)
+		update, of = update+" AND NOT EXISTS ("+tombstones(len(keys))+")", append(of, keys...)
+	}
+	result, err := conn.together(ctx, query+update+"; "+changedOne, append(args, of...)...)
 	switch {
 	case changedNone(err):
 		return false, nil
@@ -368,8 +379,8 @@ func holdTogether(
 	case err != nil:
 		return false, err
 	}
-	update := len(result.AllRowsAffected()) - 3 // before changedOne and COMMIT
-	batching.Allot(members, result.AllLastInsertIds()[update]+asked)
+	deduction := len(result.AllRowsAffected()) - 3 // before changedOne and COMMIT
+	batching.Allot(members, result.AllLastInsertIds()[deduction]+asked)
 	return true, nil
 }
 
