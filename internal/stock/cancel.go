@@ -43,6 +43,7 @@ type CancelRequest struct {
 type Sale struct {
 	Key      string
 	State    SaleState
+	Guard    string     // the strategy whose locks guard the stock: only it can cancel; empty if any of the store can
 	Lines    []SaleLine // one for each item, in ascending order; none if nothing was sold
 	Replayed bool       // nothing was cancelled now
 }
@@ -92,10 +93,15 @@ func (s *Sale) Check(id SaleID) error {
 }
 
 // Cancel changes the sale as a request asks, and reports whether that makes a difference. It does not count what is
-// given back. Its errors are ErrMoreThanSold and those of Check.
-func (s *Sale) Cancel(req CancelRequest) (changed bool, err error) {
+// given back. guard is the strategy that cancels, if it works under locks without a fence. Its errors are
+// ErrMoreThanSold, ErrKeyReused, and those of Check.
+func (s *Sale) Cancel(req CancelRequest, guard string) (changed bool, err error) {
 	if err := s.Check(req.SaleID); err != nil {
 		return false, err
+	}
+	if s.Guard != "" && s.Guard != guard {
+		return false, fmt.Errorf("%w: %q is the key of a sale under a lock of the strategy %s: only this can cancel it",
+			ErrKeyReused, s.Key, s.Guard)
 	}
 	if s.State == SaleCancelled {
 		return false, nil

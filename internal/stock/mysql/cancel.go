@@ -109,7 +109,7 @@ func (s Store) tryCancel(ctx context.Context, req stock.CancelRequest, under sto
 		return stock.Sale{}, err
 	}
 	sale := saleOf(req.Key, rows)
-	if changed, err := sale.Cancel(req); err != nil || !changed {
+	if changed, err := sale.Cancel(req, s.guard); err != nil || !changed {
 		sale.Replayed = true
 		return sale, err
 	}
@@ -174,7 +174,7 @@ func (s Store) insertTombstone(ctx context.Context, key string) error {
 		if err := conn.endBefore(ctx, conn); err != nil {
 			return Refusal(err)
 		}
-		_, err := conn.together(ctx, insertLedger+"VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, UTC_TIMESTAMP(6)); "+
+		_, err := conn.together(ctx, insertLedger+"VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, UTC_TIMESTAMP(6)); "+
 			lockHoldSQL+"; "+changedNothing, append(row.args(), row.Key)...)
 		if !changedNone(err) {
 			return err
@@ -197,7 +197,7 @@ func (s Store) insertTombstone(ctx context.Context, key string) error {
 
 // saleOf is what the rows of a key tell. They are at least one.
 func saleOf(key string, rows []soldRow) stock.Sale {
-	sale := stock.Sale{Key: key, State: stock.SaleRefused}
+	sale := stock.Sale{Key: key, State: stock.SaleRefused, Guard: rows[0].Guard}
 	switch rows[0].Outcome {
 	case ledgerCancelled:
 		sale.State = stock.SaleCancelled

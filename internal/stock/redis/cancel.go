@@ -79,7 +79,7 @@ func (s Store) tryCancel(ctx context.Context, req stock.CancelRequest, under sto
 		return stock.Sale{}, err
 	}
 	sale := r.sale(req.Key)
-	if changed, err := sale.Cancel(req); err != nil || !changed {
+	if changed, err := sale.Cancel(req, s.guard); err != nil || !changed {
 		sale.Replayed = true
 		return sale, err
 	}
@@ -172,7 +172,7 @@ func (s Store) replaceRecord(ctx context.Context, id stock.SaleID, before, after
 
 // sale is what a record tells.
 func (r record) sale(key string) stock.Sale {
-	sale := stock.Sale{Key: key, State: stock.SaleCancelled}
+	sale := stock.Sale{Key: key, State: stock.SaleCancelled, Guard: r.guard}
 	switch r.outcome {
 	case cancelled:
 		return sale
@@ -196,7 +196,7 @@ func (r record) after(sale stock.Sale) string {
 		return r.fingerprint + " " + cancelled
 	}
 	var text strings.Builder
-	text.WriteString(r.fingerprint + " " + r.outcome)
+	text.WriteString(r.fingerprint + " " + guarded(r.outcome, r.guard))
 	for i, line := range r.lines {
 		fmt.Fprintf(&text, " %d %d %d %s", line.GoodsID, line.Count, line.Remaining, r.epochs[i])
 	}
