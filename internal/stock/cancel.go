@@ -61,8 +61,9 @@ type SaleState string
 // The states.
 const (
 	SaleDone      SaleState = "sold"
-	SaleRefused   SaleState = "refused"   // sold out, or a buyer's limit
-	SaleCancelled SaleState = "cancelled" // of what was sold, if anything, nothing is left
+	SaleRefused   SaleState = "refused"    // sold out, or a buyer's limit
+	SaleCancelled SaleState = "cancelled"  // all that was sold was cancelled
+	SaleNeverSold SaleState = "never-sold" // nothing was sold when it was cancelled, and nothing will be
 )
 
 // Refusals of cancellations, and of sales that were cancelled.
@@ -103,7 +104,7 @@ func (s *Sale) Cancel(req CancelRequest, guard string) (changed bool, err error)
 		return false, fmt.Errorf("%w: %q is the key of a sale under a lock of the strategy %s: only this can cancel it",
 			ErrKeyReused, s.Key, s.Guard)
 	}
-	if s.State == SaleCancelled {
+	if s.CannotSell() {
 		return false, nil
 	}
 	wanted := req.Lines
@@ -122,11 +123,18 @@ func (s *Sale) Cancel(req CancelRequest, guard string) (changed bool, err error)
 			sold.Cancelled, changed = line.Count, true
 		}
 	}
-	if s.nothingLeft() {
+	switch left := slices.ContainsFunc(s.Lines, func(l SaleLine) bool { return l.Cancelled < l.Count }); {
+	case left:
+	case len(s.Lines) == 0:
+		s.State = SaleNeverSold
+	default:
 		s.State = SaleCancelled
 	}
 	return changed, nil
 }
+
+// CannotSell reports whether the request was cancelled as a whole, so that it fails with ErrCancelled.
+func (s *Sale) CannotSell() bool { return s.State == SaleCancelled || s.State == SaleNeverSold }
 
 // find returns the index of the line from which a line is to be cancelled.
 func (s *Sale) find(line Line) (int, error) {
@@ -156,8 +164,4 @@ func (s *Sale) Items() []int64 {
 		ids[i] = line.GoodsID
 	}
 	return ids
-}
-
-func (s *Sale) nothingLeft() bool {
-	return !slices.ContainsFunc(s.Lines, func(l SaleLine) bool { return l.Cancelled < l.Count })
 }

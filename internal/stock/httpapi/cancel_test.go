@@ -65,11 +65,11 @@ func TestASaleThatWasCancelledBeforeItArrivesOverHTTP(t *testing.T) {
 	for _, key := range []string{"early", `a b/c%2F"\?#..`} {
 		at := r.public + sales + url.PathEscape(key)
 		cancelled := post(t, at+"/cancel", "")
-		wantSale(t, cancelled, "cancelled", "[]", false)
+		wantSale(t, cancelled, "never-sold", "[]", false)
 		if cancelled.json["key"] != key {
 			t.Errorf("the key is %v, want %q", cancelled.json["key"], key)
 		}
-		wantSale(t, get(t, at+"?strategy=batch"), "cancelled", "[]", false)
+		wantSale(t, get(t, at+"?strategy=batch"), "never-sold", "[]", false)
 		escaped := strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(key)
 		r.sellWithKey(t, escaped).want(t, 409, "cancelled")
 	}

@@ -103,7 +103,7 @@ func (s Store) tryCancel(ctx context.Context, req stock.CancelRequest, under sto
 	case len(rows) == 0 && req.Lines != nil:
 		return stock.Sale{}, s.whyUnknown(ctx, req.Key)
 	case len(rows) == 0:
-		return stock.Sale{Key: req.Key, State: stock.SaleCancelled}, s.insertTombstone(ctx, req.Key)
+		return stock.Sale{Key: req.Key, State: stock.SaleNeverSold}, s.insertTombstone(ctx, req.Key)
 	}
 	if err := s.refuseForeign(rows); err != nil {
 		return stock.Sale{}, err
@@ -200,7 +200,7 @@ func saleOf(key string, rows []soldRow) stock.Sale {
 	sale := stock.Sale{Key: key, State: stock.SaleRefused, Guard: rows[0].Guard}
 	switch rows[0].Outcome {
 	case ledgerCancelled:
-		sale.State = stock.SaleCancelled
+		sale.State = stock.SaleNeverSold
 	case ledgerDone:
 		sale.State = stock.SaleCancelled
 		for _, row := range rows {

@@ -72,7 +72,7 @@ func (s Store) tryCancel(ctx context.Context, req stock.CancelRequest, under sto
 	case text == "" && req.Lines != nil:
 		return stock.Sale{}, unknownSale(req.SaleID)
 	case text == "":
-		return stock.Sale{Key: req.Key, State: stock.SaleCancelled}, s.replaceRecord(ctx, req.SaleID, text, tombstone, nil)
+		return stock.Sale{Key: req.Key, State: stock.SaleNeverSold}, s.replaceRecord(ctx, req.SaleID, text, tombstone, nil)
 	}
 	r, err := parseRecord(text)
 	if err != nil {
@@ -175,6 +175,7 @@ func (r record) sale(key string) stock.Sale {
 	sale := stock.Sale{Key: key, State: stock.SaleCancelled, Guard: r.guard}
 	switch r.outcome {
 	case cancelled:
+		sale.State = stock.SaleNeverSold
 		return sale
 	case soldOut:
 		sale.State = stock.SaleRefused
