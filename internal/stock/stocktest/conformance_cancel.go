@@ -446,30 +446,41 @@ func (s subject) survivesLostCancellation(t *testing.T) {
 	}
 }
 
-// cancelsBesideHolder cancels a sale, on each replica, while another one stops at one of its points.
+// cancelsBesideHolder cancels a sale, on each replica, while another one, with or without a key, stops at one of its
+// points.
 func (s subject) cancelsBesideHolder(t *testing.T) {
 	replicas := 2
 	if s.strategy.Claim.TwoReplicas != stock.Correct {
 		replicas = 1
 	}
-	for _, point := range s.points(t, "") {
-		for replica := range replicas {
-			id := s.newItem(t, manyUnits)
-			req := stock.Request{GoodsID: id, Count: 3, Key: s.key(id)}
-			s.deduct(t, req)
-			other := s.park(t, 0, WithWork(stock.Request{GoodsID: id, Count: 2}), point)
-			_, err := cancelBy(stock.LimitWait(patient(t), 0), s.replicas[replica].deducter, stock.SaleID{Key: req.Key})
-			if err != nil && !errors.Is(err, stock.ErrBusy) {
-				t.Errorf("cancel while a holder is at %s: %v, want cancelled or busy", point, err)
+	for _, key := range []string{"", s.key(NewItem())} {
+		for _, point := range s.points(t, key) {
+			for replica := range replicas {
+				s.cancelsBesideHolderAt(t, replica, point, key != "")
 			}
-			if err := other.Resume(); err != nil {
-				t.Errorf("the holder at %s: %v", point, err)
-			}
-			sale, err := s.retryCancel(patient(t), replica, req.Key)
-			wantSale(t, fmt.Sprintf("after the holder at %s", point), sale, err, stock.SaleCancelled, 3, 3, 3)
-			s.wantLeft(t, id, manyUnits-2)
 		}
 	}
+}
+
+func (s subject) cancelsBesideHolderAt(t *testing.T, replica int, point Point, keyed bool) {
+	id := s.newItem(t, manyUnits)
+	req, held := stock.Request{GoodsID: id, Count: 3, Key: s.key(id)}, stock.Request{GoodsID: id, Count: 2}
+	if keyed {
+		held.Key = req.Key + " held"
+	}
+	s.deduct(t, req)
+	holder := s.park(t, 0, WithWork(held), point)
+	_, err := cancelBy(stock.LimitWait(patient(t), 0), s.replicas[replica].deducter, stock.SaleID{Key: req.Key})
+	if err != nil && !errors.Is(err, stock.ErrBusy) {
+		t.Errorf("cancel while a holder (key %v) is at %s: %v, want cancelled or busy", keyed, point, err)
+	}
+	if err := holder.Resume(); err != nil {
+		t.Errorf("the holder (key %v) at %s: %v", keyed, point, err)
+	}
+	sale, err := s.retryCancel(patient(t), replica, req.Key)
+	what := fmt.Sprintf("after the holder (key %v) at %s", keyed, point)
+	wantSale(t, what, sale, err, stock.SaleCancelled, 3, 3, 3)
+	s.wantLeft(t, id, manyUnits-2)
 }
 
 // cancellationsConserve sells to many buyers, each with a key, who then cancel nothing, a part, or everything, some of
