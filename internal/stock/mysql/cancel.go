@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -82,18 +81,12 @@ func (s Store) CancelSale(ctx context.Context, req stock.CancelRequest) (stock.S
 func (s Store) CancelSaleUnder(
 	ctx context.Context, req stock.CancelRequest, under stock.Under,
 ) (sale stock.Sale, err error) {
-	section := stock.Arrive()
-	for attempt := 1; ; attempt++ {
+	err = retry.While(ctx, s.wait, overtaken, func() error {
 		sale, err = s.tryCancel(ctx, req, under)
-		again := isRolledBack(err) || errors.Is(err, errKeyTaken) || errors.Is(err, errSaleChanged)
-		if !again || section.Elapsed() > stock.LongestWait(ctx, s.wait) || retry.BackOff(ctx, attempt) != nil {
-			return sale, err
-		}
-	}
+		return err
+	})
+	return sale, err
 }
-
-// errSaleChanged reports that the sale, or the epoch of a stock, was changed after it was read. Nothing was written.
-var errSaleChanged = errors.New("the sale was changed meanwhile")
 
 func (s Store) tryCancel(ctx context.Context, req stock.CancelRequest, under stock.Under) (stock.Sale, error) {
 	rows, err := s.findSale(ctx, req.Key)
@@ -124,7 +117,7 @@ func (s Store) tryCancel(ctx context.Context, req stock.CancelRequest, under sto
 			}
 			_, err := conn.together(ctx, query, args...)
 			if changedNone(err) {
-				return fmt.Errorf("%w: %w", stock.ErrBusy, errSaleChanged)
+				return fmt.Errorf("the sale %w", stock.ErrChanged)
 			}
 			return err
 		})
@@ -184,7 +177,7 @@ func (s Store) insertTombstone(ctx context.Context, key string) error {
 			return fmt.Errorf("%w: %q is the key of the reservation %s: cancel that by its id",
 				stock.ErrKeyReused, key, stock.ReservationID(found.ID))
 		}
-		return cmp.Or(err, fmt.Errorf("%w: %w", stock.ErrBusy, errSaleChanged)) // it was pruned meanwhile
+		return cmp.Or(err, stock.ErrChanged) // it was pruned meanwhile
 	})
 	switch {
 	case IsDuplicate(err):

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
-	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -293,6 +292,5 @@ func (c *conn) shortened() bool { return c.rowWait < c.usualRowWait }
 // mayRetry reports whether a batch was not written and a retry may succeed: because of another transaction, or because
 // the server waited for a row only until the first of the requests had to be answered.
 func (c *conn) mayRetry(err error) bool {
-	return isRolledBack(err) || errors.Is(err, errKeyTaken) || errors.Is(err, errOvertaken) ||
-		c.shortened() && hasNumber(err, erLockWaitTimeout)
+	return overtaken(err) || c.shortened() && hasNumber(err, erLockWaitTimeout)
 }

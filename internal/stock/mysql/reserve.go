@@ -175,18 +175,16 @@ func (s *reserve) holdAlone(ctx context.Context, req stock.Request, h *hold) (st
 	if req.Hold > 0 {
 		try = s.holdWithWork
 	}
-	section := stock.Arrive()
+	section, attempts := stock.Arrive(), 0
 	member := &batching.Member{Request: req, Detail: h}
-	for attempt := 1; ; attempt++ {
-		err := try(ctx, member, &section)
-		if err == nil {
-			return section.Receipt(member.Remaining, attempt), nil
-		}
-		again := isRolledBack(err) || errors.Is(err, errKeyTaken)
-		if !again || section.Elapsed() > stock.LongestWait(ctx, s.store.wait) || retry.BackOff(ctx, attempt) != nil {
-			return stock.Receipt{}, err
-		}
+	err := retry.While(ctx, s.store.wait, overtaken, func() error {
+		attempts++
+		return try(ctx, member, &section)
+	})
+	if err != nil {
+		return stock.Receipt{}, err
 	}
+	return section.Receipt(member.Remaining, attempts), nil
 }
 
 // holdAtOnce decides on a hold as on a batch of one.
@@ -262,8 +260,8 @@ func (s *reserve) tryHolds(ctx context.Context, conn *conn, b *batching.Batch) e
 // holds nothing in either case.
 func knowsRefusal(m *batching.Member, lost error) bool {
 	known := errors.Is(m.Err, stock.ErrSoldOut)
-	if known && m.Key != "" {
-		m.Refuse(unrecorded(m.Err, lost))
+	if known {
+		refuseUnrecorded([]*batching.Member{m}, lost)
 	}
 	return known
 }
@@ -454,11 +452,7 @@ func refuseHolds(
 	if err == nil || conn.mayRetry(err) {
 		return err == nil, err
 	}
-	for _, m := range members {
-		if m.Key != "" {
-			m.Refuse(unrecorded(m.Err, err))
-		}
-	}
+	refuseUnrecorded(members, err)
 	return true, nil
 }
 

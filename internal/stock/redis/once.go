@@ -185,6 +185,5 @@ func (s Store) settle(ctx context.Context, key string, fingerprint []byte, failu
 	if err == nil || isNil(err) {
 		return known, failure
 	}
-	return "", fmt.Errorf("%w: refused (%v), but it is unknown whether that answer was recorded: %v",
-		stock.ErrUnavailable, failure, err)
+	return "", stock.Unrecorded(failure, err)
 }
