@@ -101,7 +101,7 @@ func (s *Sale) Cancel(req CancelRequest, guard string) (changed bool, err error)
 		return false, err
 	}
 	if s.Guard != "" && s.Guard != guard {
-		return false, fmt.Errorf("%w: %q is the key of a sale under a lock of the strategy %s: only this can cancel it",
+		return false, fmt.Errorf("%w: %q is the key of a sale under a lock of the strategy %s, which alone can cancel it: name this strategy",
 			ErrKeyReused, s.Key, s.Guard)
 	}
 	if s.CannotSell() {

@@ -30,7 +30,7 @@ func TestASaleUnderALockWithoutAFenceIsCancelledByItsStrategyOnly(t *testing.T) 
 		holder := stocktest.Park(t, seller, stocktest.WithWork(stock.Request{GoodsID: id, Count: 2}), stocktest.BeforeWrite)
 		cancel := stock.CancelRequest{SaleID: stock.SaleID{Key: sold.Key}}
 		_, err := other.(stock.Canceller).CancelSale(t.Context(), cancel)
-		if !errors.Is(err, stock.ErrKeyReused) || !strings.Contains(err.Error(), "strategy "+c.seller+":") {
+		if !errors.Is(err, stock.ErrKeyReused) || !strings.Contains(err.Error(), "strategy "+c.seller+",") {
 			t.Errorf("%s cancels a sale by %s: %v, want a refusal that names the strategy", c.other, c.seller, err)
 		}
 		if err := holder.Resume(); err != nil {
