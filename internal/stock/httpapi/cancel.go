@@ -48,8 +48,8 @@ type cancellationLine struct {
 type saleReply struct {
 	Key       string          `json:"key"`
 	State     stock.SaleState `json:"state"`
-	Lines     []saleLine      `json:"lines"` // one per item, in ascending order
-	Strategy  string          `json:"strategy"`
+	Lines     []saleLine      `json:"lines"`              // one per item, in ascending order
+	Strategy  string          `json:"strategy,omitempty"` // the only one that can cancel it, if not all
 	Store     stock.Store     `json:"store"`
 	Replica   string          `json:"replica"`
 	RequestID string          `json:"request_id"`
@@ -139,7 +139,7 @@ func (s *sale) withSale(
 	}
 	reply := &saleReply{
 		Key: found.Key, State: found.State, Lines: []saleLine{},
-		Strategy: s.offer.Name, Store: on, Replica: s.api.Replica, RequestID: requestID(s.w),
+		Strategy: found.Guard, Store: on, Replica: s.api.Replica, RequestID: requestID(s.w),
 	}
 	for _, line := range found.Lines {
 		reply.Lines = append(reply.Lines, saleLine{line.GoodsID, line.Count, line.Cancelled, line.GivenBack})
@@ -235,11 +235,17 @@ func describeSale(operation string, err error) error {
 	if cancels {
 		unchanged = "; nothing was cancelled"
 	}
+	const elsewhere = "If it was sold by another strategy or from another store than the default, name both"
 	switch slug := kindOf(err).slug; {
 	case errors.Is(err, stock.ErrItemNotNamed):
 		return describe(errMalformed, "goods_id is missing: a Redis Cluster keeps the key beside the item")
-	case errors.Is(err, stock.ErrMoreThanSold), errors.Is(err, stock.ErrUnknownSale):
-		return describe(err, "%v%s", err, unchanged)
+	case errors.Is(err, stock.ErrMoreThanSold):
+		return describe(err, "%v; nothing was cancelled. GET /stock/sales/{key} tells what was sold.", err)
+	case errors.Is(err, stock.ErrUnknownSale) && cancels:
+		return describe(err, "%v; nothing was cancelled. %s. If the request may still arrive, cancel everything, "+
+			"without a number: then it sells nothing.", err, elsewhere)
+	case errors.Is(err, stock.ErrUnknownSale):
+		return describe(err, "%v. %s. The request may also still arrive.", err, elsewhere)
 	case slug == slugKeyUnsupported:
 		return describe(err, "the strategy keeps no keys, and so knows no sale by its key; "+
 			"GET /strategies lists those that do")

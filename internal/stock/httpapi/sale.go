@@ -208,7 +208,8 @@ func (s *sale) describe(err error, goodsID int64, on stock.Store) error {
 	case slugUnknownItem:
 		return describe(err, "item %d does not exist in store %s", goodsID, on)
 	case slugUnsupportedStore:
-		return describe(err, "strategy %s works on %s, not on %q", s.offer.Name, list(s.offer.Stores), on)
+		return describe(err, "strategy %s works on %s, not on %q; name a strategy of that store, as GET /strategies lists",
+			s.offer.Name, list(s.offer.Stores), on)
 	case slugUnavailable:
 		if reason, ok := s.offer.Unavailable[on]; ok {
 			return describe(err, "strategy %s is unavailable on store %s: %s", s.offer.Name, on, reason)

@@ -61,19 +61,17 @@ func once[Receipt any](
 	ctx context.Context, s Store, entry ledgerRow,
 	carryOut func() (Receipt, error), answer func(first *ledgerRow) (Receipt, error),
 ) (receipt Receipt, err error) {
-	section := stock.Arrive()
-	for attempt := 1; ; attempt++ {
+	err = retry.While(ctx, s.wait, isRolledBack, func() (err error) {
 		if receipt, err = carryOut(); err == nil {
-			return receipt, nil
+			return nil
 		}
-		var first *ledgerRow
-		if first, err = s.settle(ctx, entry, err); err == nil {
-			return answer(first)
+		first, err := s.settle(ctx, entry, err)
+		if err == nil {
+			receipt, err = answer(first)
 		}
-		if !isRolledBack(err) || section.Elapsed() > stock.LongestWait(ctx, s.wait) || retry.BackOff(ctx, attempt) != nil {
-			return receipt, err
-		}
-	}
+		return err
+	})
+	return receipt, err
 }
 
 // settle decides on a request that ended with a failure. It returns the first row of an earlier request with its key,
@@ -88,7 +86,7 @@ func (s Store) settle(ctx context.Context, entry ledgerRow, failure error) (firs
 		case err == nil:
 			return nil, failure
 		case !errors.Is(err, errKeyTaken):
-			return nil, unrecorded(failure, err)
+			return nil, stock.Unrecorded(failure, err)
 		}
 		failure = err
 	case !errors.Is(failure, errKeyTaken) && !IsBusy(failure):
@@ -107,13 +105,6 @@ func (s Store) settle(ctx context.Context, entry ledgerRow, failure error) (firs
 		return nil, failure
 	}
 	return first, first.check(entry)
-}
-
-// unrecorded is the error of a request with a key if its refusal could not be recorded. It is not an ErrUnknown, since
-// nothing was deducted, nor the refusal, since the request may get another answer when it is sent again.
-func unrecorded(refusal, cause error) error {
-	return fmt.Errorf("%w: refused (%v), but it is unknown whether that answer was recorded: %v",
-		stock.ErrUnavailable, refusal, cause)
 }
 
 // answerOrder gives the first answer to an order that is sent again.

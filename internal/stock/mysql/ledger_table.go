@@ -22,6 +22,7 @@ type ledgerRow struct {
 	Fingerprint []byte      // identifies what was asked for: 32 bytes
 	Store       stock.Store // that was deducted from
 	Buyer       string      // empty if there is no limit for a buyer
+	Guard       string      // the strategy whose locks guard the stock, if nothing else does
 	Cancelled   int         // units
 
 	epoch int64 // of the stock, 0 if the server must read it
@@ -57,7 +58,7 @@ func (s Store) orderRow(req stock.OrderRequest) ledgerRow {
 func (s Store) newRow(key string, goodsID int64, buyer stock.Buyer, fingerprint []byte) ledgerRow {
 	return ledgerRow{
 		Key: []byte(key), GoodsID: goodsID, Outcome: ledgerDone, Fingerprint: fingerprint, Store: s.name, Buyer: buyer.Name,
-		slot: s.slot,
+		Guard: s.guard, slot: s.slot,
 	}
 }
 
@@ -189,7 +190,7 @@ func (c *conn) findAnswers(ctx context.Context, locking string, entries ...ledge
 	return known, Refusal(err)
 }
 
-const ledgerColumns = "order_key, line, goods_id, count, remaining, outcome, fingerprint, store, buyer"
+const ledgerColumns = "order_key, line, goods_id, count, remaining, outcome, fingerprint, store, buyer, guard"
 
 // lines reads all rows of the order whose first row this is. One statement sees all of them, or none if the order was
 // pruned meanwhile. Its key is new again then, so that is an ErrInProgress: the client tries again.
@@ -252,7 +253,7 @@ func recordSQL(rows []ledgerRow) (epochs string, values []string, args []any) {
 		if r.above {
 			value += "CAST(LAST_INSERT_ID() AS SIGNED) + "
 		}
-		value += "?, ?, ?, ?, ?, "
+		value += "?, ?, ?, ?, ?, ?, "
 		if r.Count > 0 {
 			value += variable[r.GoodsID]
 		} else {
@@ -266,5 +267,7 @@ func recordSQL(rows []ledgerRow) (epochs string, values []string, args []any) {
 
 // args are the values of ledgerColumns.
 func (r *ledgerRow) args() []any {
-	return []any{r.Key, r.Line, r.GoodsID, r.Count, r.Remaining, r.Outcome, r.Fingerprint, r.Store, []byte(r.Buyer)}
+	return []any{
+		r.Key, r.Line, r.GoodsID, r.Count, r.Remaining, r.Outcome, r.Fingerprint, r.Store, []byte(r.Buyer), []byte(r.Guard),
+	}
 }
