@@ -86,7 +86,7 @@ func TestTablesAreUpToDate(t *testing.T) {
 		}
 	}
 	for _, kind := range []string{
-		"summary", "catalogue", "conditions", "faults", "matrix", "figures", "source", "bench", "locks", "mutants", "scripts",
+		"summary", "catalogue", "conditions", "matrix", "figures", "source", "bench", "locks", "mutants", "scripts",
 		"client", "strategy", "choices",
 	} {
 		if !kinds[kind] {
@@ -163,8 +163,6 @@ func section(t *testing.T, f *figures, kind string, names []string, current stri
 		return wrap(f.Conditions, maxColumns)
 	case "figures":
 		return f.table()
-	case "faults":
-		return f.faultsTable()
 	case "source":
 		return f.beside()
 	case "bench":

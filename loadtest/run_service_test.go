@@ -67,7 +67,7 @@ type shop struct {
 	mu    sync.Mutex
 	stock map[string]int64
 	asked int
-	keys  map[string]string // answers to sales with a key
+	keys  map[string]string                                 // answers to sales with a key
 	sell  func(s *shop, w http.ResponseWriter, item string) // mu is locked
 }
 
