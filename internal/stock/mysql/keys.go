@@ -138,11 +138,12 @@ func (s Store) answerOrder(
 	return receipt, nil
 }
 
-// countChanged is like changedOne, but lets a statement that changed nothing commit, so that the row is unlocked at once.
+// countChanged is like changedOne, but lets a statement that changed nothing commit, so that the row is unlocked at
+// once.
 const countChanged = "SET @changed = ROW_COUNT(), foreign_key_checks = IF(ROW_COUNT() < 0, 2, 1)"
 
-// execAndRecord is exec for a statement that deducts, and records rows of the ledger in the same transaction. It fails with
-// errKeyTaken if a key has an answer.
+// execAndRecord is exec for a statement that deducts, and records rows of the ledger in the same transaction. It fails
+// with errKeyTaken if a key has an answer.
 func (c *conn) execAndRecord(ctx context.Context, rows []ledgerRow, query string, args ...any) (sql.Result, error) {
 	if len(rows) == 0 {
 		return c.exec(ctx, query, args...)
