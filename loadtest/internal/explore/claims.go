@@ -11,8 +11,11 @@ import (
 	"stock/loadtest/internal/verify"
 )
 
-// LimitedBuyer are requests of one buyer, who may have fewer units than they ask for.
-const LimitedBuyer = "limit per buyer"
+// Requests that have cells of their own.
+const (
+	LimitedBuyer = "limit per buyer" // of one buyer, who may have fewer units than they ask for
+	WithKey      = "with a key"
+)
 
 // claimKind is the claim of the catalogue that a fault or a workload tests.
 type claimKind int
@@ -24,36 +27,31 @@ const (
 	claimLate
 	claimRetry
 	claimRestock
-	claimLimit
 	claimSet
 )
 
-// cells are what schedules led to, by the faults that struck. Limits of buyers have cells of their own.
+// cells are what schedules led to, by cellName.
 type cells map[string]*trace.Cell
 
-// cellName names the cell of some faults, in workloads that test a claim.
-func cellName(claim claimKind, faults string) string {
-	if claim == claimLimit {
-		return faults + "@" + LimitedBuyer
+// cellName names the cell of some faults, with requests that are special.
+func cellName(special, faults string) string {
+	if special == "" {
+		return faults // scripts have no others
 	}
-	return faults
+	return faults + "@" + special
 }
 
-func newCell(claim claimKind, faults string) *trace.Cell {
-	c := &trace.Cell{Fault: faults, Kinds: map[string]int{}, Shortest: map[string]trace.Schedule{}}
-	if claim == claimLimit {
-		c.Requests = LimitedBuyer
-	}
-	return c
+func newCell(special, faults string) *trace.Cell {
+	return &trace.Cell{Fault: faults, Requests: special, Kinds: map[string]int{}, Shortest: map[string]trace.Schedule{}}
 }
 
-// collect adds a schedule of a workload that tests a claim.
-func (all cells) collect(claim claimKind, s trace.Schedule) {
+// collect adds a schedule, whose requests may be special.
+func (all cells) collect(special string, s trace.Schedule) {
 	faults := strings.Join(s.Outcome.Faults, "+")
-	name := cellName(claim, faults)
+	name := cellName(special, faults)
 	c := all[name]
 	if c == nil {
-		c = newCell(claim, faults)
+		c = newCell(special, faults)
 		all[name] = c
 	}
 	c.Schedules++
@@ -100,8 +98,8 @@ type claims interface {
 	// judge compares a cell with what is claimed. A claim that something happens is refuted only if every schedule was
 	// executed and none shows it.
 	judge(c *trace.Cell, exhausted bool)
-	// settled reports whether no more schedules are needed in which these faults strike, of a workload that tests a claim.
-	settled(all cells, claim claimKind, faults string) bool
+	// settled reports whether no more schedules are needed in which these faults strike. The requests may be special.
+	settled(all cells, special, faults string) bool
 }
 
 // ofStrategy are the claims of the catalogue, or what is expected of a user's service.
@@ -138,7 +136,11 @@ func (s ofStrategy) expects(requests, faults string) (words string, must, may bo
 	case claimLate:
 		return s.Claim.LateWrite, s.Claim.LateWrite == verify.ClaimLosesUpdates, s.Claim.LateWrite == ""
 	case claimRetry:
-		return s.Claim.ClientRetry, s.Claim.ClientRetry == "deducts-again", s.Claim.ClientRetry == ""
+		retry := s.Claim.ClientRetry
+		if s.Idempotent && requests != WithKey && !s.own {
+			retry = deductsAgain
+		}
+		return retry, retry == deductsAgain, retry == ""
 	case claimRestock:
 		claim = s.ClaimFor(2, true)
 		return claim, claim != verify.ClaimCorrect, false
@@ -147,6 +149,10 @@ func (s ofStrategy) expects(requests, faults string) (words string, must, may bo
 	}
 	return "", false, true
 }
+
+// deductsAgain is what a strategy without keys claims of a request that is sent again, and what any strategy does with
+// one that has no key.
+const deductsAgain = "deducts-again"
 
 // keepsStocksApart reports whether it is claimed that what was not done for a stock does not change a later one:
 // sales on their way to MySQL, units that are held, and limits of buyers.
@@ -177,11 +183,11 @@ func (s ofStrategy) judge(c *trace.Cell, exhausted bool) {
 
 // settled implements claims: some damage was found, and the claim is one of damage, or nothing is claimed, or there is
 // damage even without a fault.
-func (s ofStrategy) settled(all cells, claim claimKind, faults string) bool {
-	if c := all[cellName(claim, "")]; c != nil && faults != "" && c.Damaged() > 0 {
+func (s ofStrategy) settled(all cells, special, faults string) bool {
+	if c := all[cellName(special, "")]; c != nil && faults != "" && c.Damaged() > 0 {
 		return true
 	}
-	c := all[cellName(claim, faults)]
+	c := all[cellName(special, faults)]
 	if c == nil {
 		return false
 	}
@@ -212,7 +218,7 @@ func (s ofScript) judge(c *trace.Cell, exhausted bool) {
 
 // settled implements claims: what the script expects was found. Without a fault, all schedules are executed
 // nevertheless, unless each one takes a while.
-func (s ofScript) settled(all cells, _ claimKind, faults string) bool {
+func (s ofScript) settled(all cells, _, faults string) bool {
 	found := func(fault string) bool {
 		want := s.wants(fault)
 		return want != trace.Right && all[fault] != nil && all[fault].Kinds[want] > 0

@@ -47,7 +47,7 @@ func (x *session) client(items []int64, n, at int, r request) client {
 	for _, line := range r.lines {
 		lines = append(lines, history.Line{GoodsID: items[line.GoodsID], Count: line.Count})
 	}
-	op := history.Op{Kind: r.kind, Name: name, Client: n, Again: r.same && x.strategy.Idempotent, BuyerLimit: r.limit}
+	op := history.Op{Kind: r.kind, Name: name, Client: n, Again: r.same && x.keyed(), BuyerLimit: r.limit}
 	if op.Again {
 		op.How = history.InFlight
 	}
@@ -60,17 +60,17 @@ func (x *session) client(items []int64, n, at int, r request) client {
 		op.GoodsID, op.Count = lines[0].GoodsID, lines[0].Count
 	}
 	if x.lane.subject != nil {
-		op.OmitsRemaining = true
+		op.OmitsRemaining = x.strategy.OmitsRemaining()
 		return x.lane.subject.client(x.lane, at, op)
 	}
 	url := x.lane.replicas[at].URL
 	load := traffic.Load{
-		Strategy: x.strategy.Name, Store: x.store, Keys: x.strategy.Idempotent, Timeout: clientTimeout,
+		Strategy: x.strategy.Name, Store: x.store, Keys: x.keyed(), Timeout: clientTimeout,
 	}
 	if r.kind == history.Hold {
 		return reserver(url, load, r.ends, history.Call{
 			Kind: history.Hold, Name: name, GoodsID: lines[0].GoodsID, Count: lines[0].Count, TTLMS: holdTime,
-			Keyed: x.workload.name == "same-hold", Again: r.same,
+			Keyed: x.keyed(), Again: r.same,
 		})
 	}
 	if r.kind == cancelSale {

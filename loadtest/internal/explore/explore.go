@@ -70,10 +70,10 @@ type Options struct {
 
 // Start starts lanes beside the servers of a topology. Close the Explorer before they stop.
 func Start(ctx context.Context, t *topology.Topology, o Options) (*Explorer, error) {
-	at := t.Addresses()
-	at.MySQLDSN, at.Redis, at.RedisReplica = "", nil, false // each lane has its own
-	if o.Subject != nil {
-		at.Redlock, at.Etcd, at.ZooKeeper = nil, nil, nil
+	var at topology.Addresses
+	if o.Subject == nil {
+		at = t.Addresses()
+		at.MySQLDSN, at.Redis, at.RedisReplica = "", nil, false // each lane has its own
 	}
 	x, err := start(ctx, t, at, o)
 	if err == nil {
@@ -158,7 +158,7 @@ func (x *Explorer) search(
 		search := &Search{Bounds: bounds, Found: func(s trace.Schedule) {
 			s.Token = w.name + ":" + s.Token
 			schedules[strings.Join(s.Outcome.Faults, "+")]++
-			all.collect(w.claim, s)
+			all.collect(w.special, s)
 			if x.Watch != nil && time.Since(x.watched) > watchInterval {
 				sofar := r
 				x.watched = time.Now()
@@ -166,7 +166,7 @@ func (x *Explorer) search(
 				x.Watch(sofar)
 			}
 		}, Settled: func(faults []string) bool {
-			return x.UntilRefuted && all.refuted(claims) || claims.settled(all, w.claim, strings.Join(faults, "+"))
+			return x.UntilRefuted && all.refuted(claims) || claims.settled(all, w.special, strings.Join(faults, "+"))
 		}}
 		tally, err := search.Run(ctx, x.systems(choice, w, x.faults(choice.Strategy, w, bounds)))
 		r.Tally.Add(tally)

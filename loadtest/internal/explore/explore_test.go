@@ -211,10 +211,20 @@ func TestAnOrderIsAllOrNothing(t *testing.T) {
 func TestAKeySellsOnce(t *testing.T) {
 	for _, strategy := range []string{"update", "for-update", "batch", "redis-script", "redis-watch", "lock-redis-lua"} {
 		wantRight(t, explored(t, strategy, "same-key", explore.LostReply), "", explore.LostReply)
-		wantRight(t, explored(t, strategy, "one", explore.SentAgain), explore.SentAgain)
+		wantRight(t, explored(t, strategy, "one-key", explore.SentAgain), explore.SentAgain)
+		wantRight(t, explored(t, strategy, "two-keys"), "")
 	}
 	wantRight(t, explored(t, "update", "same-order"), "")
-	wantDamage(t, explored(t, "decrement", "one", explore.SentAgain), explore.SentAgain, trace.SoldTwice)
+}
+
+func TestARequestWithoutAKeySellsTwiceIfItIsSentAgain(t *testing.T) {
+	for _, strategy := range []string{"update", "ledger", "redis-script"} {
+		r := explored(t, strategy, "one", explore.SentAgain)
+		wantDamage(t, r, explore.SentAgain, trace.SoldTwice)
+		if !r.Held() {
+			t.Errorf("%s: a claim about requests without a key is refuted", strategy)
+		}
+	}
 }
 
 func TestACancelledSaleIsGivenBackOnce(t *testing.T) {
@@ -239,7 +249,7 @@ func TestALimitHolds(t *testing.T) {
 func TestALimitIsThatOfThePresentStock(t *testing.T) {
 	r := start(t)
 	wantRight(t, explored(t, "ledger", "limit-later", explore.StockSet), explore.StockSet)
-	token := "limit-later:A.A.A.A.A.!set" + strings.Repeat(".D", 9)
+	token := "limit-later:A.A.A.A.!set" + strings.Repeat(".D", 9)
 	o, err := r.explorer.Replay(t.Context(), r.choices["ledger"], token)
 	if err != nil {
 		t.Fatal(err)
@@ -286,6 +296,11 @@ func TestALateWriteOverwritesAStockThatIsSetOrRestocked(t *testing.T) {
 	wantDamage(t, r, explore.StockSet, trace.LostUpdate)
 	wantDamage(t, r, explore.Restocked, trace.Leaked)
 	wantRight(t, explored(t, "update", "one", explore.StockSet, explore.Restocked), explore.StockSet, explore.Restocked)
+}
+
+// A sale with a key is recorded with the epoch of its stock, which it compares.
+func TestALateWriteWithAKeyLeavesAStockThatIsSetAlone(t *testing.T) {
+	wantRight(t, explored(t, "lock-redis-lua", "one-key", explore.StockSet), explore.StockSet)
 }
 
 func TestAReplayRepeatsTheSchedule(t *testing.T) {

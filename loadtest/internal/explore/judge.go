@@ -97,7 +97,7 @@ func (x *session) judge(ctx context.Context, s *schedule, o trace.Outcome) (trac
 	if x.workload.cancelsSale() && o.Kind == trace.Right {
 		o.Kind, o.Evidence = x.givenBack(all[len(told)].cancellations[0], h.End.Final[s.items[0]])
 	}
-	if o.Kind == trace.Leaked && slices.Contains(s.struck, SentAgain) && !x.strategy.Idempotent {
+	if o.Kind == trace.Leaked && slices.Contains(s.struck, SentAgain) && !x.keyed() {
 		o.Kind = trace.SoldTwice // to the judge, both requests are one
 	}
 	for i, item := range s.items {
@@ -177,8 +177,8 @@ func (x *session) left(ctx context.Context, items []int64, told []answers) (*his
 		},
 		Story: "explore", Claim: claim, Witness: history.WitnessOracle, Exclusive: x.strategy.Claim.Exclusive &&
 			claim == verify.ClaimCorrect,
-		Fenced: x.strategy.Fenced(), OmitsRemaining: x.strategy.OmitsRemaining(), Keys: x.strategy.Idempotent,
-		Ledger: x.strategy.Idempotent && x.store == oracle.MySQL && x.lane.subject == nil,
+		Fenced: x.strategy.Fenced(), OmitsRemaining: x.strategy.OmitsRemaining(), Keys: x.keyed(),
+		Ledger: x.keyed() && x.store == oracle.MySQL && x.lane.subject == nil,
 		Set:    x.stockOf(items), Initial: x.stockOf(items),
 	}, End: &history.End{}}
 	var err error

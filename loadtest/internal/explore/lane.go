@@ -66,9 +66,12 @@ type replica struct {
 // late is the replica for what faults start. Each request has one of its own.
 func (l *lane) late() int { return len(l.replicas) - 1 }
 
-// serviceArgs give locks leases that outlast a schedule, and let pollers poll at once: a schedule waits for them.
+// lease is that of all locks of the replicas. It outlasts a schedule unless the machine is busy.
+const lease = time.Second
+
+// serviceArgs let pollers poll at once: a schedule waits for them.
 var serviceArgs = []string{
-	"--poll=2ms", "--lease=1s", "--lock-wait=8s", "--request-timeout=12s", "--mysql-conns=8",
+	"--poll=2ms", "--lease=" + lease.String(), "--lock-wait=8s", "--request-timeout=12s", "--mysql-conns=8",
 }
 
 // start starts the servers that have no address, and the replicas: one for each request, and one for what faults start.
@@ -95,13 +98,12 @@ func (l *lane) start(
 	if err := l.connect(ctx, at); err != nil {
 		return err
 	}
-	if _, err := migrations.Up(ctx, l.db.DB); err != nil {
-		return err
-	}
+	prepare := migrate
 	if l.subject != nil {
-		if err := l.subject.prepare(ctx, l); err != nil {
-			return err
-		}
+		prepare = l.subject.prepare
+	}
+	if err := prepare(ctx, l); err != nil {
+		return err
 	}
 	for n := range requests + 1 {
 		r := &replica{lane: l, number: n, at: at}
@@ -111,6 +113,12 @@ func (l *lane) start(
 		}
 	}
 	return nil
+}
+
+// migrate makes the tables of this repository's service.
+func migrate(ctx context.Context, l *lane) error {
+	_, err := migrations.Up(ctx, l.db.DB)
+	return err
 }
 
 func (l *lane) connect(ctx context.Context, at topology.Addresses) (err error) {
@@ -249,6 +257,11 @@ func (l *lane) end(ctx context.Context, s *schedule) {
 			for a.lost && r.Ready(ctx) != nil && ctx.Err() == nil {
 				time.Sleep(5 * time.Millisecond)
 			}
+		}
+	}
+	for _, r := range l.replicas {
+		if l.subject != nil && r.Replica != nil && l.failed == nil {
+			l.failed = r.Death() // it would answer nobody any more
 		}
 	}
 }

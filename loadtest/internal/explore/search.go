@@ -269,7 +269,8 @@ type execution struct {
 }
 
 // tries is how often a schedule is executed: again if its beginning could not be repeated, because a strategy chose at
-// random, or if a new second began, because timestamps in seconds then differ.
+// random, or if time may have changed what came of it: timestamps in seconds differ if a new second began, and leases
+// end.
 // patient is the greatest value of System.Run's try.
 const tries, patient = 16, 3
 
@@ -282,7 +283,7 @@ func (s *Search) execute(ctx context.Context, system System, j job) (execution, 
 		}
 		outcome, err := system.Run(ctx, patience, e.choose)
 		e.outcome = outcome
-		if err != nil || !e.diverged && !outcome.Ticked || try == tries {
+		if err != nil || !e.diverged && !outcome.Timed || try == tries {
 			return e, err
 		}
 	}

@@ -78,7 +78,7 @@ type ticking struct{ program }
 func (s ticking) Run(ctx context.Context, try int, choose func(Point) int) (trace.Outcome, error) {
 	o, err := s.program.Run(ctx, try, choose)
 	if try == 1 {
-		o.Kind, o.Ticked = "disturbed", true
+		o.Kind, o.Timed = "disturbed", true
 	}
 	return o, err
 }

@@ -22,12 +22,27 @@ type session struct {
 	faults   []fault
 }
 
-// warmUp has each replica take a request of each kind by itself, and all of them at the same time. It is not explored.
+// warmUp has each replica take a request of each kind, without a key and with one. It is not explored.
 func (x *session) warmUp(ctx context.Context) error {
-	x.workload = workload{stock: []int64{1000, 1000}, requests: []request{buy(1)}}
+	for _, special := range []string{"", WithKey} {
+		x.workload = workload{stock: []int64{1000, 1000}, requests: []request{buy(1)}, special: special}
+		if err := x.takeAll(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// takeAll has each replica take a request of each kind by itself, and all of them at the same time.
+func (x *session) takeAll(ctx context.Context) error {
 	items := x.newItems()
 	if err := x.setStock(ctx, items); err != nil {
 		return err
+	}
+	if own, ok := x.lane.subject.(Service); ok {
+		if err := own.try(ctx, x.lane); err != nil {
+			return err
+		}
 	}
 	var clients []client
 	if x.lane.subject == nil {
@@ -56,6 +71,11 @@ func (x *session) warmUp(ctx context.Context) error {
 }
 
 func quietly(string) {}
+
+// keyed reports whether the requests have keys. A key is filled into all requests of a user's service.
+func (x *session) keyed() bool {
+	return x.strategy.Idempotent && (x.workload.special == WithKey || x.lane.subject != nil)
+}
 
 // clientTimeout is longer than that of the service.
 const clientTimeout = 15 * time.Second
@@ -86,7 +106,7 @@ func (x *session) Run(ctx context.Context, try int, choose func(Point) int) (tra
 			}
 		}
 	}
-	ticked := time.Now().Unix() > set.Unix() && time.Since(set) < time.Second/2
+	took, ticked := time.Since(set), time.Now().Unix() > set.Unix()
 	x.lane.end(ctx, s)
 	if x.lane.failed != nil {
 		return trace.Outcome{}, x.lane.failed
@@ -96,7 +116,7 @@ func (x *session) Run(ctx context.Context, try int, choose func(Point) int) (tra
 	}
 	o := trace.Outcome{
 		Workload: x.workload.name, Item: items[0], Stock: x.stockOf(items),
-		Steps: s.trace(), Faults: s.struck, Waited: s.waited, Ticked: ticked,
+		Steps: s.trace(), Faults: s.struck, Waited: s.waited, Timed: ticked && took < time.Second/2,
 	}
 	if nobody, ok := errors.AsType[stuck](err); ok {
 		o.Kind, o.Evidence = trace.Deadlock, []string{nobody.Error()}
@@ -105,7 +125,11 @@ func (x *session) Run(ctx context.Context, try int, choose func(Point) int) (tra
 	if err != nil || gaveUp {
 		return o, err
 	}
-	return x.judge(ctx, s, o)
+	o, err = x.judge(ctx, s, o)
+	if took > lease && !s.waited && o.Kind != trace.Right && x.strategy.Claim.HolderCrash == "blocks-until-lease-ends" {
+		o.Timed = true
+	}
+	return o, err
 }
 
 // reconnect has the replicas that were cut off sell, until they have a session at the servers of locks again. Whether

@@ -14,8 +14,8 @@ type workload struct {
 	stock    []int64 // units of each item
 	requests []request
 	applies  func(s scenario.Strategy, store string) bool // nil: to every strategy
-	// claim is what a schedule without a fault tests, if it is another claim than that of all deductions.
-	claim claimKind
+	// special is LimitedBuyer or WithKey if that is what the requests are: their schedules have cells of their own.
+	special string
 	// faults can strike: those that can do more here than in the workloads before. So can crashes, with some strategies.
 	faults  []string
 	crashes func(scenario.Strategy) bool // nil: with none
@@ -114,8 +114,16 @@ var workloads = []workload{
 		faults:   []string{LeaseEnds},
 	},
 	{
+		name: "one-key", title: "10 units; A buys 1, with a key", stock: []int64{10}, requests: []request{buy(1)},
+		applies: takesKeys, special: WithKey, faults: []string{SentAgain, StockSet},
+	},
+	{
+		name: "two-keys", title: "2 units; A buys 1, B buys 2, each with a key", stock: []int64{2},
+		requests: []request{buy(1), buy(2)}, applies: takesKeys, special: WithKey,
+	},
+	{
 		name: "same-key", title: "10 units; A buys 1, and sends its request to both replicas at once", stock: []int64{10},
-		requests: []request{buy(1), again(buy(1))}, applies: takesKeys,
+		requests: []request{buy(1), again(buy(1))}, applies: takesKeys, special: WithKey,
 		faults: []string{LostReply, ReplicaDies},
 	},
 	{
@@ -124,26 +132,28 @@ var workloads = []workload{
 		applies: func(s scenario.Strategy, store string) bool {
 			return s.Idempotent && slices.Contains(s.Orders, store)
 		},
-		requests: []request{oneOfEach, again(oneOfEach)}, slow: true,
+		requests: []request{oneOfEach, again(oneOfEach)}, special: WithKey, slow: true,
 	},
 	{
 		name: "cancel-sale", title: "10 units; A buys 1 and then cancels the sale, which B cancels at any time",
-		stock: []int64{10}, requests: []request{cancelled(buy(1)), cancelFirst}, applies: takesKeys, slow: true,
+		stock: []int64{10}, requests: []request{cancelled(buy(1)), cancelFirst}, applies: takesKeys, special: WithKey,
+		slow:    true,
 		crashes: func(s scenario.Strategy) bool { return !writesBehind(s) && !locks(s) },
 	},
 	{
 		name: "sold-again", title: "10 units; A buys 1 and then cancels the sale, and B sends A's first request at any time",
-		stock: []int64{10}, requests: []request{cancelled(buy(1)), again(buy(1))}, applies: takesKeys, slow: true,
+		stock: []int64{10}, requests: []request{cancelled(buy(1)), again(buy(1))}, applies: takesKeys, special: WithKey,
+		slow: true,
 	},
 	{
 		name: "limit", title: "10 units; a buyer who may have 1 buys 1 twice at once", stock: []int64{10},
-		requests: []request{limited(buy(1), 1), limited(buy(1), 1)}, claim: claimLimit,
+		requests: []request{limited(buy(1), 1), limited(buy(1), 1)}, special: LimitedBuyer,
 		faults:  []string{LostReply},
 		applies: func(s scenario.Strategy, _ string) bool { return s.Claim.BuyerLimit != "" },
 	},
 	{
 		name: "limit-later", title: "10 units; a buyer who may have 1 buys 1, and then another", stock: []int64{10},
-		requests: []request{twice(limited(buy(1), 1))}, claim: claimLimit, faults: []string{StockSet},
+		requests: []request{twice(limited(buy(1), 1))}, special: LimitedBuyer, faults: []string{StockSet},
 		applies: func(s scenario.Strategy, _ string) bool { return s.Claim.BuyerLimit != "" },
 	},
 	{
@@ -163,7 +173,7 @@ var workloads = []workload{
 	{
 		name: "same-hold", title: "2 units; A holds 1, and sends its request to both replicas at once",
 		stock: []int64{2}, requests: []request{reserve(1, ""), again(reserve(1, history.Confirm))}, applies: takesHolds,
-		faults: []string{TimeOver},
+		special: WithKey, faults: []string{TimeOver},
 	},
 	{
 		name: "three", title: "10 units; A buys 1, B buys 2, C buys 3", stock: []int64{10},

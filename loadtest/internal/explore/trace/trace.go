@@ -137,8 +137,9 @@ type Outcome struct {
 	Item     int64           `json:"item"`
 	Stock    map[int64]int64 `json:"stock"` // units before the first step, by item
 	Steps    []Step          `json:"steps"`
-	// Ticked says that another second began during the schedule, which took far less than one.
-	Ticked bool `json:"-"`
+	// Timed says that time may have changed what came of it: another second began during the schedule, which took far
+	// less than one, or it took so long that leases may have ended by themselves.
+	Timed bool `json:"-"`
 }
 
 // Kinds of Outcome.
