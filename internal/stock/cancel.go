@@ -17,7 +17,7 @@ type Canceller interface {
 	// taken from, unless that was set since. If nothing is known of the key, it makes sure that nothing is sold for it:
 	// a sale that is in flight either commits first, and is then cancelled, or fails with ErrCancelled. It fails with
 	// ErrUnknownSale, ErrInProgress, ErrMoreThanSold, ErrItemNotNamed, ErrOverstocked, or ErrKeyReused if the key belongs
-	// to another store.
+	// to another store, or to a sale that only another strategy can cancel.
 	CancelSale(ctx context.Context, req CancelRequest) (Sale, error)
 	// Sale returns what became of the request with a key. It fails with ErrUnknownSale, ErrInProgress,
 	// ErrItemNotNamed, or ErrKeyReused if the key belongs to another store.
@@ -101,8 +101,8 @@ func (s *Sale) Cancel(req CancelRequest, guard string) (changed bool, err error)
 		return false, err
 	}
 	if s.Guard != "" && s.Guard != guard {
-		return false, fmt.Errorf("%w: %q is the key of a sale under a lock of the strategy %s, which alone can cancel it: name this strategy",
-			ErrKeyReused, s.Key, s.Guard)
+		return false, fmt.Errorf("%w: %q is the key of a sale under a lock of the strategy %s, which alone can "+
+			"cancel it: name this strategy", ErrKeyReused, s.Key, s.Guard)
 	}
 	if s.CannotSell() {
 		return false, nil

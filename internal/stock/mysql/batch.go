@@ -223,7 +223,7 @@ func deductTogether(ctx context.Context, conn *conn, b *batching.Batch) (granted
 		}
 		query, args = read.only(keyed, query, args)
 	}
-	result, err := conn.execOnce(ctx, keyed, query, args...)
+	result, err := conn.execAndRecord(ctx, keyed, query, args...)
 	if err != nil {
 		return false, err
 	}
@@ -244,7 +244,7 @@ func deductFitting(ctx context.Context, conn *conn, b *batching.Batch, read read
 	asked := read.Units - left
 	keyed := conn.store.rowsOfBatchStatement(b.Undecided, left)
 	query, args := read.only(keyed, deductSQL+" AND stock <= ?", []any{asked, b.GoodsID, asked, read.Units})
-	result, err := conn.execOnce(ctx, keyed, query, args...)
+	result, err := conn.execAndRecord(ctx, keyed, query, args...)
 	if err != nil {
 		return err
 	}
@@ -281,7 +281,7 @@ func (s Store) rowsOfBatchStatement(members []*batching.Member, left int64) []le
 	rows := s.rowsOfBatch(members)
 	for i := range rows {
 		rows[i].Remaining -= left
-		rows[i].above = true
+		rows[i].relative = true
 	}
 	return rows
 }

@@ -28,11 +28,10 @@ func cancelled(key []byte) error { return fmt.Errorf("%w: %q", stock.ErrCancelle
 // isTombstone reports whether a key was cancelled before anything was known of it.
 func (r *ledgerRow) isTombstone() bool { return r.Outcome == ledgerCancelled && r.GoodsID == 0 }
 
-// soldRow is a row of the ledger, and the epoch and the units of the stock as it is now; none if the item is gone.
+// soldRow is a row of the ledger, and the epoch and the units of the stock as it is now: none if the item is gone.
 type soldRow struct {
 	ledgerRow
 	GivenBack int `db:"given_back"`
-	Epoch     int64
 	Present   sql.NullInt64
 	Units     sql.NullInt64
 }

@@ -138,12 +138,13 @@ func (s Store) answerOrder(
 	return receipt, nil
 }
 
-// changedAny is like changedOne, but lets a statement that changed nothing commit, so that the row is unlocked at once.
-const changedAny = "SET @changed = ROW_COUNT(), foreign_key_checks = IF(ROW_COUNT() < 0, 2, 1)"
+// countChanged is like changedOne, but lets a statement that changed nothing commit, so that the row is unlocked at
+// once.
+const countChanged = "SET @changed = ROW_COUNT(), foreign_key_checks = IF(ROW_COUNT() < 0, 2, 1)"
 
-// execOnce is exec for a statement that deducts, and records rows of the ledger in the same transaction. It fails with
-// errKeyTaken if a key has an answer.
-func (c *conn) execOnce(ctx context.Context, rows []ledgerRow, query string, args ...any) (sql.Result, error) {
+// execAndRecord is exec for a statement that deducts, and records rows of the ledger in the same transaction. It fails
+// with errKeyTaken if a key has an answer.
+func (c *conn) execAndRecord(ctx context.Context, rows []ledgerRow, query string, args ...any) (sql.Result, error) {
 	if len(rows) == 0 {
 		return c.exec(ctx, query, args...)
 	}
@@ -153,7 +154,7 @@ func (c *conn) execOnce(ctx context.Context, rows []ledgerRow, query string, arg
 	epochs, values, of := recordSQL(rows)
 	check, insert := changedOne+epochs, insertLedger+"VALUES ("+strings.Join(values, "), (")+")"
 	if len(rows) == 1 {
-		check, insert = changedAny+epochs, insertLedger+"SELECT "+values[0]+" FROM DUAL WHERE @changed = 1"
+		check, insert = countChanged+epochs, insertLedger+"SELECT "+values[0]+" FROM DUAL WHERE @changed = 1"
 	}
 	all, err := c.together(ctx, query+"; "+check+"; "+insert, slices.Concat(args, of)...)
 	switch {
@@ -168,12 +169,12 @@ func (c *conn) execOnce(ctx context.Context, rows []ledgerRow, query string, arg
 	return changed{all.AllRowsAffected()[deduction], all.AllLastInsertIds()[deduction]}, nil
 }
 
-// execOnce is conn.execOnce on a connection of its own.
-func (s Store) execOnce(
+// execAndRecord is conn.execAndRecord on a connection of its own.
+func (s Store) execAndRecord(
 	ctx context.Context, shares []int64, rows []ledgerRow, query string, args ...any,
 ) (result sql.Result, err error) {
 	err = s.use(ctx, shares, func(conn *conn) error {
-		result, err = conn.execOnce(ctx, rows, query, args...)
+		result, err = conn.execAndRecord(ctx, rows, query, args...)
 		return err
 	})
 	return result, err

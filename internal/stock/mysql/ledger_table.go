@@ -25,12 +25,12 @@ type ledgerRow struct {
 	Guard       string      // the strategy whose locks guard the stock, if nothing else does
 	Cancelled   int         // units
 
-	epoch int64 // of the stock, 0 if the server must read it
+	Epoch int64 // of the stock; 0 in a new row if the server must read it
 	slot  int   // in which to read it, for slots
 
-	// above reports that Remaining is counted from the units that the deducting statement leaves, which only the server
+	// relative reports that Remaining is counted from the units that the deducting statement leaves, which only the server
 	// knows when the row is inserted.
-	above bool
+	relative bool
 }
 
 type ledgerOutcome string
@@ -76,7 +76,7 @@ func (s Store) rowsOf(req stock.Request, remaining int64) []ledgerRow {
 func (s Store) rowsOfStatement(req stock.Request) []ledgerRow {
 	rows := s.rowsOf(req, 0)
 	for i := range rows {
-		rows[i].above = s.name.TellsRemaining()
+		rows[i].relative = s.name.TellsRemaining()
 	}
 	return rows
 }
@@ -212,8 +212,8 @@ const insertLedger = "INSERT INTO ledger (" + ledgerColumns + ", epoch, created_
 // the row that it reads, so that must be one that the transaction has locked already.
 func (r *ledgerRow) readEpoch() (query string, args []any) {
 	switch {
-	case r.epoch != 0:
-		return strconv.FormatInt(r.epoch, 10), nil
+	case r.Epoch != 0:
+		return strconv.FormatInt(r.Epoch, 10), nil
 	case r.Store == stock.Slots:
 		return "SELECT epoch FROM good_slot WHERE goods_id = ? AND slot = ?", []any{r.GoodsID, r.slot}
 	case r.Store == stock.Units:
@@ -250,7 +250,7 @@ func recordSQL(rows []ledgerRow) (epochs string, values []string, args []any) {
 	}
 	for _, r := range rows {
 		value := "?, ?, ?, ?, "
-		if r.above {
+		if r.relative {
 			value += "CAST(LAST_INSERT_ID() AS SIGNED) + "
 		}
 		value += "?, ?, ?, ?, ?, ?, "

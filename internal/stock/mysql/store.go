@@ -99,7 +99,7 @@ func (r readStock) only(rows []ledgerRow, query string, args []any) (string, []a
 		return query, args
 	}
 	for i := range rows {
-		rows[i].epoch = r.Epoch
+		rows[i].Epoch = r.Epoch
 	}
 	return query + " AND epoch = ?", append(args, r.Epoch)
 }

@@ -36,11 +36,11 @@ type record struct {
 	guard       string              // the strategy whose locks guard the stock, if nothing else does
 	lines       []stock.LineReceipt // one item with a count of 0 if refused, none if cancelled
 	epochs      []string            // of the stocks that the lines were sold from
-	cancelled   []taken             // by line
+	cancelled   []undone            // by line
 }
 
-// taken is what was taken back of a line: units, of which some were put back into the stock.
-type taken struct{ units, back int }
+// undone is what was cancelled of a line: units, of which some were put back into the stock.
+type undone struct{ units, back int }
 
 // takenError ends a request whose key is taken.
 type takenError struct{ record string }
@@ -78,7 +78,7 @@ func parseRecord(text string) (r record, err error) {
 		}
 		r.lines, r.epochs = append(r.lines, line), append(r.epochs, f[3])
 	}
-	r.cancelled = make([]taken, len(r.lines))
+	r.cancelled = make([]undone, len(r.lines))
 	if changes == "" {
 		return r, nil
 	}

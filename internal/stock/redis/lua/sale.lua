@@ -24,14 +24,14 @@ local function allot(units, epoch, keys, args, sold)
     last = #ARGV - 3 - 2 * records
     for i = 1, records do
       local at = last + 2 * i - 1
-      asked[tonumber(ARGV[at])] = { key = KEYS[keys + i], fingerprint = ARGV[at + 1], record = i }
+      asked[tonumber(ARGV[at])] = { key = KEYS[keys + i], fingerprint = ARGV[at + 1], index = i }
     end
   end
   local present = records > 0 and redis.call('MGET', unpack(KEYS, keys + 1))
   local reply, taken, new = {}, 0, {}
   for i = 1, last - args do
     local wanted, own = tonumber(ARGV[args + i]), asked[i]
-    local known = own and (new[own.key] and new[own.key].record or present[own.record])
+    local known = own and (new[own.key] and new[own.key].record or present[own.index])
     if known then
       reply[2 * i - 1], reply[2 * i] = known, 0
     else
