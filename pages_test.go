@@ -317,9 +317,12 @@ func (p page) found() string {
 	if e == nil {
 		return "\nIt was not explored.\n"
 	}
-	within := fmt.Sprintf("%d schedules were executed: %s", e.Schedules, p.bounds)
+	within := fmt.Sprintf("%d schedules were executed: %s.", e.Schedules, p.bounds)
+	if p.Idempotent() {
+		within += " Without a key, a request that is sent again sells twice."
+	}
 	if len(e.Damage) == 0 {
-		return fmt.Sprintf("\n**No trace breaks it.** %s.\n", within)
+		return fmt.Sprintf("\n**No trace breaks it.** %s\n", within)
 	}
 	var names []string
 	damages := map[string][]string{}
@@ -333,7 +336,7 @@ func (p page) found() string {
 	for i, name := range names {
 		names[i] = fmt.Sprintf("%s (%s)", name, strings.Join(damages[name], ", "))
 	}
-	return fmt.Sprintf("\n**What breaks it**, by [fault](../explore.md#faults): %s. %s.\n%s",
+	return fmt.Sprintf("\n**What breaks it**, by [fault](../explore.md#faults): %s. %s\n%s",
 		strings.Join(names, "; "), within, folded("The smallest trace", e.Trace))
 }
 
