@@ -82,6 +82,11 @@ func TestConsoleInABrowser(t *testing.T) {
 	page.WaitFor(`document.querySelector("#contents dd.big").textContent === "100"`)
 	page.Click(`#sale-form button`)
 	page.WaitFor(`document.querySelector("#sales li")?.textContent.includes("99 remain")`)
+	choose(page, `#sale-form [name=key]`, "order-1")
+	page.Click(`#sale-form button`)
+	page.WaitFor(`document.querySelector("#sales li").textContent.includes("98 remain")`)
+	page.Click(`#sale-form [name=cancel]`)
+	page.WaitFor(`document.querySelector("#sales li").textContent.includes("1 of 1 units cancelled")`)
 	page.Size(375, 800)
 	for _, tab := range []string{"#tab-run", "#tab-story", "#tab-explore", "#tab-break"} {
 		page.Click(tab)

@@ -48,6 +48,30 @@ func TestTwoSalesAreHeldAndReleasedInAnyOrder(t *testing.T) {
 	})
 }
 
+func TestASaleThatIsCancelledWhileItIsHeldSellsNothing(t *testing.T) {
+	t.Parallel()
+	d, _, _ := up(t, "--hold")
+	tab := watch(t, d.Console)
+	tab.post(http.StatusNoContent, "stock", `{"stock":10}`)
+	answers := func(n int, want string) {
+		t.Helper()
+		tab.until(want, func(s consoleState) bool { return len(s.Lab.Sales) > n && s.Lab.Sales[n].Answer == want })
+	}
+	const sale = `{"strategy":"redis-watch","replica":"replica-1","count":2,"key":`
+	tab.post(http.StatusNoContent, "sales", sale+`"a"}`)
+	answers(0, "sold by replica-1, 8 remain")
+	tab.post(http.StatusNoContent, "sales", sale+`"a"}`)
+	answers(1, "sold by replica-1, 8 remain (replayed)")
+	tab.post(http.StatusNoContent, "sales", sale+`"b","hold":"read"}`)
+	if held := tab.untilHeld(1).Lab.Held[0]; held.Text != "mget stock:{1} stock:key:b stock:{1}:epoch" {
+		t.Errorf("%q is held, want the read of a sale with a key", held.Text)
+	}
+	tab.post(http.StatusNoContent, "sales", sale+`"b","cancel":true}`)
+	answers(3, "cancelled: nothing was sold, and nothing will be")
+	tab.post(http.StatusNoContent, "holds/release", "{}")
+	answers(2, "refused: cancelled (replayed)")
+}
+
 func TestAReleasedWriteThatWaitsForARowIsNotCut(t *testing.T) {
 	t.Parallel()
 	d, _, _ := up(t, "--hold")

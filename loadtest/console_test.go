@@ -455,6 +455,8 @@ func TestConsoleRefusesOtherOriginsAndRubbish(t *testing.T) {
 		{"POST", "sales", `{"strategy":"update","count":1,"hold":"write"}`, nil, 409, "--hold"},
 		{"POST", "sales", `{"strategy":"update","count":1,"hold":"lock"}`, nil, 400, "cannot be held at"},
 		{"POST", "sales", `{"strategy":"update","count":0}`, nil, 400, "from 1 to"},
+		{"POST", "sales", `{"strategy":"update","count":1,"key":"a\r\nHost: b"}`, nil, 400, "others than letters"},
+		{"POST", "sales", `{"strategy":"update","count":1,"cancel":true}`, nil, 400, "is cancelled by its key"},
 	} {
 		request, err := http.NewRequest(test.method, d.Console+test.path, strings.NewReader(test.body))
 		if err != nil {

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -308,6 +309,9 @@ type saleRequest struct {
 	Cancel   bool       `json:"cancel"`
 }
 
+// keyPattern matches the keys that the page sends: they need no quotes in a header.
+var keyPattern = regexp.MustCompile(`^[\w.:-]{0,255}$`)
+
 // asked says what is asked for.
 func (r saleRequest) asked() string {
 	text := fmt.Sprintf("%s, units: %d", r.Strategy, r.Count)
@@ -337,8 +341,8 @@ func (c *Console) postSale(r *http.Request) error {
 		return malformed("no strategy is named %q", body.Strategy)
 	case body.Count < 1 || body.Count > maxUnits:
 		return malformed("%d units: a number from 1 to %d is needed", body.Count, maxUnits)
-	case len(body.Key) > maxKey:
-		return malformed("the key is longer than %d characters", maxKey)
+	case !keyPattern.MatchString(body.Key):
+		return malformed("the key %q has more than 255 characters, or others than letters, digits and . : - _", body.Key)
 	case body.Key != "" && !strategy.Idempotent:
 		return conflict("%s keeps no idempotency keys: leave the key empty, or choose another strategy", strategy.Name)
 	case body.Cancel && (body.Key == "" || body.Hold != ""):
@@ -370,8 +374,6 @@ func (c *Console) postSale(r *http.Request) error {
 const (
 	// saleTime is how long the page waits for the answer to a sale. It is longer than the service may take.
 	saleTime = 30 * time.Second
-	// maxKey is how long an idempotency key may be.
-	maxKey = 255
 	// shownSales is how many of them the page shows.
 	shownSales = 12
 )
@@ -400,6 +402,9 @@ func (c *Console) sell(
 		} else {
 			sold, err := traffic.SendOne(c.ctx, base, load, op)
 			answer, done = describe(sold, err), sold.Outcome == history.Sold
+			if sold.Replayed {
+				answer += " (replayed)"
+			}
 		}
 		answered(answer)
 		c.board.update(func(s *State) {
@@ -437,12 +442,14 @@ func describeCancellation(c history.Cancellation, err error) string {
 	switch {
 	case err != nil:
 		return err.Error()
+	case c.Outcome == history.Done && c.Sold == 0:
+		return "cancelled: nothing was sold, and nothing will be"
 	case c.Outcome == history.Done:
 		return fmt.Sprintf("%s: %d of %d units cancelled, %d put back", c.State, c.Cancelled, c.Sold, c.GivenBack)
 	case c.Outcome == history.Unknown:
-		return "it may have been cancelled: " + cmp.Or(c.Error, "outcome unknown")
+		return "it may have been cancelled: " + history.InWords(c.Error)
 	}
-	return "not cancelled: " + strings.TrimPrefix(c.Error, "/problems/")
+	return "not cancelled: " + history.InWords(c.Error)
 }
 
 // nextSale returns the name of a sale, and an id that no request to the service had before.

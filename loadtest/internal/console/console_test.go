@@ -118,4 +118,12 @@ func TestAnAnswerIsToldInWords(t *testing.T) {
 			t.Errorf("%+v: %q, want %q", op, got, want)
 		}
 	}
+	for want, c := range map[string]history.Cancellation{
+		"not cancelled: more than sold":               {Outcome: history.Refused, Error: history.ProblemMoreThanSold},
+		"it may have been cancelled: outcome unknown": {Outcome: history.Unknown, Error: "/problems/outcome-unknown"},
+	} {
+		if got := describeCancellation(c, nil); got != want {
+			t.Errorf("%+v: %q, want %q", c, got, want)
+		}
+	}
 }

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"stock/loadtest/internal/fault"
-	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/lab"
 	"stock/loadtest/internal/oracle"
 	"stock/loadtest/internal/report"
@@ -229,7 +228,7 @@ func (t *telling) show(stage *fault.Stage, step report.FaultStep) (number int) {
 			story.More++
 			return
 		}
-		shown := StoryStep{seconds(step.After), string(step.Kind), history.InWords(step.Text), scene}
+		shown := StoryStep{seconds(step.After), string(step.Kind), step.Text, scene}
 		story.Steps, story.Now = append(slices.Clip(story.Steps), shown), &scene
 	})
 	return number
@@ -294,7 +293,7 @@ func (t *telling) ended(played report.Fault, failure error, address string) {
 			story.Outcome, story.Evidence = string(report.Inconclusive), []string{lab.WithoutLog(failure)}
 			return
 		}
-		story.Outcome, story.Claimed, story.Proof = played.String(), played.ClaimWords(), history.InWords(played.Proof)
+		story.Outcome, story.Claimed, story.Proof = played.String(), played.ClaimWords(), played.Proof
 		story.ClaimHeld, story.Replay = played.ClaimHeld, played.Replay
 		story.Evidence = append(story.Evidence, played.Evidence...)
 	})

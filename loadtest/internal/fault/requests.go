@@ -96,9 +96,9 @@ func (s *Stage) record(client string, op history.Op) {
 	case op.Outcome == history.Sold:
 		s.Stepf("%s has bought %d of the item, and is told that %d remain", client, op.Count, op.Remaining)
 	case op.Outcome == history.Unknown:
-		s.Stepf("%s gets no answer: %s", client, history.InWords(op.Error))
+		s.Stepf("%s gets no answer: %s", client, op.Error)
 	default:
-		s.Stepf("%s is refused: %s", client, history.InWords(op.Error))
+		s.Stepf("%s is refused: %s", client, op.Error)
 	}
 }
 

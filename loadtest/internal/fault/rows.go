@@ -48,7 +48,7 @@ var rowScenarios = []Scenario{
 			lines := []history.Line{{GoodsID: s.Item, Count: 1}, {GoodsID: second, Count: 1}}
 			s.whileLocked(second, func() {
 				if a := s.send(order{client: "A", at: s.Victim, lines: lines}); a.Outcome != history.Sold {
-					s.Provef("another transaction had locked the row of the second item, and A was answered %s", a.Error)
+					s.Provef("another transaction had locked the row of the second item, and A was answered: %s", a.Error)
 				}
 			})
 		},

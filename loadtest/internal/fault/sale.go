@@ -104,9 +104,9 @@ func (s Sale) writesStock(m tcpproxy.Message) bool {
 	return bytes.Contains(m.Data, []byte(stockKey(s.Item))) && redisWrite.Match(m.Data)
 }
 
-// The commands by which strategies read a stock in Redis, and by which they change it.
+// The commands by which strategies read a stock in Redis (MGET with a key), and by which they change it.
 var (
-	redisRead  = regexp.MustCompile(`(?i)\r\nget\r\n`)
+	redisRead  = regexp.MustCompile(`(?i)\r\nm?get\r\n`)
 	redisWrite = regexp.MustCompile(`(?i)\r\n(?:set|decrby|evalsha)\r\n`)
 )
 

@@ -151,7 +151,10 @@ func (s *Stage) await(happened <-chan struct{}) {
 }
 
 // Stepf records what happens.
-func (s *Stage) Stepf(format string, args ...any) { s.step(report.Event, fmt.Sprintf(format, args...)) }
+func (s *Stage) Stepf(format string, args ...any) { s.step(report.Event, inWords(format, args...)) }
+
+// inWords is fmt.Sprintf with words in place of the types of problems.
+func inWords(format string, args ...any) string { return history.InWords(fmt.Sprintf(format, args...)) }
 
 func (s *Stage) step(kind report.StepKind, text string) {
 	step := report.FaultStep{After: time.Since(s.began), Kind: kind, Text: text}
@@ -189,7 +192,7 @@ func (s *Stage) between(since, until time.Time) time.Duration {
 
 // Provef records what shows that the fault struck. Without a proof, a cell is inconclusive.
 func (s *Stage) Provef(format string, args ...any) {
-	text := fmt.Sprintf(format, args...)
+	text := inWords(format, args...)
 	s.mu.Lock()
 	s.proof = text
 	s.mu.Unlock()
@@ -199,7 +202,7 @@ func (s *Stage) Provef(format string, args ...any) {
 // Failf records that the strategy did what it must not do, and that the stock does not show it. The cell is then
 // unsafe.
 func (s *Stage) Failf(format string, args ...any) {
-	text := fmt.Sprintf(format, args...)
+	text := inWords(format, args...)
 	s.mu.Lock()
 	s.broken = cmp.Or(s.broken, text)
 	s.mu.Unlock()
