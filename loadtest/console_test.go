@@ -387,13 +387,15 @@ func TestConsoleBreaksAndMendsReplicas(t *testing.T) {
 		tab.post(http.StatusNoContent, "sales", sale+more)
 		s = tab.until("the answer", func(s consoleState) bool { return s.Lab.Sales[len(s.Lab.Sales)-1].Answer != "" })
 	}
-	for i, want := range []string{"9 remain", "9 remain", "2 of 2 units cancelled, 2 put back", "2 of 2 units cancelled, 2 put back"} {
+	const sold, cancelled = "9 remain", "2 of 2 units cancelled, 2 put back"
+	for i, want := range []string{sold, sold, cancelled, cancelled} {
 		if got := s.Lab.Sales[len(s.Lab.Sales)-4+i].Answer; !strings.Contains(got, want) {
 			t.Errorf("answer %d with a key is %q, want %q", i+1, got, want)
 		}
 	}
 	tab.until("the units are back", func(s consoleState) bool { return s.Lab.Contents.MySQL.Stock == 11 })
-	tab.mustRefuse("sales", `{"strategy":"none","replica":"","count":1,"hold":"","key":"intent-1"}`, "none keeps no idempotency keys")
+	tab.mustRefuse("sales", `{"strategy":"none","replica":"","count":1,"hold":"","key":"intent-1"}`,
+		"none keeps no idempotency keys")
 
 	// The new process is also stopped at the end, though SIGSTOP holds it.
 	tab.post(http.StatusNoContent, "replicas/replica-2/stop", "{}")
