@@ -213,8 +213,10 @@ func (s *scripted) hangUp() {
 	s.open = nil
 }
 
-// goodStock has the stock where scripts have it.
-var goodStock = Service{service.Default(nil)}
+// goodStock has the stock where scripts have it. There are no replicas.
+func goodStock(l *lane) *service.Running {
+	return &service.Running{Description: service.Default(nil), DB: l.db.DB, Redis: l.keys}
+}
 
 func (s *scripted) Choice() scenario.Choice { return scriptChoice(s.Script) }
 
@@ -239,7 +241,7 @@ func (s *scripted) setStock(ctx context.Context, l *lane, stock map[int64]int64)
 			return err
 		}
 	}
-	if err := goodStock.running(l).SetStock(ctx, stock); err != nil || !s.Setup {
+	if err := goodStock(l).SetStock(ctx, stock); err != nil || !s.Setup {
 		return err
 	}
 	made := len(s.direct.Once)
@@ -262,7 +264,7 @@ func (s *scripted) env(l *lane, stores *script.Stores, item int64) script.Env {
 }
 
 func (s *scripted) stock(ctx context.Context, l *lane, items []int64) (map[int64]int64, error) {
-	return goodStock.running(l).ReadStock(ctx, items)
+	return goodStock(l).ReadStock(ctx, items)
 }
 
 // client executes a session.
