@@ -43,7 +43,7 @@ func TestJudgeNamesTheMutantThatDoesNotExist(t *testing.T) {
 	t.Parallel()
 	got := finish(t, "judge", "--mutants", "none-such")
 	if got.code != exitUnusable || !strings.Contains(got.stderr, `no mutant is named "none-such": `) ||
-		!strings.Contains(got.stderr, `stock-mutants mutants" lists all`) {
+		!strings.Contains(got.stderr, "--list lists all") {
 		t.Errorf("exit status %d\n%s", got.code, got.stderr)
 	}
 }
