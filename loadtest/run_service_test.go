@@ -308,12 +308,10 @@ func TestFlagsOfStrategiesAreNotForAService(t *testing.T) {
 // dying is a program that sells as the example in Python, has a process beside it, and ends after some requests.
 const dying = `import http.server, os, runpy, subprocess
 subprocess.Popen(["sh", "-c", "echo $$ >> %[1]s/pids; exec sleep 1000"])
-handle, requests = http.server.BaseHTTPRequestHandler.handle, 0
+handle, requests = http.server.BaseHTTPRequestHandler.handle, iter(range(150))
 
 def counted(self):
-    global requests
-    requests += 1
-    if requests > 150:
+    if next(requests, None) is None:
         print("enough", flush=True)
         os._exit(7)
     handle(self)
