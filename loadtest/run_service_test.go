@@ -67,7 +67,7 @@ type shop struct {
 	mu    sync.Mutex
 	stock map[string]int64
 	asked int
-	keys  map[string]string // answers to sales with a key
+	keys  map[string]string                                 // answers to sales with a key
 	sell  func(s *shop, w http.ResponseWriter, item string) // mu is locked
 }
 
@@ -308,12 +308,11 @@ func TestFlagsOfStrategiesAreNotForAService(t *testing.T) {
 // dying is a program that sells as the example in Python, has a process beside it, and ends after some requests.
 const dying = `import http.server, os, runpy, subprocess
 subprocess.Popen(["sh", "-c", "echo $$ >> %[1]s/pids; exec sleep 1000"])
-handle, requests = http.server.BaseHTTPRequestHandler.handle, 0
+handle, asked = http.server.BaseHTTPRequestHandler.handle, []
 
 def counted(self):
-    global requests
-    requests += 1
-    if requests > 150:
+    asked.append(self)
+    if len(asked) > 150:
         print("enough", flush=True)
         os._exit(7)
     handle(self)
