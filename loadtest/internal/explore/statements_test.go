@@ -433,9 +433,16 @@ func compareStatements(t *testing.T, got statements) {
 		"go test . -update"
 	for name, exchanges := range got.Strategies {
 		for what, sent := range exchanges {
-			if shown := want.Strategies[name][what]; !reflect.DeepEqual(sent, shown) {
-				t.Errorf("%s, %s: sent\n%s\nbut the documents show\n%s\n%s", name, what, indented(t, sent), indented(t, shown), fix)
+			shown := want.Strategies[name][what]
+			if reflect.DeepEqual(sent, shown) {
+				continue
 			}
+			i := 0
+			for i < min(len(sent), len(shown)) && sent[i] == shown[i] {
+				i++
+			}
+			t.Errorf("%s, %s: message %d is\n%s\nbut the documents show\n%s\n%s", name, what, i+1,
+				indented(t, sent[i:min(i+1, len(sent))]), indented(t, shown[i:min(i+1, len(shown))]), fix)
 		}
 	}
 	for name, source := range got.Scripts {
