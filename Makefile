@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help servers lab faults tidb lab-tidb test-tidb up bench judge bench-locks pictures test lint build
+.PHONY: help servers lab faults tidb lab-tidb test-tidb up bench judge bench-locks pictures explored test lint build
 
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1	\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -57,6 +57,12 @@ pictures: ## update the tables and pictures of the documents from a run (REPORT=
 	@report='$(REPORT)'; test -f "$$report" || { echo "no report $$report: run make lab, or give REPORT=FILE" >&2; exit 1; }
 	go test . -count=1 -run '^TestTablesAreUpToDate$$' -update -lab '$(REPORT)'
 	@ls docs/*.svg
+
+EXPLORED = out/explore/explore.json
+explored: build ## explore every strategy, and update its page (20 minutes; or EXPLORED=FILE of an earlier run)
+	@test -f '$(EXPLORED)' || $(WITH_MAKE) bin/loadtest explore --out out/explore \
+		--workloads one,one-key,enough,last,two-keys,too-many,same-key
+	go test . -count=1 -run '^(TestEveryStrategyHasAPage|TestTablesAreUpToDate)$$' -update -explored '$(EXPLORED)'
 
 test: servers ## run all tests on real servers, with the race detector
 	go test -race ./...

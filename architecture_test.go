@@ -109,6 +109,10 @@ var importTable = []struct {
 		because: "It translates between HTTP and the domain.",
 	},
 	{
+		name:    "docs",
+		because: "It embeds what pages show as the documents do.",
+	},
+	{
 		name:    "migrations",
 		because: "It embeds the SQL files of the schema and applies them.",
 	},
@@ -156,13 +160,18 @@ var importTable = []struct {
 		because: "It shows what was recorded and what the judge found in it.",
 	},
 	{
+		name:    "loadtest/internal/service",
+		imports: []string{"loadtest/internal/history"},
+		because: "A description of a service is read in one way, whoever asks the service.",
+	},
+	{
 		name:    "loadtest/internal/traffic",
-		imports: []string{"internal/monotonic", "loadtest/internal/history"},
+		imports: []string{"internal/monotonic", "loadtest/internal/{history,service}"},
 		because: "The load records what it sends and receives, and judges nothing.",
 	},
 	{
 		name:    "loadtest/internal/scenario",
-		imports: []string{"internal/{monotonic,stats,suggest}", "loadtest/internal/{history,oracle,traffic,verify}"},
+		imports: []string{"internal/{monotonic,stats,suggest}", "loadtest/internal/{history,oracle,service,traffic,verify}"},
 		because: "A run sends the load, records it and has it judged, and repeats what is not precise enough.",
 	},
 	{
@@ -172,7 +181,7 @@ var importTable = []struct {
 	},
 	{
 		name:    "loadtest/internal/topology",
-		imports: []string{"internal/{servers,tcpproxy}", "loadtest/internal/{oracle,tenant}", "nginx"},
+		imports: []string{"internal/{servers,tcpproxy}", "loadtest/internal/{oracle,service,tenant}", "nginx"},
 		because: "It starts the servers, the replicas and nginx.",
 	},
 	{
@@ -214,7 +223,7 @@ var importTable = []struct {
 		imports: []string{
 			"internal/{monotonic,servers}",
 			"loadtest/internal/explore/{script,trace,wire}",
-			"loadtest/internal/{history,oracle,scenario,topology,traffic,verify}", "migrations",
+			"loadtest/internal/{history,oracle,scenario,service,topology,traffic,verify}", "migrations",
 		},
 		because: "It executes schedules on real processes, and the lab's judge decides what came of each.",
 	},
@@ -224,8 +233,10 @@ var importTable = []struct {
 		because: "It compares strategies with what the servers of this machine can do.",
 	},
 	{
-		name:    "loadtest/internal/page",
-		imports: []string{"internal/stats", "loadtest/internal/{bench,explore/trace,history,report,timeline,verify}"},
+		name: "loadtest/internal/page",
+		imports: []string{
+			"docs", "internal/stats", "loadtest/internal/{bench,explore/trace,history,report,timeline,verify}",
+		},
 		because: "A page draws what was measured, and measures and judges nothing.",
 	},
 	{
@@ -238,7 +249,7 @@ var importTable = []struct {
 	{
 		name: "loadtest/internal/lab",
 		imports: []string{
-			"loadtest/internal/{fault,history,oracle,page,report,scenario,timeline,topology}",
+			"loadtest/internal/{fault,history,oracle,page,report,scenario,service,timeline,topology}",
 		},
 		because: "The commands and the console start, run and report in the same way.",
 	},
@@ -256,7 +267,7 @@ var importTable = []struct {
 		imports: []string{
 			"internal/{access,servers,suggest}",
 			"loadtest/internal/{bench,console,explore,fault,history,lab,mutation,oracle,page,report,scenario,timeline,topology}",
-			"loadtest/internal/{explore/trace,tenant,traffic,verify}",
+			"loadtest/internal/{explore/trace,service,tenant,traffic,verify}",
 		},
 		because: "The lab's command puts its parts together.",
 	},

@@ -307,20 +307,6 @@ func (f *figures) table() string {
 	return b.String()
 }
 
-// faultsTable shows what came of each fault scenario.
-func (f *figures) faultsTable() string {
-	var b strings.Builder
-	row(&b, "strategy", "holder dies", "late write", "client sends again")
-	row(&b, slices.Repeat([]string{"---"}, 4)...)
-	for _, s := range strategies {
-		if s.Claim.TwoReplicas == stock.SellsNothing {
-			continue
-		}
-		row(&b, slices.Concat([]string{label(s)}, f.faults(s))...)
-	}
-	return b.String()
-}
-
 // faults says what came of each fault scenario for a strategy.
 func (f *figures) faults(s stock.Strategy) []string {
 	return f.row(s.Name, 2, "plenty").faults(s)

@@ -6,10 +6,12 @@ import (
 	"flag"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -23,14 +25,13 @@ import (
 //
 //	go test . -update
 //	go test . -update -lab out/lab/report.json -bench-table out/bench.md -locks-table out/bench-locks.md \
-//		-judge-table out/judge.md -faults-table out/faults.md
+//		-faults-table out/faults.md
 var (
 	update     = flag.Bool("update", false, "rewrite the generated parts of the documents")
 	labReport  = flag.String("lab", "", "with -update: take the figures from this report.json of loadtest run")
 	benchTable = flag.String("bench-table", "", "with -update: show this file of make bench BENCH='--markdown FILE'")
 	locksTable = flag.String("locks-table", "", "with -update: show this file of make bench-locks BENCH='-markdown FILE'")
 	faultTable = flag.String("faults-table", "", "with -update: show this file of make faults FAULTS='--markdown FILE'")
-	judgeTable = flag.String("judge-table", "", "with -update: show this file of make judge JUDGE='--markdown FILE'")
 )
 
 // strategies is the catalogue, from which the tables of strategies are made.
@@ -85,8 +86,8 @@ func TestTablesAreUpToDate(t *testing.T) {
 		}
 	}
 	for _, kind := range []string{
-		"summary", "catalogue", "conditions", "faults", "matrix", "figures", "source", "bench", "locks", "mutants", "scripts",
-		"client",
+		"summary", "catalogue", "conditions", "matrix", "figures", "source", "bench", "locks", "mutants", "scripts",
+		"client", "strategy", "choices",
 	} {
 		if !kinds[kind] {
 			t.Errorf("no document has the table %s", kind)
@@ -162,8 +163,6 @@ func section(t *testing.T, f *figures, kind string, names []string, current stri
 		return wrap(f.Conditions, maxColumns)
 	case "figures":
 		return f.table()
-	case "faults":
-		return f.faultsTable()
 	case "source":
 		return f.beside()
 	case "bench":
@@ -178,13 +177,15 @@ func section(t *testing.T, f *figures, kind string, names []string, current stri
 	case "matrix":
 		return replaced(t, *faultTable, current)
 	case "mutants":
-		current = replaced(t, *judgeTable, current)
-		checkMutants(t, current)
-		return current
+		return mutantsTable()
 	case "scripts":
 		return scriptsTable(t)
 	case "client":
 		return client(t, names[0])
+	case "strategy":
+		return newPage(t, *strategy(names[0])).text() + "\n"
+	case "choices":
+		return choices(t)
 	}
 	t.Fatalf("no table is of the kind %q", kind)
 	return ""
@@ -260,21 +261,27 @@ func checkNames(t *testing.T, kind string, name *regexp.Regexp, table string, ot
 	}
 }
 
-// checkMutants requires a table to have a row for each mutant of the service, with what it plants, and no other row but
-// those of the explorer, which a test beside them requires.
-func checkMutants(t *testing.T, table string) {
-	t.Helper()
-	all := mutants.All()
-	for _, m := range all {
-		if !strings.Contains(table, "\n| "+m.Name+" | "+m.Family+" | "+m.Planted+" |") {
-			t.Errorf("the table of mutants lacks %s, or describes it differently: run make judge "+
-				"JUDGE='--markdown out/judge.md', and go test . -update -judge-table out/judge.md", m.Name)
+// mutantsTable counts the mutants of the service by what they change.
+func mutantsTable() string {
+	bugs, oddities := map[string]int{}, map[string]int{}
+	for _, m := range mutants.All() {
+		if m.Oddity {
+			oddities[m.Family]++
+		} else {
+			bugs[m.Family]++
 		}
 	}
-	rows := strings.Count(table, "\n| ") - strings.Count(table, "\n| explorer-") - 2
-	if rows != len(all) {
-		t.Errorf("the table of mutants has %d rows, want %d", rows, len(all))
+	var b strings.Builder
+	b.WriteString("\n")
+	row(&b, "family", "bugs", "oddities")
+	row(&b, "---", "---:", "---:")
+	families := slices.AppendSeq(slices.Collect(maps.Keys(bugs)), maps.Keys(oddities))
+	slices.Sort(families)
+	for _, family := range slices.Compact(families) {
+		row(&b, family, strconv.Itoa(bugs[family]), strconv.Itoa(oddities[family]))
 	}
+	b.WriteString("\n")
+	return b.String()
 }
 
 func strategy(name string) *stock.Strategy {
@@ -325,6 +332,12 @@ func label(s stock.Strategy) string {
 	return "`" + s.Name + "`"
 }
 
+// pageLink is the label of a strategy, which leads to its page.
+func pageLink(s stock.Strategy) string {
+	name, star, _ := strings.Cut(label(s), " ")
+	return strings.TrimSpace(fmt.Sprintf("[%s](strategies/%s.md) %s", name, s.Name, star))
+}
+
 func onCrash(c stock.Claim) string { return withCaveat(c.HolderCrash, c.CrashCaveat) }
 func onPause(c stock.Claim) string { return withCaveat(c.HolderPause, c.LateCaveat) }
 
@@ -335,26 +348,27 @@ func withCaveat(effect fmt.Stringer, caveat string) string {
 	return effect.String() + ", " + caveat
 }
 
+var behaviours = map[stock.Behaviour]string{
+	stock.Correct:      "correct",
+	stock.LosesUpdates: "**loses updates**",
+	stock.Oversells:    "**oversells**",
+	stock.Undersells:   "**undersells**",
+	stock.SellsNothing: "sells nothing",
+}
+
 // catalogueTable shows every strategy with its whole claim.
 func catalogueTable() string {
 	var b strings.Builder
 	row(&b, "strategy", "how it works", "store", "1 replica", "2 replicas", "restocked meanwhile", "holder dies",
 		"holder is stopped", "client sends again")
 	row(&b, slices.Repeat([]string{"---"}, 9)...)
-	behaviours := map[stock.Behaviour]string{
-		stock.Correct:      "correct",
-		stock.LosesUpdates: "**loses updates**",
-		stock.Oversells:    "**oversells**",
-		stock.Undersells:   "**undersells**",
-		stock.SellsNothing: "sells nothing",
-	}
 	for _, s := range strategies {
 		var stores []string
 		for _, on := range s.Stores {
 			stores = append(stores, string(on))
 		}
 		c := s.Claim
-		row(&b, label(s), s.Summary, strings.Join(stores, ", "), behaviours[c.OneReplica], behaviours[c.TwoReplicas],
+		row(&b, pageLink(s), s.Summary, strings.Join(stores, ", "), behaviours[c.OneReplica], behaviours[c.TwoReplicas],
 			behaviours[c.Restocked], onCrash(c), onPause(c), c.ClientRetry.String())
 	}
 	return b.String()

@@ -263,10 +263,16 @@ func TestConsoleStepsThroughAStory(t *testing.T) {
 	tab.post(http.StatusConflict, "story/next", `{"id":1,"steps":1}`)
 	tab.post(http.StatusNoContent, "story", `{"scenario":"late-write","strategy":"lock-redis-lua"}`)
 	s := tab.until("the first step", func(s consoleState) bool { return s.Story != nil && s.Story.Waiting })
-	first, id := s.Story.Steps[0], s.Story.ID
-	if len(s.Story.Steps) != 1 || first.Scene.MySQL == nil || first.Scene.MySQL.Stock != 16 ||
+	id := s.Story.ID
+	if asks := s.Story.Steps[0].Text; asks != "A asks the victim for 1 of the item" {
+		t.Errorf("the first step is %q, want that A asks", asks)
+	}
+	tab.post(http.StatusNoContent, "story/next", fmt.Sprintf(`{"id":%d,"steps":1}`, id))
+	s = tab.until("the second step", func(s consoleState) bool { return len(s.Story.Steps) > 1 && s.Story.Waiting })
+	first := s.Story.Steps[1]
+	if len(s.Story.Steps) != 2 || first.Scene.MySQL == nil || first.Scene.MySQL.Stock != 16 ||
 		len(first.Scene.Locks) != 1 || first.Scene.Holders[0] != "A" {
-		t.Errorf("the first step is %+v, want that A holds the lock and 16 units are in MySQL", first)
+		t.Errorf("the second step is %+v, want that A holds the lock and 16 units are in MySQL", first)
 	}
 	tab.post(http.StatusConflict, "run", runOf("none", 10))
 	for { // B may be refused until the lease has ended
@@ -374,6 +380,20 @@ func TestConsoleBreaksAndMendsReplicas(t *testing.T) {
 	tab.until("two units are sold, one in each store", func(s consoleState) bool {
 		return s.Lab.Contents.MySQL.Stock == 11 && len(s.Lab.Held) == 0
 	})
+
+	// A key sells once, and is cancelled once.
+	const sale = `{"strategy":"update","replica":"","count":2,"hold":"","key":"intent-1"`
+	for _, more := range []string{"}", "}", `,"cancel":true}`, `,"cancel":true}`} {
+		tab.post(http.StatusNoContent, "sales", sale+more)
+		s = tab.until("the answer", func(s consoleState) bool { return s.Lab.Sales[len(s.Lab.Sales)-1].Answer != "" })
+	}
+	for i, want := range []string{"9 remain", "9 remain", "2 of 2 units cancelled, 2 put back", "2 of 2 units cancelled, 2 put back"} {
+		if got := s.Lab.Sales[len(s.Lab.Sales)-4+i].Answer; !strings.Contains(got, want) {
+			t.Errorf("answer %d with a key is %q, want %q", i+1, got, want)
+		}
+	}
+	tab.until("the units are back", func(s consoleState) bool { return s.Lab.Contents.MySQL.Stock == 11 })
+	tab.mustRefuse("sales", `{"strategy":"none","replica":"","count":1,"hold":"","key":"intent-1"}`, "none keeps no idempotency keys")
 
 	// The new process is also stopped at the end, though SIGSTOP holds it.
 	tab.post(http.StatusNoContent, "replicas/replica-2/stop", "{}")

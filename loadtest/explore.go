@@ -26,7 +26,7 @@ import (
 func exploreCommand(getenv func(string) string) *cobra.Command {
 	var f exploreFlags
 	cmd := &cobra.Command{
-		Use:   "explore [SCRIPT.star... | -- COMMAND [ARGUMENT...]]",
+		Use:   "explore [SCRIPT.star... | --service FILE | -- COMMAND [ARGUMENT...]]",
 		Short: "Execute every interleaving of two requests, with at most one fault",
 		Long: `explore sends two requests to two replicas, and executes every order in which their exchanges with MySQL and
 Redis can happen, with at most one fault between any two. An exchange is a message to a store with its reply. Proxies
@@ -34,12 +34,10 @@ hold each one until its turn has come, so the service itself is not changed. exp
 schedule, has led to with what the strategy claims. For each kind of damage, it keeps the shortest schedule and prints a
 token that replays it. docs/explore.md lists what the requests ask for and which faults strike.
 
-With a command after --, it explores a service of yours, in any language: it starts one process for each replica. The
-process is to listen at the address in LISTEN, and finds its stores in MYSQL_DSN (or MYSQL_HOST, MYSQL_PORT, MYSQL_USER,
-MYSQL_PASSWORD, MYSQL_DATABASE) and REDIS_ADDR (or REDIS_HOST, REDIS_PORT). An answer of 2xx confirms a deduction, and
-409 says that too few units are left. Any other 4xx, and 503, say that nothing was deducted; any other answer leaves
-that open. The service is WRONG if the stock does not agree with its answers. What a late write or a retry does is only
-reported, unless it promises more (--keyed).
+With --service, it explores a service of yours, in any language, which a file describes: docs/your-service.md. With a
+command after --, it explores one that is asked as this repository's: POST /stock/deduct with goods_id and count, whose
+stock is the column stock of the table good_stock. The service is WRONG if the stock does not agree with its answers.
+What a late write or a retry does is only reported, unless it promises to sell once for each key.
 
 With files that end in .star, it explores scripts: sessions of SQL and of commands of Redis that you write yourself, on
 servers of its own, or on yours with --mysql-dsn and --redis. Examples are in loadtest/scripts.
@@ -50,7 +48,7 @@ missing; 3 nothing was refuted, but not every schedule could be executed and jud
   loadtest explore --strategies lock-redis-lua --traces
   loadtest explore --strategies lock-redis-lua --replay enough:A.B.A
   loadtest explore --strategies ledger --requests 3 --random --duration 1m
-  loadtest explore -- loadtest/services/shop.py wrong`,
+  loadtest explore --service loadtest/examples/python/wrong.yaml`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := f.check(cmd.Flags(), args, cmd.ArgsLenAtDash(), getenv); err != nil {
 				return err
@@ -70,7 +68,7 @@ func (f *exploreFlags) run(ctx context.Context, stdout, stderr io.Writer) (err e
 	screen := newScreen(stderr)
 	defer screen.clear()
 	screen.starting()
-	l, err := lab.Start(ctx, topology.Options{Replicas: 1, Relaxed: true, StockBinary: f.local.stockBinary})
+	l, err := f.startLab(ctx)
 	if err != nil {
 		return startError(ctx, err)
 	}
@@ -98,6 +96,15 @@ func (f *exploreFlags) run(ctx context.Context, stdout, stderr io.Writer) (err e
 	})
 }
 
+// startLab starts what the lanes of strategies share. Those of the user's service have all that they need.
+func (f *exploreFlags) startLab(ctx context.Context) (*lab.Lab, error) {
+	if f.service == nil {
+		return lab.Start(ctx, topology.Options{Replicas: 1, Relaxed: true, StockBinary: f.local.stockBinary})
+	}
+	t, err := topology.New()
+	return &lab.Lab{Topology: t}, err
+}
+
 func writeReplay(stdout io.Writer, o trace.Outcome) error {
 	o = o.Readable()
 	fmt.Fprintln(stdout, o.Kind, o.Evidence)
@@ -105,20 +112,20 @@ func writeReplay(stdout io.Writer, o trace.Outcome) error {
 }
 
 func (f *exploreFlags) options() explore.Options {
-	o := explore.Options{Lanes: f.lanes, Requests: f.requests, Pause: f.pause}
+	o := explore.Options{Lanes: f.lanes, Requests: f.requests}
 	if f.replay != "" {
 		o.Lanes = 1
 	}
-	if f.service.Command != nil {
-		o.Subject = f.service
+	if f.service != nil {
+		o.Subject, o.Pause = explore.Service{Description: f.service}, f.service.Pause
 	}
 	return o
 }
 
 // choose returns the strategies that are explored: those that deduct something, and can be used here.
 func (f *exploreFlags) choose(ctx context.Context, l *lab.Lab) (choices []scenario.Choice, err error) {
-	if f.service.Command != nil {
-		return []scenario.Choice{f.service.Choice()}, nil
+	if f.service != nil {
+		return []scenario.Choice{scenario.OwnService(f.service)}, nil
 	}
 	catalogue, err := l.Target.Strategies(ctx)
 	if err != nil {

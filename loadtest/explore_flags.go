@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"stock/internal/suggest"
 	"stock/loadtest/internal/explore"
 	"stock/loadtest/internal/explore/trace"
+	"stock/loadtest/internal/service"
 )
 
 type exploreFlags struct {
@@ -30,9 +30,8 @@ type exploreFlags struct {
 	terminals  bool
 	out        string
 
-	service explore.Service
-	setup   string // file
-	pause   time.Duration
+	serviceFile string
+	service     *service.Description // of the user's; nil: strategies or scripts are explored
 
 	servers serverFlags // for scripts
 	scripts []*explore.Script
@@ -61,33 +60,8 @@ func (f *exploreFlags) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.terminals, "terminals", false, "print these traces as text that can be typed into terminals")
 	flags.StringVar(&f.out, "out", "", "directory for explore.json and explore.html (default: none is written)")
 	f.local.register(flags)
-	f.registerService(flags)
+	registerService(flags, &f.serviceFile)
 	f.servers.register(flags)
-}
-
-func (f *exploreFlags) registerService(flags *pflag.FlagSet) {
-	flags.StringVar(&f.service.Request, "request", explore.DefaultRequest,
-		"of your service: method and path of a deduction; {item}, {count} and {key} are filled in, also below")
-	flags.StringVar(&f.service.Body, "body", explore.DefaultBody, "of your service: the body of a deduction")
-	flags.StringArrayVar(&f.service.Headers, "header", nil,
-		`of your service: a header of a deduction, such as "Authorization: secret"; may be repeated`)
-	flags.StringVar(&f.service.Sold, "sold", "",
-		"of your service: text that an answer of 2xx contains if it confirms a deduction; without it, too few units are left")
-	flags.BoolVar(&f.service.Keyed, "keyed", false,
-		"of your service: it promises to deduct once for each key, which is sent as Idempotency-Key")
-	flags.StringVar(&f.setup, "setup", "",
-		"of your service: file with SQL that makes its tables (default: good_stock only)")
-	flags.StringVar(&f.service.SetStock, "set-stock", explore.DefaultSetStock,
-		`of your service: SQL that sets the stock of an item, or "redis " and a command`)
-	flags.StringVar(&f.service.ReadStock, "read-stock", explore.DefaultReadStock,
-		`of your service: SQL that reads the stock of an item, or "redis " and a command`)
-	flags.DurationVar(&f.pause, "pause", 0,
-		"of your service: the longest time for which it sleeps while it works, such as between two tries for a lock")
-}
-
-// serviceFlags are those that need a command.
-var serviceFlags = []string{
-	"request", "body", "header", "sold", "keyed", "setup", "set-stock", "read-stock", "pause",
 }
 
 // check returns what is wrong with the flags and arguments. dash is the number of arguments before --, or -1.
@@ -121,10 +95,10 @@ func (f *exploreFlags) check(flags *pflag.FlagSet, args []string, dash int, gete
 		len(f.servers.redis) > 0 && getenv("LOADTEST_REDIS") == "" {
 		return errors.New("--mysql-dsn and --redis need a script: all else is explored on servers of the lab's own")
 	}
-	if dash < 0 {
-		return f.checkStrategies(flags, args)
+	if dash < 0 && f.serviceFile == "" {
+		return f.checkStrategies(args)
 	}
-	return f.checkService(args, dash)
+	return f.readService(args, dash, getenv)
 }
 
 // checkSearch returns what is wrong with the flags that say how schedules are chosen.
@@ -148,12 +122,7 @@ func (f *exploreFlags) checkSearch(flags *pflag.FlagSet) error {
 	return nil
 }
 
-func (f *exploreFlags) checkStrategies(flags *pflag.FlagSet, args []string) error {
-	for _, name := range serviceFlags {
-		if flags.Changed(name) {
-			return fmt.Errorf("--%s needs the command of your service, after --", name)
-		}
-	}
+func (f *exploreFlags) checkStrategies(args []string) error {
 	switch {
 	case len(args) > 0:
 		return fmt.Errorf("%q: strategies are named with --strategies, and the command of your service follows --", args[0])
@@ -163,22 +132,23 @@ func (f *exploreFlags) checkStrategies(flags *pflag.FlagSet, args []string) erro
 	return nil
 }
 
-func (f *exploreFlags) checkService(args []string, dash int) error {
+// readService reads the description of the user's service, or takes the arguments for its command.
+func (f *exploreFlags) readService(args []string, dash int, getenv func(string) string) (err error) {
 	switch {
-	case dash > 0:
-		return fmt.Errorf("%q stands before --, where only flags may be", args[0])
 	case f.strategies != nil:
 		return errors.New("--strategies cannot be used with a service of yours")
-	case f.pause < 0 || f.pause > time.Second:
-		return fmt.Errorf("--pause %v: must be at most a second", f.pause)
+	case f.serviceFile != "" && len(args) > 0:
+		return fmt.Errorf("%q: the command of your service stands in the file of --service", args[0])
+	case dash > 0:
+		return fmt.Errorf("%q stands before --, where only flags may be", args[0])
+	case f.serviceFile == "" && len(args) == 0:
+		return errors.New("the command is missing: give it after --")
+	case f.serviceFile == "":
+		f.service = service.Default(args)
+		return nil
 	}
-	f.service.Command = args
-	if f.setup != "" {
-		text, err := os.ReadFile(f.setup)
-		if err != nil {
-			return fmt.Errorf("--setup: %w", err)
-		}
-		f.service.Setup = string(text)
+	if f.service, err = service.Read(f.serviceFile, getenv); err != nil {
+		return err
 	}
-	return f.service.Check()
+	return explore.CheckService(f.service)
 }

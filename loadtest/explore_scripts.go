@@ -29,7 +29,7 @@ func areScripts(args []string, dash int) bool {
 
 // checkScripts returns what is wrong with the flags of an exploration of scripts, and reads their files.
 func (f *exploreFlags) checkScripts(flags *pflag.FlagSet, files []string, getenv func(string) string) error {
-	for _, name := range append([]string{"strategies", "quick", "stock-binary"}, serviceFlags...) {
+	for _, name := range []string{"strategies", "quick", "stock-binary", "service"} {
 		if flags.Changed(name) {
 			return fmt.Errorf("--%s cannot be used with a script", name)
 		}

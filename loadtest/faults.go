@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"stock/loadtest/internal/fault"
+	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/lab"
 	"stock/loadtest/internal/report"
 	"stock/loadtest/internal/scenario"
@@ -134,6 +135,9 @@ func (f *faultsFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr i
 	failure := playFaults(ctx, faultLab(l, f.step), options, builder, f.out, screen, func(played report.Fault) {
 		if f.step || f.verbose {
 			fmt.Fprintf(stdout, "           => %s\n", compared(played))
+			for _, found := range played.Evidence[min(1, len(played.Evidence)):] { // the first is part of Found
+				fmt.Fprintf(stdout, "              %s\n", history.InWords(found))
+			}
 		}
 	})
 	return f.report(ctx, stdout, builder, failure, began)

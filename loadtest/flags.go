@@ -73,6 +73,11 @@ func (f *requestFlags) mix() (traffic.MixConfig, error) {
 	return traffic.MixConfig{Seed: f.seed, Goods: f.goods, Skew: f.skew, MinCount: low, MaxCount: high}, nil
 }
 
+// registerService registers the flag --service.
+func registerService(flags *pflag.FlagSet, file *string) {
+	flags.StringVar(file, "service", "", "`file` that describes a service of yours, in YAML: docs/your-service.md")
+}
+
 // checkReplicas returns an error for a number of replicas that the lab does not start.
 func checkReplicas(n int) error {
 	if n < 1 || n > scenario.MaxReplicas {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -27,6 +28,7 @@ type judgeFlags struct {
 	users       int
 	requests    int
 	seed        uint64
+	list        bool
 	markdown    string
 	out         string
 }
@@ -66,6 +68,7 @@ something is missing; 3 more than 5 % of the runs of --clean, and more than one,
 func (f *judgeFlags) register(flags *pflag.FlagSet) {
 	flags.SortFlags = false
 	flags.StringSliceVar(&f.mutants, "mutants", nil, "names of the mutants to plant (default: all)")
+	flags.BoolVar(&f.list, "list", false, "say what each mutant does, and plant none")
 	flags.IntVar(&f.clean, "clean", 0, "plant nothing, and judge this many runs of correct strategies")
 	flags.IntVar(&f.users, "users", 24, "number of concurrent users")
 	flags.IntVar(&f.requests, "requests", 1200, "requests of a run, except under the workloads that have their own number")
@@ -103,7 +106,10 @@ func (f *judgeFlags) run(ctx context.Context, stdout, stderr io.Writer) (err err
 	}
 	chosen, err := mutation.Choose(append(all, mutation.ExplorerMutants()...), f.mutants)
 	if err != nil {
-		return fmt.Errorf("%w: \"%s mutants\" lists all", err, binary)
+		return fmt.Errorf("%w: --list lists all", err)
+	}
+	if f.list {
+		return writeMutants(stdout, chosen)
 	}
 	dir, remove, err := f.dir()
 	if err != nil {
@@ -121,6 +127,19 @@ func (f *judgeFlags) run(ctx context.Context, stdout, stderr io.Writer) (err err
 		return f.judgeClean(ctx, trials, stdout, screen)
 	}
 	return f.judgeMutants(ctx, trials, chosen, stdout, screen)
+}
+
+// writeMutants lists mutants with what they do.
+func writeMutants(w io.Writer, mutants []mutation.Mutant) error {
+	lines := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, m := range mutants {
+		kind := "bug"
+		if m.Oddity {
+			kind = "oddity"
+		}
+		fmt.Fprintf(lines, "%s\t%s\t%s\t%s\n", m.Name, m.Family, kind, m.Planted)
+	}
+	return lines.Flush()
 }
 
 // findBinary returns the service that can plant mutants.

@@ -11,6 +11,7 @@
 //	loadtest explore    execute every interleaving of two requests, with faults
 //	loadtest bench      compare the fastest strategies with what the machine allows
 //	loadtest judge      test the judge with planted bugs
+//	loadtest choose     ask some questions, and name the strategy to take
 package main
 
 import (
@@ -121,7 +122,8 @@ Exit status: 0 every claim held; 1 a claim failed; 2 wrong usage, or something t
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.AddCommand(runCommand(getenv), upCommand(getenv), verifyCommand(), compareCommand(), targetsCommand(),
-		benchCommand(), bareCommand(), judgeCommand(), faultsCommand(getenv), timelineCommand(), exploreCommand(getenv))
+		benchCommand(), bareCommand(), judgeCommand(), faultsCommand(getenv), timelineCommand(), exploreCommand(getenv),
+		chooseCommand())
 	err := root.ExecuteContext(ctx)
 	switch {
 	case err == nil:
@@ -161,11 +163,16 @@ func flagMeant(cmd *cobra.Command, err error) string {
 	return suggest.DidYouMean("--"+unknown.GetSpecifiedName(), flags)
 }
 
+// variable is the variable of the environment for a flag.
+func variable(flag string) string {
+	return "LOADTEST_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
 // fromEnvironment sets the flags that are given in the environment and not on the command line.
 func fromEnvironment(flags *pflag.FlagSet, getenv func(string) string) error {
 	var errs []error
 	flags.VisitAll(func(flag *pflag.Flag) {
-		name := "LOADTEST_" + strings.ToUpper(strings.ReplaceAll(flag.Name, "-", "_"))
+		name := variable(flag.Name)
 		if value := getenv(name); value != "" && !flag.Changed {
 			if err := flags.Set(flag.Name, value); err != nil {
 				errs = append(errs, fmt.Errorf("%s: %w", name, flagError(err)))

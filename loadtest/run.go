@@ -50,8 +50,11 @@ With --mysql-dsn or --redis, it uses servers of yours in place of private ones, 
 of its own. It removes both at the end, also after Ctrl-C, and changes nothing else. On servers with TLS, and on a Redis
 Cluster of yours, it plays no fault scenarios.
 
-With --target it uses a service that is already running. It then needs --admin to set the stock, and --mysql-dsn
-and --redis to read the stock directly instead of through the service.
+With --service it judges a service of yours, in any language, which a file describes: docs/your-service.md. It first
+sells one unit, to see whether the description is right.
+
+With --target it uses a service of this repository that is already running. It then needs --admin to set the stock, and
+--mysql-dsn and --redis to read the stock directly instead of through the service.
 
 The passwords of MySQL and Redis are read from LOADTEST_MYSQL_PASSWORD (unless the DSN has one) and
 LOADTEST_REDIS_PASSWORD, or from the files that these variables with _FILE at the end name.`,
@@ -61,10 +64,14 @@ LOADTEST_REDIS_PASSWORD, or from the files that these variables with _FILE at th
   loadtest run --rate 500 --duration 10s --strategies update
   loadtest run --strategies update,for-update,optimistic-version --sweep users=1,8,32,128 --rounds 5
   loadtest run --mysql-dsn 'lab@tcp(db:3306)/' --redis cache:6379
+  loadtest run --service loadtest/examples/python/wrong.yaml
   loadtest run --target http://localhost:8000 --admin http://localhost:9001`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.check(cmd.Flags()); err != nil {
+				return err
+			}
+			if err := f.readService(cmd.Flags(), getenv); err != nil {
 				return err
 			}
 			f.setDefaults(cmd.Flags())
@@ -140,6 +147,9 @@ func (f *runFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error
 
 // openLab starts the servers, or connects to those of --target.
 func (f *runFlags) openLab(ctx context.Context) (*lab.Lab, error) {
+	if f.service != nil {
+		return lab.StartService(ctx, f.service, f.replicas, f.attach.place())
+	}
 	if f.attach.target != "" {
 		return lab.Attach(ctx, f.attach.place())
 	}

@@ -15,6 +15,7 @@ import (
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/oracle"
 	"stock/loadtest/internal/scenario"
+	"stock/loadtest/internal/service"
 )
 
 // Defaults of a full run, and of a quick one.
@@ -32,6 +33,9 @@ type runFlags struct {
 	request requestFlags
 	attach  attachFlags
 	local   localFlags
+
+	serviceFile string
+	service     *service.Description // of the user's; nil: strategies are run
 
 	strategies []string
 	users      int
@@ -63,6 +67,7 @@ type runFlags struct {
 
 func (f *runFlags) register(flags *pflag.FlagSet) {
 	flags.SortFlags = false
+	registerService(flags, &f.serviceFile)
 	flags.StringSliceVar(&f.strategies, "strategies", nil,
 		"names, separated by commas (default: every strategy that can run here)")
 	flags.IntVar(&f.users, "users", 100, "concurrent users; with --rate, the most requests in flight")
@@ -192,6 +197,9 @@ func (f *runFlags) parseSweep(flags *pflag.FlagSet) (err error) {
 // checkServers returns an error if the flags about the lab's servers and the user's contradict each other.
 func (f *runFlags) checkServers() error {
 	a := &f.attach
+	if f.serviceFile != "" {
+		return checkServers("redis", a.redis)
+	}
 	if a.target != "" {
 		return f.checkTarget()
 	}

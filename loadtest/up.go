@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os/exec"
 	"strconv"
 	"strings"
 	"time"
@@ -397,7 +398,7 @@ func (f *upFlags) writeBanner(w io.Writer, t *topology.Topology, address string)
 	line("etcd", cmp.Or(strings.Join(t.Etcd, ", "), t.Missing["etcd"]))
 	line("ZooKeeper", cmp.Or(strings.Join(t.ZooKeeper, ", "), t.Missing["zookeeper"]))
 	line("nginx", t.Nginx.Conf)
-	if err := f.servers.writeCommands(&b, t); err != nil {
+	if err := f.servers.writeCommands(&b, t, firstInstalled); err != nil {
 		return err
 	}
 	if f.hold {
@@ -414,8 +415,10 @@ func (f *upFlags) writeBanner(w io.Writer, t *topology.Topology, address string)
 	return err
 }
 
-// writeCommands writes one example command per line.
-func (f *serverFlags) writeCommands(b *strings.Builder, t *topology.Topology) error {
+// writeCommands writes one example command per line, with those of the clients that are installed.
+func (f *serverFlags) writeCommands(
+	b *strings.Builder, t *topology.Topology, installed func(programs ...string) string,
+) error {
 	config, err := mysql.ParseDSN(t.MySQLDSN)
 	if err != nil {
 		return err
@@ -436,15 +439,30 @@ func (f *serverFlags) writeCommands(b *strings.Builder, t *topology.Topology) er
 	default:
 		options += " -p" + config.Passwd
 	}
-	fmt.Fprintf(b, "\nmysql -h %s -P %s -u %s%s %s -e 'SELECT * FROM good_stock'\n",
-		host, port, config.User, options, config.DBName)
-	fmt.Fprintf(b, "redis-cli -h %s -p %s%s GET '%sstock:{1}'\n\n", redisHost, redisPort, f.redisOptions(t), t.KeyPrefix)
+	b.WriteByte('\n')
+	if client := installed("mysql", "mariadb"); client != "" {
+		fmt.Fprintf(b, "%s -h %s -P %s -u %s%s %s -e 'SELECT * FROM good_stock'\n",
+			client, host, port, config.User, options, config.DBName)
+	}
+	if client := installed("redis-cli", "valkey-cli"); client != "" {
+		fmt.Fprintf(b, "%s -h %s -p %s%s GET '%sstock:{1}'\n\n", client, redisHost, redisPort, f.redisOptions(t), t.KeyPrefix)
+	}
 	fmt.Fprintf(b, "curl -X POST '%s/stock/deduct?goods_id=1&count=1&strategy=update'\n", t.URL)
 	fmt.Fprintf(b, "curl %s/stock/1\n", t.URL)
 	fmt.Fprintf(b, "curl %s/strategies\n", t.URL)
 	fmt.Fprintf(b, "curl -X PUT %s/admin/stock/1 -H 'Content-Type: application/json' -d '{\"stock\":6000}'\n",
 		t.Replicas[0].AdminURL)
 	return nil
+}
+
+// firstInstalled returns the first of the programs that this machine has, or "".
+func firstInstalled(programs ...string) string {
+	for _, program := range programs {
+		if _, err := exec.LookPath(program); err == nil {
+			return program
+		}
+	}
+	return ""
 }
 
 // redisOptions returns the options with which redis-cli uses the lab's Redis, each after a space.

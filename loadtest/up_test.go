@@ -121,7 +121,8 @@ func TestTheCommandsOfTheBannerAskForThePasswordsOfTheUsersServers(t *testing.T)
 		},
 	} {
 		var got strings.Builder
-		if err := test.flags.writeCommands(&got, &lab); err != nil {
+		first := func(programs ...string) string { return programs[0] }
+		if err := test.flags.writeCommands(&got, &lab, first); err != nil {
 			t.Fatal(err)
 		}
 		for _, want := range test.want {

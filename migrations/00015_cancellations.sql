@@ -1,12 +1,14 @@
 -- A sale can be cancelled by its key, as a whole or in part. Its row in the ledger tells how many of its units were
--- cancelled, and how many of these were put back into the stock, which has the epoch of the sale then.
+-- cancelled, and how many of these were put back into the stock, which has the epoch of the sale then. guard is the
+-- strategy under whose lock it was sold, if nothing else keeps others from overwriting the stock: only this strategy
+-- can put units back safely.
 --
 -- MySQL has no ADD COLUMN IF NOT EXISTS. A prepared statement adds a column only if it is missing, so that the migration
 -- can run again: see 00001.
 
 -- +goose Up
 SET @add_cancelled = (
-    SELECT IF(COUNT(*) = 0, 'ALTER TABLE ledger ADD COLUMN buyer VARBINARY(64) NOT NULL DEFAULT '''', ADD COLUMN cancelled INT NOT NULL DEFAULT 0, ADD COLUMN given_back INT NOT NULL DEFAULT 0', 'SELECT 1')
+    SELECT IF(COUNT(*) = 0, 'ALTER TABLE ledger ADD COLUMN buyer VARBINARY(64) NOT NULL DEFAULT '''', ADD COLUMN cancelled INT NOT NULL DEFAULT 0, ADD COLUMN given_back INT NOT NULL DEFAULT 0, ADD COLUMN guard VARBINARY(64) NOT NULL DEFAULT ''''', 'SELECT 1')
     FROM information_schema.columns
     WHERE table_schema = DATABASE() AND table_name = 'ledger' AND column_name = 'cancelled'
 );
@@ -21,4 +23,4 @@ ALTER TABLE ledger MODIFY COLUMN outcome ENUM('done', 'sold-out', 'buyer-limit',
 -- +goose Down
 DELETE FROM ledger WHERE outcome = 'cancelled';
 ALTER TABLE ledger MODIFY COLUMN outcome ENUM('done', 'sold-out', 'buyer-limit') NOT NULL;
-ALTER TABLE ledger DROP COLUMN given_back, DROP COLUMN cancelled, DROP COLUMN buyer;
+ALTER TABLE ledger DROP COLUMN guard, DROP COLUMN given_back, DROP COLUMN cancelled, DROP COLUMN buyer;

@@ -296,7 +296,7 @@ func (a *attack) settle(s *keyedSale, at int) int {
 	}
 	err = json.NewDecoder(response.Body).Decode(&found)
 	switch {
-	case err == nil && len(found.Lines) == 0 && found.State == "cancelled" && s.cancel == s.count && !s.sold:
+	case err == nil && len(found.Lines) == 0 && found.State == "never-sold" && s.cancel == s.count && !s.sold:
 		return 0 // it was cancelled before it was sold
 	case err != nil || len(found.Lines) != 1:
 	case found.Lines[0].Count == s.count && found.Lines[0].Cancelled == s.cancel && found.Lines[0].GivenBack == s.cancel &&

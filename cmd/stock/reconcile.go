@@ -35,7 +35,8 @@ Exit status: 0 all items agree or were mended; 1 an item differs, and was not me
 With --mend, Redis gets the value that MySQL proves:
   Redis has too many         it lost writes, or units were sold in MySQL only: Redis is lowered by them
   Redis has none             it lost its data: it gets the stock of MySQL. Sales that were lost before they reached
-                             MySQL stay lost. With appendfsync always there are none
+                             MySQL stay lost. With appendfsync always, only a failover
+                             loses any
   Redis has an older stock   the stock was set in MySQL but not in Redis, which has sold nothing since: Redis gets it
 What nobody can prove is reported and left unchanged:
   Redis has sold from an     the stock was set in MySQL but not in Redis, and there are sales that MySQL has not

@@ -3,8 +3,8 @@
 # wrk, a load driver with which make bench compares the lab's. What is installed already stays as it is. The script
 # leaves no new service running or enabled, and does not touch services that existed before. etcd, ZooKeeper and wrk are
 # optional: if one of them cannot be installed, the script says so and succeeds, unless it is called with --all. That
-# also installs Python and PHP with their clients of MySQL, for tests with services in these languages, and curl and
-# Java, for tests with clients.
+# also installs Python, PHP, Node and Java with their clients of MySQL, for tests with services in these languages, and
+# curl, for tests with clients.
 #
 # On Debian and Ubuntu, mariadb-server-core, redis-tools and libzookeeper-java contain the servers without their
 # services: redis-check-rdb is redis-server under another name, and the package zookeeper would add a user and a Java
@@ -32,6 +32,8 @@ find_python() { /usr/bin/python3 -c 'import pymysql' 2>/dev/null && echo /usr/bi
 find_curl() { first curl; }
 # The module compiles a source file that java is told to run.
 find_java() { java --list-modules 2>/dev/null | grep -q '^jdk\.compiler@' && first java; }
+find_node() { NODE_PATH=/usr/share/nodejs node -e "require('mysql')" 2>/dev/null && first node; }
+find_jdbc() { [ -e /usr/share/java/mariadb-java-client.jar ] && echo /usr/share/java/mariadb-java-client.jar; }
 find_php() { php -r 'exit((int)!in_array("mysql", PDO::getAvailableDrivers()));' >/dev/null 2>&1 && first php; }
 
 # ZooKeeper consists of jars and needs Java. zookeeper.go looks in the same places.
@@ -74,6 +76,8 @@ packages() {
 		wrk) names=wrk ;;
 		python) names=python3-pymysql ;;
 		php) names=php-cli,php-mysql ;;
+		node) names=node-mysql ;; # which needs nodejs
+		jdbc) names=libmariadb-java ;;
 		curl) names=curl ;;
 		java) names=default-jre-headless ;;
 		zookeeper)
@@ -189,7 +193,7 @@ by_hand() {
 needed='mysql redis nginx'
 optional='etcd zookeeper wrk'
 if [ "${1:-}" = --all ]; then
-	needed="$needed $optional python php curl java" optional=
+	needed="$needed $optional python php node curl java jdbc" optional=
 fi
 
 # shellcheck disable=SC2086 # one word per server, here and below

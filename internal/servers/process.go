@@ -21,6 +21,7 @@ type Command struct {
 	Path  string         // path of the program
 	Args  []string       // arguments, without the program's name
 	Argv0 string         // name to run the program under; Path if empty
+	Dir   string         // directory that it starts in; that of this process if empty
 	Env   []string       // environment; that of this process if nil
 	Stdin io.Reader      // empty if nil
 	Log   string         // file to which Start appends stdout and stderr
@@ -92,7 +93,7 @@ func (c Command) cmd(ctx context.Context) *exec.Cmd {
 	if c.Argv0 != "" {
 		cmd.Args[0] = c.Argv0
 	}
-	cmd.Env = c.Env
+	cmd.Env, cmd.Dir = c.Env, c.Dir
 	cmd.Stdin = c.Stdin
 	if c.Death == 0 {
 		c.Death = syscall.SIGKILL

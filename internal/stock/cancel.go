@@ -17,7 +17,7 @@ type Canceller interface {
 	// taken from, unless that was set since. If nothing is known of the key, it makes sure that nothing is sold for it:
 	// a sale that is in flight either commits first, and is then cancelled, or fails with ErrCancelled. It fails with
 	// ErrUnknownSale, ErrInProgress, ErrMoreThanSold, ErrItemNotNamed, ErrOverstocked, or ErrKeyReused if the key belongs
-	// to another store.
+	// to another store, or to a sale that only another strategy can cancel.
 	CancelSale(ctx context.Context, req CancelRequest) (Sale, error)
 	// Sale returns what became of the request with a key. It fails with ErrUnknownSale, ErrInProgress,
 	// ErrItemNotNamed, or ErrKeyReused if the key belongs to another store.
@@ -43,6 +43,7 @@ type CancelRequest struct {
 type Sale struct {
 	Key      string
 	State    SaleState
+	Guard    string     // the strategy whose locks guard the stock: only it can cancel; empty if any of the store can
 	Lines    []SaleLine // one for each item, in ascending order; none if nothing was sold
 	Replayed bool       // nothing was cancelled now
 }
@@ -60,8 +61,9 @@ type SaleState string
 // The states.
 const (
 	SaleDone      SaleState = "sold"
-	SaleRefused   SaleState = "refused"   // sold out, or a buyer's limit
-	SaleCancelled SaleState = "cancelled" // of what was sold, if anything, nothing is left
+	SaleRefused   SaleState = "refused"    // sold out, or a buyer's limit
+	SaleCancelled SaleState = "cancelled"  // all that was sold was cancelled
+	SaleNeverSold SaleState = "never-sold" // nothing was sold when it was cancelled, and nothing will be
 )
 
 // Refusals of cancellations, and of sales that were cancelled.
@@ -92,12 +94,17 @@ func (s *Sale) Check(id SaleID) error {
 }
 
 // Cancel changes the sale as a request asks, and reports whether that makes a difference. It does not count what is
-// given back. Its errors are ErrMoreThanSold and those of Check.
-func (s *Sale) Cancel(req CancelRequest) (changed bool, err error) {
+// given back. guard is the strategy that cancels, if it works under locks without a fence. Its errors are
+// ErrMoreThanSold, ErrKeyReused, and those of Check.
+func (s *Sale) Cancel(req CancelRequest, guard string) (changed bool, err error) {
 	if err := s.Check(req.SaleID); err != nil {
 		return false, err
 	}
-	if s.State == SaleCancelled {
+	if s.Guard != "" && s.Guard != guard {
+		return false, fmt.Errorf("%w: %q is the key of a sale under a lock of the strategy %s, which alone can "+
+			"cancel it: name this strategy", ErrKeyReused, s.Key, s.Guard)
+	}
+	if s.CannotSell() {
 		return false, nil
 	}
 	wanted := req.Lines
@@ -116,11 +123,18 @@ func (s *Sale) Cancel(req CancelRequest) (changed bool, err error) {
 			sold.Cancelled, changed = line.Count, true
 		}
 	}
-	if s.nothingLeft() {
+	switch left := slices.ContainsFunc(s.Lines, func(l SaleLine) bool { return l.Cancelled < l.Count }); {
+	case left:
+	case len(s.Lines) == 0:
+		s.State = SaleNeverSold
+	default:
 		s.State = SaleCancelled
 	}
 	return changed, nil
 }
+
+// CannotSell reports whether the request was cancelled as a whole, so that it fails with ErrCancelled.
+func (s *Sale) CannotSell() bool { return s.State == SaleCancelled || s.State == SaleNeverSold }
 
 // find returns the index of the line from which a line is to be cancelled.
 func (s *Sale) find(line Line) (int, error) {
@@ -150,8 +164,4 @@ func (s *Sale) Items() []int64 {
 		ids[i] = line.GoodsID
 	}
 	return ids
-}
-
-func (s *Sale) nothingLeft() bool {
-	return !slices.ContainsFunc(s.Lines, func(l SaleLine) bool { return l.Cancelled < l.Count })
 }

@@ -19,8 +19,9 @@ var (
 	ErrUnavailable = errors.New("unavailable")
 	// ErrFenced reports that a later holder of the lock has written. It is an ErrBusy.
 	ErrFenced = fmt.Errorf("%w: refused by the fence", ErrBusy)
-	// ErrChanged reports that the stock is not what the holder of a lock has read. It is an ErrBusy: see TryAgain.
-	ErrChanged = fmt.Errorf("%w: the stock changed between read and write", ErrBusy)
+	// ErrChanged reports that a stock or a sale is not what the request has read, so that it wrote nothing. It is an
+	// ErrBusy: see TryAgain.
+	ErrChanged = fmt.Errorf("%w: changed between read and write", ErrBusy)
 	// ErrOverstocked reports that a restock would exceed MaxStock.
 	ErrOverstocked = errors.New("overstocked")
 	// ErrUnknownStrategy reports that the catalogue has no strategy of this name.
@@ -77,6 +78,13 @@ func UnknownItem(goodsID int64, server string) error {
 // Interrupted is the ErrBusy of a deduction that ended before it wrote anything.
 func Interrupted(cause error) error {
 	return fmt.Errorf("%w: ended before anything was written: %w", ErrBusy, cause)
+}
+
+// Unrecorded is the error of a request with a key if its refusal could not be recorded. It is not an ErrUnknown, since
+// nothing was deducted, nor the refusal, since the request may get another answer when it is sent again.
+func Unrecorded(refusal, cause error) error {
+	return fmt.Errorf("%w: refused (%v), but it is unknown whether that answer was recorded: %v",
+		ErrUnavailable, refusal, cause)
 }
 
 // Overstocked is the ErrOverstocked of a restock by units.

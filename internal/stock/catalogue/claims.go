@@ -126,7 +126,7 @@ func exceptLate(c stock.Claim, caveat string) stock.Claim {
 
 // asDurableAsRedis is a claim of a strategy whose sales only Redis knows.
 func asDurableAsRedis(c stock.Claim) stock.Claim {
-	c.CrashCaveat = "but if Redis dies, sales that its AOF has not flushed are lost"
+	c.CrashCaveat = "but a crash or a failover of Redis may lose the last sales"
 	return c
 }
 

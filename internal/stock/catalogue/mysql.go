@@ -76,12 +76,12 @@ var mysqlStrategies = []stock.Strategy{
 		New:     mysql.NewUpdate,
 	},
 	{
-		Name:    "ledger-check-first",
+		Name:    "update-check-first",
 		Summary: "As update, but checks a buyer's limit before it locks the item.",
 		Claim:   onBuyerLimit(oneStatement, stock.BuyerLimitIsExceeded),
 		Control: true,
 		Stores:  []stock.Store{stock.MySQL},
-		New:     mysql.NewLedgerCheckFirst,
+		New:     mysql.NewUpdateCheckFirst,
 	},
 	{
 		Name:    "slots",

@@ -18,7 +18,7 @@ type mutexAroundTx struct {
 // NewMutexAroundTx makes the strategy `mutex-around-tx`.
 func NewMutexAroundTx(d stock.Deps) stock.Deducter {
 	return mutexAroundTx{
-		db:      mysql.New(d),
+		db:      mysql.NewGuarded(d, "mutex-around-tx"),
 		guarded: guarded{name: "mutex-around-tx", locker: new(locks.Mutex), wait: d.LockWait, log: d.Log},
 	}
 }

@@ -13,34 +13,32 @@ import (
 // named locks.
 type Replica struct {
 	deps        stock.Deps
-	stores      map[stock.Store]guardedStore
+	items       map[stock.Store]*knownItems
 	connections *OrderConnections // nil if the pool for named locks has no limit
-}
-
-// guardedStore is a store that locks guard.
-type guardedStore struct {
-	stock.Lockable
-	items *knownItems
 }
 
 // NewReplica makes the strategies' shared parts.
 func NewReplica(d stock.Deps) *Replica {
-	r := &Replica{deps: d, stores: map[stock.Store]guardedStore{}, connections: NewOrderConnections(d.MySQLLocks)}
-	for on, store := range map[stock.Store]stock.Lockable{
-		stock.MySQL: mysql.New(d),
-		stock.Redis: redis.New(d),
-	} {
-		r.stores[on] = guardedStore{store, &knownItems{store: store}}
+	return &Replica{
+		deps:        d,
+		items:       map[stock.Store]*knownItems{stock.MySQL: {store: mysql.New(d)}, stock.Redis: {store: redis.New(d)}},
+		connections: NewOrderConnections(d.MySQLLocks),
 	}
-	return r
 }
 
 // New guards a store with the lock of a strategy.
 func (r *Replica) New(s stock.Strategy, locker locks.Locker, on stock.Store) stock.Deducter {
-	store := r.stores[on]
+	only := s.Name // nothing else guards the stock
+	if s.Fenced {
+		only = ""
+	}
+	var store stock.Lockable = mysql.NewGuarded(r.deps, only)
+	if on == stock.Redis {
+		store = redis.NewGuarded(r.deps, only)
+	}
 	g := guarded{
-		name: s.Name, prefix: r.deps.KeyPrefix, locker: locker, store: store, whole: store.Lockable, fenced: s.Fenced,
-		items: store.items, wait: r.deps.LockWait, log: r.deps.Log,
+		name: s.Name, prefix: r.deps.KeyPrefix, locker: locker, store: store, whole: store, fenced: s.Fenced,
+		items: r.items[on], wait: r.deps.LockWait, log: r.deps.Log,
 	}
 	if slices.Contains(s.Needs, stock.NeedMySQL) {
 		g.connections = r.connections

@@ -48,8 +48,8 @@ type cancellationLine struct {
 type saleReply struct {
 	Key       string          `json:"key"`
 	State     stock.SaleState `json:"state"`
-	Lines     []saleLine      `json:"lines"` // one per item, in ascending order
-	Strategy  string          `json:"strategy"`
+	Lines     []saleLine      `json:"lines"`              // one per item, in ascending order
+	Strategy  string          `json:"strategy,omitempty"` // the only one that can cancel it, if not all
 	Store     stock.Store     `json:"store"`
 	Replica   string          `json:"replica"`
 	RequestID string          `json:"request_id"`
@@ -63,10 +63,10 @@ type saleLine struct {
 }
 
 // onSale makes a handler of a function that reads or cancels a sale.
-func (a *API) onSale(do func(*sale) (*saleReply, error)) http.HandlerFunc {
+func (a *API) onSale(do func(*call) (*saleReply, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		s := &sale{api: a, w: w, r: r, started: time.Now()}
-		reply, err := do(s)
+		c := &call{api: a, w: w, r: r, started: time.Now()}
+		reply, err := do(c)
 		if err != nil {
 			a.fail(w, r, err)
 			return
@@ -76,70 +76,70 @@ func (a *API) onSale(do func(*sale) (*saleReply, error)) http.HandlerFunc {
 }
 
 // find answers GET /stock/sales/{key}.
-func (s *sale) find() (*saleReply, error) {
-	if has, err := hasBody(s.r); err != nil {
+func (c *call) find() (*saleReply, error) {
+	if has, err := hasBody(c.r); err != nil {
 		return nil, err
 	} else if has {
 		return nil, describe(errMalformed, "the request has a body: only the path and the query are read")
 	}
-	var c cancellation
-	if err := c.readQuery(s.r.URL.RawQuery); err != nil {
+	var asked cancellation
+	if err := asked.readQuery(c.r.URL.RawQuery); err != nil {
 		return nil, err
 	}
 	read := func(ctx context.Context, in stock.Canceller, id stock.SaleID) (stock.Sale, error) {
 		return in.Sale(ctx, id)
 	}
-	return s.withSale(operationRead, c, read)
+	return c.withSale(operationRead, asked, read)
 }
 
 // cancel answers POST /stock/sales/{key}/cancel.
-func (s *sale) cancel() (*saleReply, error) {
-	var c cancellation
-	if err := c.read(s.r); err != nil {
+func (c *call) cancel() (*saleReply, error) {
+	var asked cancellation
+	if err := asked.read(c.r); err != nil {
 		return nil, err
 	}
-	lines, err := c.lines()
+	lines, err := asked.lines()
 	if err != nil {
 		return nil, err
 	}
 	cancel := func(ctx context.Context, in stock.Canceller, id stock.SaleID) (stock.Sale, error) {
 		return in.CancelSale(ctx, stock.CancelRequest{SaleID: id, Lines: lines})
 	}
-	return s.withSale(operationCancel, c, cancel)
+	return c.withSale(operationCancel, asked, cancel)
 }
 
-func (s *sale) withSale(
-	operation string, c cancellation, do func(context.Context, stock.Canceller, stock.SaleID) (stock.Sale, error),
+func (c *call) withSale(
+	operation string, asked cancellation, do func(context.Context, stock.Canceller, stock.SaleID) (stock.Sale, error),
 ) (*saleReply, error) {
-	if err := s.choose(c.Strategy); err != nil {
+	if err := c.choose(asked.Strategy); err != nil {
 		return nil, err
 	}
-	id := stock.SaleID{GoodsID: c.GoodsID}
+	id := stock.SaleID{GoodsID: asked.GoodsID}
 	var err error
-	if id.Key, err = s.keyInPath(); err != nil {
+	if id.Key, err = c.keyInPath(); err != nil {
 		return nil, err
 	}
-	if c.GoodsID < 0 {
-		return nil, describe(errMalformed, "goods_id is %d: it must be at least 1", c.GoodsID)
+	if asked.GoodsID < 0 {
+		return nil, describe(errMalformed, "goods_id is %d: it must be at least 1", asked.GoodsID)
 	}
-	canceller, on, err := s.api.Strategies.ResolveSales(s.offer.Name, c.Store)
+	canceller, on, err := c.api.Strategies.ResolveSales(c.offer.Name, asked.Store)
 	if err != nil {
-		return nil, s.describe(describeSale(operation, err), 0, on)
+		return nil, c.describe(describeSale(operation, err), 0, on)
 	}
-	ctx, cancel := s.api.timeout(s.r)
+	ctx, cancel := c.api.timeout(c.r)
 	defer cancel()
 	found, err := do(ctx, canceller, id)
 	err = describeSale(operation, err)
-	s.api.sales.observe(operation, found.Replayed, err)
+	c.api.sales.observe(operation, found.Replayed, err)
 	if err != nil {
 		return nil, err
 	}
 	if found.Replayed {
-		s.w.Header()["Idempotency-Replayed"] = replayed
+		c.w.Header()["Idempotency-Replayed"] = replayed
 	}
 	reply := &saleReply{
 		Key: found.Key, State: found.State, Lines: []saleLine{},
-		Strategy: s.offer.Name, Store: on, Replica: s.api.Replica, RequestID: requestID(s.w),
+		Strategy: found.Guard, Store: on, Replica: c.api.Replica, RequestID: requestID(c.w),
 	}
 	for _, line := range found.Lines {
 		reply.Lines = append(reply.Lines, saleLine{line.GoodsID, line.Count, line.Cancelled, line.GivenBack})
@@ -148,15 +148,15 @@ func (s *sale) withSale(
 }
 
 // keyInPath reads {key}. A key with characters that a path cannot have is escaped there.
-func (s *sale) keyInPath() (key string, err error) {
-	key = chi.URLParam(s.r, "key")
-	if s.r.URL.RawPath != "" {
+func (c *call) keyInPath() (key string, err error) {
+	key = chi.URLParam(c.r, "key")
+	if c.r.URL.RawPath != "" {
 		if key, err = url.PathUnescape(key); err != nil {
 			return "", describe(errMalformed, "the key in the path has a malformed escape")
 		}
 	}
 	if key == "" {
-		return "", describe(errNotFound, "the key of the sale is missing in the path %s", s.r.URL.Path)
+		return "", describe(errNotFound, "the key of the sale is missing in the path %s", c.r.URL.Path)
 	}
 	if len(key) > stock.MaxKey || !isPrintable(key) {
 		return "", describe(errMalformed, "the key in the path must have 1 to %d printable ASCII characters", stock.MaxKey)
@@ -235,11 +235,17 @@ func describeSale(operation string, err error) error {
 	if cancels {
 		unchanged = "; nothing was cancelled"
 	}
+	const elsewhere = "If it was sold by another strategy or from another store than the default, name both"
 	switch slug := kindOf(err).slug; {
 	case errors.Is(err, stock.ErrItemNotNamed):
 		return describe(errMalformed, "goods_id is missing: a Redis Cluster keeps the key beside the item")
-	case errors.Is(err, stock.ErrMoreThanSold), errors.Is(err, stock.ErrUnknownSale):
-		return describe(err, "%v%s", err, unchanged)
+	case errors.Is(err, stock.ErrMoreThanSold):
+		return describe(err, "%v; nothing was cancelled. GET /stock/sales/{key} tells what was sold.", err)
+	case errors.Is(err, stock.ErrUnknownSale) && cancels:
+		return describe(err, "%v; nothing was cancelled. %s. If the request may still arrive, cancel everything, "+
+			"without a number: then it sells nothing.", err, elsewhere)
+	case errors.Is(err, stock.ErrUnknownSale):
+		return describe(err, "%v. %s. The request may also still arrive.", err, elsewhere)
 	case slug == slugKeyUnsupported:
 		return describe(err, "the strategy keeps no keys, and so knows no sale by its key; "+
 			"GET /strategies lists those that do")

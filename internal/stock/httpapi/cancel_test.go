@@ -65,15 +65,42 @@ func TestASaleThatWasCancelledBeforeItArrivesOverHTTP(t *testing.T) {
 	for _, key := range []string{"early", `a b/c%2F"\?#..`} {
 		at := r.public + sales + url.PathEscape(key)
 		cancelled := post(t, at+"/cancel", "")
-		wantSale(t, cancelled, "cancelled", "[]", false)
+		wantSale(t, cancelled, "never-sold", "[]", false)
 		if cancelled.json["key"] != key {
 			t.Errorf("the key is %v, want %q", cancelled.json["key"], key)
 		}
-		wantSale(t, get(t, at+"?strategy=batch"), "cancelled", "[]", false)
+		wantSale(t, get(t, at+"?strategy=batch"), "never-sold", "[]", false)
 		escaped := strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(key)
 		r.sellWithKey(t, escaped).want(t, 409, "cancelled")
 	}
 	r.wantStock(t, "10")
+}
+
+func TestASaleUnderALockNamesTheStrategyThatCancelsIt(t *testing.T) {
+	t.Parallel()
+	r, _ := newShop(t)
+	r.sellWithKey(t, "plain").want(t, 200, "")
+	if got := get(t, r.public+sales+"plain").want(t, 200, ""); got.json["strategy"] != nil {
+		t.Errorf("a sale that any strategy of the store can cancel: %s, want no strategy", got.raw)
+	}
+	const seller = "mutex-around-tx"
+	do(t, request{
+		method: "POST", url: r.public + "/stock/deduct?goods_id=1&count=3&strategy=" + seller,
+		header: map[string]string{"Idempotency-Key": "k"},
+	}).want(t, 200, "")
+	wantStrategy := func(got reply) {
+		t.Helper()
+		if got.want(t, 200, ""); got.json["strategy"] != seller {
+			t.Errorf("%s, want the strategy %s", got.raw, seller)
+		}
+	}
+	wantStrategy(get(t, r.public+sales+"k"))
+	refused := post(t, r.public+sales+"k/cancel", "").want(t, 422, "idempotency-key-reused")
+	if detail, _ := refused.json["detail"].(string); !strings.Contains(detail, seller) {
+		t.Errorf("the detail is %q, want the strategy %s", detail, seller)
+	}
+	wantStrategy(post(t, r.public+sales+"k/cancel?strategy="+seller, ""))
+	r.wantStock(t, "7")
 }
 
 func TestACancellationMayBeChunked(t *testing.T) {
@@ -111,13 +138,16 @@ func TestCancellationsThatAreRefusedOverHTTP(t *testing.T) {
 			body: `{"lines":[{"goods_id":1,"cancelled":1},{"goods_id":1,"cancelled":1}]}`, slug: "malformed"},
 		{name: "an item below 1", path: cancel + "?goods_id=-1", slug: "malformed"},
 		{name: "a control", path: cancel + "?strategy=decrement", slug: "idempotency-key-unsupported"},
-		{name: "another store", path: cancel + "?strategy=update&store=redis", slug: "unsupported-store"},
+		{name: "another store", path: cancel + "?store=redis", slug: "unsupported-store", detail: "name a strategy of that"},
 		{name: "a body with a read", method: "GET", path: sales + "k", body: `{}`, slug: "malformed"},
 		{name: "no key", path: sales + "/cancel", status: 404, slug: "not-found", detail: "the key of the sale is missing"},
 		{name: "a key that is too long", path: sales + strings.Repeat("k", stock.MaxKey+1) + "/cancel", slug: "malformed"},
 		{name: "a key that is not ASCII", path: sales + "%C3%BC/cancel", slug: "malformed"},
 		{name: "unknown strategy", path: cancel + "?strategy=magic", status: 404, slug: "unknown-strategy"},
-		{name: "another item", path: cancel + "?goods_id=2", status: 404, slug: "unknown-sale"},
+		{name: "another item", path: cancel + "?goods_id=2", status: 404, slug: "unknown-sale",
+			detail: "sold by another strategy"},
+		{name: "a part of nothing", path: sales + "x/cancel", body: `{"cancelled":1}`, status: 404, slug: "unknown-sale",
+			detail: "cancel everything"},
 		{name: "the key of another store", path: cancel + "?strategy=slots", status: 422, slug: "idempotency-key-reused"},
 	} {
 		if c.method == "" {

@@ -24,39 +24,39 @@ type deductionReply struct {
 }
 
 // deduct answers POST /stock/deduct.
-func (s *sale) deduct() (any, error) {
+func (c *call) deduct() (any, error) {
 	var d deduction
-	if err := d.read(s.r); err != nil {
+	if err := d.read(c.r); err != nil {
 		return nil, err
 	}
-	if err := s.choose(d.Strategy); err != nil {
+	if err := c.choose(d.Strategy); err != nil {
 		return nil, err
 	}
 	if err := checkLine(d.GoodsID, d.Count); err != nil {
 		return nil, err
 	}
-	if err := s.options(d.terms); err != nil {
+	if err := c.options(d.terms); err != nil {
 		return nil, err
 	}
-	deducter, on, err := s.api.Strategies.Resolve(s.offer.Name, d.Store)
+	deducter, on, err := c.api.Strategies.Resolve(c.offer.Name, d.Store)
 	if err != nil {
-		return nil, s.describe(err, d.GoodsID, on)
+		return nil, c.describe(err, d.GoodsID, on)
 	}
 	var done stock.Receipt
-	err = s.carryOut(on, func(ctx context.Context) (stock.Receipt, error) {
+	err = c.carryOut(on, func(ctx context.Context) (stock.Receipt, error) {
 		done, err = deducter.Deduct(ctx, stock.Request{
 			GoodsID: d.GoodsID,
 			Count:   int(d.Count),
-			Key:     s.key,
-			Buyer:   s.buyer,
-			Hold:    s.hold,
+			Key:     c.key,
+			Buyer:   c.buyer,
+			Hold:    c.hold,
 		})
 		return done, err
 	})
 	if err != nil {
-		return nil, s.describe(err, d.GoodsID, on)
+		return nil, c.describe(err, d.GoodsID, on)
 	}
-	reply := &deductionReply{GoodsID: d.GoodsID, Count: d.Count, receipt: s.receipt(on, done)}
+	reply := &deductionReply{GoodsID: d.GoodsID, Count: d.Count, receipt: c.receipt(on, done)}
 	reply.Token = &done.Token
 	if on.TellsRemaining() {
 		reply.Remaining = &done.Remaining

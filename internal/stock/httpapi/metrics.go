@@ -15,9 +15,9 @@ import (
 
 // Outcomes in the metrics, in addition to the slugs of the problem types.
 const (
-	outcomeDone     = "done"
-	outcomeCanceled = "canceled" // refused or failed after the client went away
-	outcomeReplayed = "replayed" // answered again for an idempotency key
+	outcomeDone       = "done"
+	outcomeClientGone = "client-gone" // refused or failed after the client went away
+	outcomeReplayed   = "replayed"    // answered again for an idempotency key
 )
 
 // seconds are the buckets of every histogram. They reach from a Redis round trip to more than --lock-wait and
@@ -43,7 +43,7 @@ func newMetrics(registry *prometheus.Registry) *metrics {
 	m := &metrics{
 		deductions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "stock_deductions_total",
-			Help: "Deductions and orders by outcome: done, replayed (answered again for an idempotency key), canceled " +
+			Help: "Deductions and orders by outcome: done, replayed (answered again for an idempotency key), client-gone " +
 				"(the client went away), or the type of the problem.",
 		}, append(by, "outcome")),
 		duration: histogram("stock_deduction_duration_seconds",
@@ -80,9 +80,9 @@ type series struct {
 }
 
 type usedSeries struct {
-	duration, wait, hold     prometheus.Observer
-	retries                  prometheus.Counter
-	done, replayed, canceled prometheus.Counter
+	duration, wait, hold       prometheus.Observer
+	retries                    prometheus.Counter
+	done, replayed, clientGone prometheus.Counter
 }
 
 func (m *metrics) series(strategy string, on stock.Store) *series {
@@ -93,13 +93,13 @@ func (m *metrics) series(strategy string, on stock.Store) *series {
 	}
 	return &series{outcomes, sync.OnceValue(func() *usedSeries {
 		return &usedSeries{
-			duration: m.duration.With(by),
-			wait:     m.wait.With(by),
-			hold:     m.hold.With(by),
-			retries:  m.retries.With(by),
-			done:     outcomes.WithLabelValues(outcomeDone),
-			replayed: outcomes.WithLabelValues(outcomeReplayed),
-			canceled: outcomes.WithLabelValues(outcomeCanceled),
+			duration:   m.duration.With(by),
+			wait:       m.wait.With(by),
+			hold:       m.hold.With(by),
+			retries:    m.retries.With(by),
+			done:       outcomes.WithLabelValues(outcomeDone),
+			replayed:   outcomes.WithLabelValues(outcomeReplayed),
+			clientGone: outcomes.WithLabelValues(outcomeClientGone),
 		}
 	})}
 }
@@ -123,7 +123,7 @@ func (s *series) observe(receipt stock.Receipt, err error, took time.Duration, c
 	}
 	k := kindOf(err)
 	if clientGone && k.slug != slugUnknown {
-		used.canceled.Inc()
+		used.clientGone.Inc()
 		return
 	}
 	if k.slug == slugBusy {

@@ -41,36 +41,36 @@ type linesError struct {
 func (e *linesError) Unwrap() error { return e.error }
 
 // order answers POST /stock/orders.
-func (s *sale) order() (any, error) {
+func (c *call) order() (any, error) {
 	var o order
-	if err := o.read(s.r); err != nil {
+	if err := o.read(c.r); err != nil {
 		return nil, err
 	}
-	if err := s.choose(o.Strategy); err != nil {
+	if err := c.choose(o.Strategy); err != nil {
 		return nil, err
 	}
 	request, err := o.request()
 	if err != nil {
 		return nil, err
 	}
-	if err := s.options(o.terms); err != nil {
+	if err := c.options(o.terms); err != nil {
 		return nil, err
 	}
-	request.Hold, request.Key = s.hold, s.key
-	request.Buyer = s.buyer
-	orderer, on, err := s.api.Strategies.ResolveOrders(s.offer.Name, o.Store)
+	request.Hold, request.Key = c.hold, c.key
+	request.Buyer = c.buyer
+	orderer, on, err := c.api.Strategies.ResolveOrders(c.offer.Name, o.Store)
 	if err != nil {
-		return nil, s.describeOrder(err, o, on)
+		return nil, c.describeOrder(err, o, on)
 	}
 	var done stock.OrderReceipt
-	err = s.carryOut(on, func(ctx context.Context) (stock.Receipt, error) {
+	err = c.carryOut(on, func(ctx context.Context) (stock.Receipt, error) {
 		done, err = orderer.Order(ctx, request)
 		return done.Receipt, err
 	})
 	if err != nil {
-		return nil, s.describeOrder(err, o, on)
+		return nil, c.describeOrder(err, o, on)
 	}
-	reply := &orderReply{receipt: s.receipt(on, done.Receipt)}
+	reply := &orderReply{receipt: c.receipt(on, done.Receipt)}
 	for _, line := range done.Lines {
 		reply.Lines = append(reply.Lines, lineReply{
 			GoodsID:   line.GoodsID,
@@ -106,15 +106,15 @@ func (o *order) request() (stock.OrderRequest, error) {
 }
 
 // describeOrder adds to an error what the client may know about it, and the lines that caused it.
-func (s *sale) describeOrder(err error, o order, on stock.Store) error {
+func (c *call) describeOrder(err error, o order, on stock.Store) error {
 	if errors.Is(err, stock.ErrNoOrders) {
 		return describe(err, "%v; GET /strategies lists the stores on which a strategy takes orders", err)
 	}
 	line, ok := errors.AsType[*stock.LineError](err)
 	if !ok {
-		return s.describe(err, 0, on)
+		return c.describe(err, 0, on)
 	}
-	refused := &linesError{error: s.describe(err, line.GoodsID, on), goodsID: line.GoodsID}
+	refused := &linesError{error: c.describe(err, line.GoodsID, on), goodsID: line.GoodsID}
 	for i, l := range o.Lines {
 		if l.GoodsID == line.GoodsID {
 			refused.lines = append(refused.lines, i)

@@ -84,8 +84,8 @@ func TestARequestWhoseClientGoesAwayTakesNothing(t *testing.T) {
 	impatient := park(t, r, working, stocktest.AfterRead)
 	impatient.leave()
 	impatient.resume()
-	eventually(t, "it is counted as canceled", func() bool {
-		return metric(t, r, `stock_deductions_total{outcome="canceled",store="mysql",strategy="none"}`) == "1"
+	eventually(t, "it is counted as client-gone", func() bool {
+		return metric(t, r, `stock_deductions_total{outcome="client-gone",store="mysql",strategy="none"}`) == "1"
 	})
 	if got := get(t, r.public+"/stock/1"); got.text(t, "stock") != "6000" {
 		t.Errorf("%s units are left, want all 6000", got.text(t, "stock"))

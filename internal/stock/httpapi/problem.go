@@ -109,15 +109,17 @@ var kinds = []kind{{
 		"Send it again later for the result.",
 }, {
 	err: stock.ErrCancelled, slug: "cancelled", status: http.StatusConflict, title: "Cancelled",
-	detail: "The request was cancelled by its Idempotency-Key: nothing is sold for it. " +
+	detail: "The request was cancelled by its Idempotency-Key: nothing is sold or held for it. " +
 		"A new request needs a new key.",
 }, {
 	err: stock.ErrUnknownSale, slug: "unknown-sale", status: http.StatusNotFound, title: "Unknown sale",
-	detail: "Nothing is known of this Idempotency-Key; an old one may have expired or been pruned.",
+	detail: "Nothing is known of this Idempotency-Key; an old one may have expired or been pruned. " +
+		"Name the strategy and the store that sold, if they are not the default.",
 }, {
 	err: stock.ErrMoreThanSold, slug: "more-than-sold", status: http.StatusUnprocessableEntity,
-	title:  "More than was sold",
-	detail: "More units were to be cancelled than were sold; nothing was cancelled.",
+	title: "More than was sold",
+	detail: "More units were to be cancelled than were sold; nothing was cancelled. " +
+		"GET /stock/sales/{key} tells what was sold.",
 }, {
 	err: stock.ErrNoOrders, slug: "no-orders", status: http.StatusBadRequest, title: "No orders",
 	detail: "The strategy takes no orders at all, none on this store, or none of this many items; " +

@@ -53,8 +53,8 @@ const (
 
 // reserve answers POST /stock/reservations.
 func (a *API) reserve(w http.ResponseWriter, r *http.Request) {
-	s := &sale{api: a, w: w, r: r, started: time.Now()}
-	reply, err := s.holdUnits()
+	c := &call{api: a, w: w, r: r, started: time.Now()}
+	reply, err := c.holdUnits()
 	if err != nil {
 		a.fail(w, r, err)
 		return
@@ -62,45 +62,45 @@ func (a *API) reserve(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusCreated, typeJSON, reply)
 }
 
-func (s *sale) holdUnits() (*holdReply, error) {
+func (c *call) holdUnits() (*holdReply, error) {
 	var h hold
-	if s.r.URL.RawQuery != "" {
+	if c.r.URL.RawQuery != "" {
 		return nil, describe(errMalformed, "the request has a query: a reservation must be asked for in JSON")
 	}
-	if err := readJSON(s.r, maxBody, &h); err != nil {
+	if err := readJSON(c.r, maxBody, &h); err != nil {
 		return nil, err
 	}
-	reserver, on, err := s.reserver(h.terms)
+	reserver, on, err := c.reserver(h.terms)
 	if err != nil {
 		return nil, err
 	}
 	if err := checkLine(h.GoodsID, h.Count); err != nil {
 		return nil, err
 	}
-	if h.TTLMS < stock.MinTTL.Milliseconds() || h.TTLMS > s.api.MaxTTL.Milliseconds() {
+	if h.TTLMS < stock.MinTTL.Milliseconds() || h.TTLMS > c.api.MaxTTL.Milliseconds() {
 		return nil, describe(errMalformed, "ttl_ms is %d or missing: it must be %d to %d",
-			h.TTLMS, stock.MinTTL.Milliseconds(), s.api.MaxTTL.Milliseconds())
+			h.TTLMS, stock.MinTTL.Milliseconds(), c.api.MaxTTL.Milliseconds())
 	}
-	if err := s.options(h.terms); err != nil {
+	if err := c.options(h.terms); err != nil {
 		return nil, err
 	}
-	ctx, cancel := s.api.timeout(s.r)
+	ctx, cancel := c.api.timeout(c.r)
 	defer cancel()
-	if s.wait != nil {
-		ctx = stock.LimitWait(ctx, *s.wait)
+	if c.wait != nil {
+		ctx = stock.LimitWait(ctx, *c.wait)
 	}
 	held, done, err := reserver.Hold(ctx, stock.HoldRequest{
-		Request: stock.Request{GoodsID: h.GoodsID, Count: int(h.Count), Key: s.key, Hold: s.hold},
+		Request: stock.Request{GoodsID: h.GoodsID, Count: int(h.Count), Key: c.key, Hold: c.hold},
 		TTL:     time.Duration(h.TTLMS) * time.Millisecond,
 	})
-	s.api.reservations.observe(operationHold, err)
+	c.api.reservations.observe(operationHold, err)
 	if done.Replayed {
-		s.w.Header()["Idempotency-Replayed"] = replayed
+		c.w.Header()["Idempotency-Replayed"] = replayed
 	}
 	if err != nil {
-		return nil, s.describe(describeReservation(operationHold, err), h.GoodsID, on)
+		return nil, c.describe(describeReservation(operationHold, err), h.GoodsID, on)
 	}
-	reply := &holdReply{reservation: newReservation(held), receipt: s.receipt(on, done)}
+	reply := &holdReply{reservation: newReservation(held), receipt: c.receipt(on, done)}
 	if !done.Replayed {
 		reply.Remaining = &done.Remaining
 	}
@@ -108,23 +108,23 @@ func (s *sale) holdUnits() (*holdReply, error) {
 }
 
 // reserver finds the strategy that a request names, or else the first of the catalogue that takes reservations.
-func (s *sale) reserver(t terms) (stock.Reserver, stock.Store, error) {
+func (c *call) reserver(t terms) (stock.Reserver, stock.Store, error) {
 	name := t.Strategy
 	if name == "" {
-		name = s.api.reserver
+		name = c.api.reserver
 	}
 	if name == "" {
 		return nil, "", describe(stock.ErrUnavailable,
 			"no strategy that takes reservations is available here; GET /strategies tells what each needs")
 	}
-	if err := s.choose(name); err != nil {
+	if err := c.choose(name); err != nil {
 		return nil, "", err
 	}
-	reserver, on, err := s.api.Strategies.ResolveReservations(s.offer.Name, t.Store)
+	reserver, on, err := c.api.Strategies.ResolveReservations(c.offer.Name, t.Store)
 	if err != nil {
-		return nil, on, s.describe(err, 0, on)
+		return nil, on, c.describe(err, 0, on)
 	}
-	s.reserves = true
+	c.reserves = true
 	return reserver, on, nil
 }
 
@@ -133,8 +133,8 @@ func (a *API) onReservation(
 	operation string, method func(stock.Reserver, context.Context, stock.ReservationID) (stock.Reservation, error),
 ) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		s := &sale{api: a, w: w, r: r, started: time.Now()}
-		reply, err := s.onReservation(operation, method)
+		c := &call{api: a, w: w, r: r, started: time.Now()}
+		reply, err := c.onReservation(operation, method)
 		if err != nil {
 			a.fail(w, r, err)
 			return
@@ -143,42 +143,42 @@ func (a *API) onReservation(
 	}
 }
 
-func (s *sale) onReservation(
+func (c *call) onReservation(
 	operation string, method func(stock.Reserver, context.Context, stock.ReservationID) (stock.Reservation, error),
 ) (*reservationReply, error) {
-	if has, err := hasBody(s.r); err != nil {
+	if has, err := hasBody(c.r); err != nil {
 		return nil, err
 	} else if has {
 		return nil, describe(errMalformed, "the request has a body: only the path and ?strategy= are read")
 	}
 	var d deduction
-	if err := d.readQuery(s.r.URL.RawQuery); err != nil {
+	if err := d.readQuery(c.r.URL.RawQuery); err != nil {
 		return nil, err
 	}
 	if d != (deduction{terms: terms{Strategy: d.Strategy, Store: d.Store}}) {
 		return nil, describe(errMalformed, "the only parameters here are ?strategy= and ?store=")
 	}
-	reserver, on, err := s.reserver(d.terms)
+	reserver, on, err := c.reserver(d.terms)
 	if err != nil {
 		return nil, err
 	}
-	id, err := stock.ParseReservationID(chi.URLParam(s.r, "id"))
+	id, err := stock.ParseReservationID(chi.URLParam(c.r, "id"))
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := s.api.timeout(s.r)
+	ctx, cancel := c.api.timeout(c.r)
 	defer cancel()
 	found, err := method(reserver, ctx, id)
-	s.api.reservations.observe(operation, err)
+	c.api.reservations.observe(operation, err)
 	if err != nil {
 		return nil, describeReservation(operation, err)
 	}
 	return &reservationReply{
 		reservation: newReservation(found),
-		Strategy:    s.offer.Name,
+		Strategy:    c.offer.Name,
 		Store:       on,
-		Replica:     s.api.Replica,
-		RequestID:   requestID(s.w),
+		Replica:     c.api.Replica,
+		RequestID:   requestID(c.w),
 	}, nil
 }
 

@@ -21,7 +21,7 @@ const (
 	ledgerItem      = 2
 	ledgerCount     = 3
 	ledgerRemaining = 4
-	ledgerColumns   = 9
+	ledgerColumns   = 10
 	// firstRow is the first argument of the first row of a batch, after those of the UPDATE and the item of the epoch.
 	firstRow = 4
 )
@@ -149,10 +149,10 @@ var ledgerBugs = []Mutant{
 }
 
 // anotherRow is in a statement that inserts several rows into the ledger.
-const anotherRow = ", (?, ?, ?, ?, CAST(LAST_INSERT_ID() AS SIGNED) + ?, ?, ?, ?, ?, @epoch0, UTC_TIMESTAMP(6))"
+const anotherRow = ", (?, ?, ?, ?, CAST(LAST_INSERT_ID() AS SIGNED) + ?, ?, ?, ?, ?, ?, @epoch0, UTC_TIMESTAMP(6))"
 
 // anotherLine is in a statement that inserts the lines of an order into the ledger.
-const anotherLine = ", (?, ?, ?, ?, ?, ?, ?, ?, ?, @epoch1, UTC_TIMESTAMP(6))"
+const anotherLine = ", (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, @epoch1, UTC_TIMESTAMP(6))"
 
 // addToRow returns an edit of onArgs: it adds to a column of the last row.
 func addToRow(column int, units int64) func([]driver.NamedValue) {

@@ -223,7 +223,7 @@ func deductTogether(ctx context.Context, conn *conn, b *batching.Batch) (granted
 		}
 		query, args = read.only(keyed, query, args)
 	}
-	result, err := conn.execOnce(ctx, keyed, query, args...)
+	result, err := conn.execAndRecord(ctx, keyed, query, args...)
 	if err != nil {
 		return false, err
 	}
@@ -238,13 +238,13 @@ func deductTogether(ctx context.Context, conn *conn, b *batching.Batch) (granted
 
 // deductFitting deducts for those members that fit into the units that were read. If there are fewer units by now, but
 // enough for these members, all others still fit no better; if there are more, one of them might. The statement then
-// writes nothing, and errOvertaken makes the batch start anew.
+// writes nothing, and stock.ErrChanged makes the batch start anew.
 func deductFitting(ctx context.Context, conn *conn, b *batching.Batch, read readStock) error {
 	left := batching.Allot(b.Undecided, read.Units)
 	asked := read.Units - left
 	keyed := conn.store.rowsOfBatchStatement(b.Undecided, left)
 	query, args := read.only(keyed, deductSQL+" AND stock <= ?", []any{asked, b.GoodsID, asked, read.Units})
-	result, err := conn.execOnce(ctx, keyed, query, args...)
+	result, err := conn.execAndRecord(ctx, keyed, query, args...)
 	if err != nil {
 		return err
 	}
@@ -253,7 +253,7 @@ func deductFitting(ctx context.Context, conn *conn, b *batching.Batch, read read
 		return err
 	}
 	if rows == 0 {
-		return fmt.Errorf("%w: item %d: %w", stock.ErrBusy, b.GoodsID, errOvertaken)
+		return fmt.Errorf("%w: item %d", stock.ErrChanged, b.GoodsID)
 	}
 	remaining, err := result.LastInsertId()
 	batching.Allot(b.Undecided, remaining+asked)
@@ -281,7 +281,7 @@ func (s Store) rowsOfBatchStatement(members []*batching.Member, left int64) []le
 	rows := s.rowsOfBatch(members)
 	for i := range rows {
 		rows[i].Remaining -= left
-		rows[i].above = true
+		rows[i].relative = true
 	}
 	return rows
 }
@@ -292,12 +292,17 @@ func recordRefusals(ctx context.Context, conn *conn, members []*batching.Member)
 	if err == nil || conn.mayRetry(err) {
 		return err
 	}
+	refuseUnrecorded(members, err)
+	return nil
+}
+
+// refuseUnrecorded tells refused members with keys that it is unknown whether that was recorded.
+func refuseUnrecorded(members []*batching.Member, cause error) {
 	for _, m := range members {
 		if m.Key != "" {
-			m.Refuse(unrecorded(m.Err, err))
+			m.Refuse(stock.Unrecorded(m.Err, cause))
 		}
 	}
-	return nil
 }
 
 // deductWithinLimits decides on one member after the other, in the order of arrival. Some have the named buyers.
@@ -345,6 +350,3 @@ func buyersOf(members []*batching.Member) (names []string) {
 	}
 	return names
 }
-
-// errOvertaken reports that the stock was changed after it was read. Nothing was written.
-var errOvertaken = errors.New("others changed the stock meanwhile")

@@ -1,9 +1,9 @@
 package mysql
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -28,11 +28,10 @@ func cancelled(key []byte) error { return fmt.Errorf("%w: %q", stock.ErrCancelle
 // isTombstone reports whether a key was cancelled before anything was known of it.
 func (r *ledgerRow) isTombstone() bool { return r.Outcome == ledgerCancelled && r.GoodsID == 0 }
 
-// soldRow is a row of the ledger, and the epoch and the units of the stock as it is now; none if the item is gone.
+// soldRow is a row of the ledger, and the epoch and the units of the stock as it is now: none if the item is gone.
 type soldRow struct {
 	ledgerRow
 	GivenBack int `db:"given_back"`
-	Epoch     int64
 	Present   sql.NullInt64
 	Units     sql.NullInt64
 }
@@ -81,18 +80,12 @@ func (s Store) CancelSale(ctx context.Context, req stock.CancelRequest) (stock.S
 func (s Store) CancelSaleUnder(
 	ctx context.Context, req stock.CancelRequest, under stock.Under,
 ) (sale stock.Sale, err error) {
-	section := stock.Arrive()
-	for attempt := 1; ; attempt++ {
+	err = retry.While(ctx, s.wait, overtaken, func() error {
 		sale, err = s.tryCancel(ctx, req, under)
-		again := isRolledBack(err) || errors.Is(err, errKeyTaken) || errors.Is(err, errSaleChanged)
-		if !again || section.Elapsed() > stock.LongestWait(ctx, s.wait) || retry.BackOff(ctx, attempt) != nil {
-			return sale, err
-		}
-	}
+		return err
+	})
+	return sale, err
 }
-
-// errSaleChanged reports that the sale, or the epoch of a stock, was changed after it was read. Nothing was written.
-var errSaleChanged = errors.New("the sale was changed meanwhile")
 
 func (s Store) tryCancel(ctx context.Context, req stock.CancelRequest, under stock.Under) (stock.Sale, error) {
 	rows, err := s.findSale(ctx, req.Key)
@@ -102,13 +95,13 @@ func (s Store) tryCancel(ctx context.Context, req stock.CancelRequest, under sto
 	case len(rows) == 0 && req.Lines != nil:
 		return stock.Sale{}, s.whyUnknown(ctx, req.Key)
 	case len(rows) == 0:
-		return stock.Sale{Key: req.Key, State: stock.SaleCancelled}, s.insertTombstone(ctx, req.Key)
+		return stock.Sale{Key: req.Key, State: stock.SaleNeverSold}, s.insertTombstone(ctx, req.Key)
 	}
 	if err := s.refuseForeign(rows); err != nil {
 		return stock.Sale{}, err
 	}
 	sale := saleOf(req.Key, rows)
-	if changed, err := sale.Cancel(req); err != nil || !changed {
+	if changed, err := sale.Cancel(req, s.guard); err != nil || !changed {
 		sale.Replayed = true
 		return sale, err
 	}
@@ -123,7 +116,7 @@ func (s Store) tryCancel(ctx context.Context, req stock.CancelRequest, under sto
 			}
 			_, err := conn.together(ctx, query, args...)
 			if changedNone(err) {
-				return fmt.Errorf("%w: %w", stock.ErrBusy, errSaleChanged)
+				return fmt.Errorf("the sale %w", stock.ErrChanged)
 			}
 			return err
 		})
@@ -163,25 +156,32 @@ func (s Store) whyUnknown(ctx context.Context, key string) error {
 	})
 }
 
-// insertTombstone takes a key, so that no sale can. It fails with errKeyTaken if the key is not new. It refuses the key
-// of a reservation, or the client would take that for cancelled.
+// insertTombstone takes a key, so that nothing is sold or held for it. It fails with errKeyTaken if the key is not new.
+//
+// It refuses the key of a reservation. Of a cancellation and a hold at the same time, each inserts its row first, and
+// then looks for that of the other: one of the two waits, or the server rolls one back.
 func (s Store) insertTombstone(ctx context.Context, key string) error {
-	tombstone := ledgerRow{Key: []byte(key), Outcome: ledgerCancelled, Fingerprint: make([]byte, 32), Store: s.name}
+	row := ledgerRow{Key: []byte(key), Outcome: ledgerCancelled, Fingerprint: make([]byte, 32), Store: s.name}
 	err := s.use(ctx, []int64{Sales}, func(conn *conn) error {
-		reserved, err := findKeys(ctx, conn, []any{tombstone.Key})
-		if err != nil {
-			return err
-		} else if row := reserved[key]; row != nil {
-			return fmt.Errorf("%w: %q is the key of the reservation %s: cancel that by its id",
-				stock.ErrKeyReused, key, stock.ReservationID(row.ID))
+		if err := conn.endBefore(ctx, conn); err != nil {
+			return Refusal(err)
 		}
-		_, err = conn.exec(ctx, insertLedger+"VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, UTC_TIMESTAMP(6))", tombstone.args()...)
-		return err
+		_, err := conn.together(ctx, insertLedger+"VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, UTC_TIMESTAMP(6)); "+
+			lockHoldSQL+"; "+changedNothing, append(row.args(), row.Key)...)
+		if !changedNone(err) {
+			return err
+		}
+		held, err := findKeys(ctx, conn, []any{row.Key})
+		if found := held[key]; err == nil && found != nil {
+			return fmt.Errorf("%w: %q is the key of the reservation %s: cancel that by its id",
+				stock.ErrKeyReused, key, stock.ReservationID(found.ID))
+		}
+		return cmp.Or(err, stock.ErrChanged) // it was pruned meanwhile
 	})
 	switch {
 	case IsDuplicate(err):
 		return keyTaken(err)
-	case hasNumber(err, erLockWaitTimeout): // a sale with this key has not committed yet
+	case hasNumber(err, erLockWaitTimeout): // a sale or a hold with this key has not committed yet
 		return fmt.Errorf("%w: %q: %v", stock.ErrInProgress, key, err)
 	}
 	return err
@@ -189,10 +189,10 @@ func (s Store) insertTombstone(ctx context.Context, key string) error {
 
 // saleOf is what the rows of a key tell. They are at least one.
 func saleOf(key string, rows []soldRow) stock.Sale {
-	sale := stock.Sale{Key: key, State: stock.SaleRefused}
+	sale := stock.Sale{Key: key, State: stock.SaleRefused, Guard: rows[0].Guard}
 	switch rows[0].Outcome {
 	case ledgerCancelled:
-		sale.State = stock.SaleCancelled
+		sale.State = stock.SaleNeverSold
 	case ledgerDone:
 		sale.State = stock.SaleCancelled
 		for _, row := range rows {

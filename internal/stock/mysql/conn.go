@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
-	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -185,7 +184,10 @@ func (c *conn) together(ctx context.Context, statements string, args ...any) (re
 // -1 after a statement whose answer could not be sent. The variable has no other value than 0 and 1.
 const changedOne = "SET foreign_key_checks = IF(ROW_COUNT() = 1, 1, 2)"
 
-// changedNone reports whether changedOne has ended a transaction.
+// changedNothing is like changedOne for a statement that must not match a row.
+const changedNothing = "SET foreign_key_checks = IF(ROW_COUNT() = 0, 1, 2)"
+
+// changedNone reports whether changedOne or changedNothing has ended a transaction.
 func changedNone(err error) bool { return hasNumber(err, erWrongValueForVar) }
 
 // untilDeadline returns a context for statements that may wait for a row but write nothing yet. They end at ctx's
@@ -290,6 +292,5 @@ func (c *conn) shortened() bool { return c.rowWait < c.usualRowWait }
 // mayRetry reports whether a batch was not written and a retry may succeed: because of another transaction, or because
 // the server waited for a row only until the first of the requests had to be answered.
 func (c *conn) mayRetry(err error) bool {
-	return isRolledBack(err) || errors.Is(err, errKeyTaken) || errors.Is(err, errOvertaken) ||
-		c.shortened() && hasNumber(err, erLockWaitTimeout)
+	return overtaken(err) || c.shortened() && hasNumber(err, erLockWaitTimeout)
 }

@@ -74,6 +74,11 @@ func isRolledBack(err error) bool {
 	return hasNumber(err, erCheckread, erLockDeadlock, erForUpdateRetry, erTxnRetryable, erWriteConflict)
 }
 
+// overtaken reports whether a request wrote nothing because of another one: a retry may succeed.
+func overtaken(err error) bool {
+	return isRolledBack(err) || errors.Is(err, errKeyTaken) || errors.Is(err, stock.ErrChanged)
+}
+
 // isReadOnly reports whether the server refused a write because it takes none. It has rolled the transaction back if
 // that was at COMMIT.
 func isReadOnly(err error) bool {

@@ -84,7 +84,7 @@ func sellHome(ctx context.Context, conn *conn, b *batching.Batch, home int) (sol
 		m.Grant(0)
 	}
 	rows := conn.store.at(home).rowsOfBatch(b.Undecided)
-	result, err := conn.execOnce(ctx, rows, sellHomeSQL, asked, asked, b.GoodsID, home, asked)
+	result, err := conn.execAndRecord(ctx, rows, sellHomeSQL, asked, asked, b.GoodsID, home, asked)
 	if err != nil {
 		return false, err
 	}

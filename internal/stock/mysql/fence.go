@@ -63,7 +63,7 @@ func (s *holderStore) Write(ctx context.Context, goodsID, units int64) error {
 	rows := s.rowsOf(s.req, units)
 	query, args = s.read.only(rows, query, args)
 	return s.use(ctx, []int64{goodsID}, func(conn *conn) error {
-		result, err := conn.execOnce(ctx, rows, query, args...)
+		result, err := conn.execAndRecord(ctx, rows, query, args...)
 		if err != nil {
 			return err
 		}

@@ -61,19 +61,17 @@ func once[Receipt any](
 	ctx context.Context, s Store, entry ledgerRow,
 	carryOut func() (Receipt, error), answer func(first *ledgerRow) (Receipt, error),
 ) (receipt Receipt, err error) {
-	section := stock.Arrive()
-	for attempt := 1; ; attempt++ {
+	err = retry.While(ctx, s.wait, isRolledBack, func() (err error) {
 		if receipt, err = carryOut(); err == nil {
-			return receipt, nil
+			return nil
 		}
-		var first *ledgerRow
-		if first, err = s.settle(ctx, entry, err); err == nil {
-			return answer(first)
+		first, err := s.settle(ctx, entry, err)
+		if err == nil {
+			receipt, err = answer(first)
 		}
-		if !isRolledBack(err) || section.Elapsed() > stock.LongestWait(ctx, s.wait) || retry.BackOff(ctx, attempt) != nil {
-			return receipt, err
-		}
-	}
+		return err
+	})
+	return receipt, err
 }
 
 // settle decides on a request that ended with a failure. It returns the first row of an earlier request with its key,
@@ -88,7 +86,7 @@ func (s Store) settle(ctx context.Context, entry ledgerRow, failure error) (firs
 		case err == nil:
 			return nil, failure
 		case !errors.Is(err, errKeyTaken):
-			return nil, unrecorded(failure, err)
+			return nil, stock.Unrecorded(failure, err)
 		}
 		failure = err
 	case !errors.Is(failure, errKeyTaken) && !IsBusy(failure):
@@ -107,13 +105,6 @@ func (s Store) settle(ctx context.Context, entry ledgerRow, failure error) (firs
 		return nil, failure
 	}
 	return first, first.check(entry)
-}
-
-// unrecorded is the error of a request with a key if its refusal could not be recorded. It is not an ErrUnknown, since
-// nothing was deducted, nor the refusal, since the request may get another answer when it is sent again.
-func unrecorded(refusal, cause error) error {
-	return fmt.Errorf("%w: refused (%v), but it is unknown whether that answer was recorded: %v",
-		stock.ErrUnavailable, refusal, cause)
 }
 
 // answerOrder gives the first answer to an order that is sent again.
@@ -147,12 +138,13 @@ func (s Store) answerOrder(
 	return receipt, nil
 }
 
-// changedAny is like changedOne, but lets a statement that changed nothing commit, so that the row is unlocked at once.
-const changedAny = "SET @changed = ROW_COUNT(), foreign_key_checks = IF(ROW_COUNT() < 0, 2, 1)"
+// countChanged is like changedOne, but lets a statement that changed nothing commit, so that the row is unlocked at
+// once.
+const countChanged = "SET @changed = ROW_COUNT(), foreign_key_checks = IF(ROW_COUNT() < 0, 2, 1)"
 
-// execOnce is exec for a statement that deducts, and records rows of the ledger in the same transaction. It fails with
-// errKeyTaken if a key has an answer.
-func (c *conn) execOnce(ctx context.Context, rows []ledgerRow, query string, args ...any) (sql.Result, error) {
+// execAndRecord is exec for a statement that deducts, and records rows of the ledger in the same transaction. It fails
+// with errKeyTaken if a key has an answer.
+func (c *conn) execAndRecord(ctx context.Context, rows []ledgerRow, query string, args ...any) (sql.Result, error) {
 	if len(rows) == 0 {
 		return c.exec(ctx, query, args...)
 	}
@@ -162,7 +154,7 @@ func (c *conn) execOnce(ctx context.Context, rows []ledgerRow, query string, arg
 	epochs, values, of := recordSQL(rows)
 	check, insert := changedOne+epochs, insertLedger+"VALUES ("+strings.Join(values, "), (")+")"
 	if len(rows) == 1 {
-		check, insert = changedAny+epochs, insertLedger+"SELECT "+values[0]+" FROM DUAL WHERE @changed = 1"
+		check, insert = countChanged+epochs, insertLedger+"SELECT "+values[0]+" FROM DUAL WHERE @changed = 1"
 	}
 	all, err := c.together(ctx, query+"; "+check+"; "+insert, slices.Concat(args, of)...)
 	switch {
@@ -177,12 +169,12 @@ func (c *conn) execOnce(ctx context.Context, rows []ledgerRow, query string, arg
 	return changed{all.AllRowsAffected()[deduction], all.AllLastInsertIds()[deduction]}, nil
 }
 
-// execOnce is conn.execOnce on a connection of its own.
-func (s Store) execOnce(
+// execAndRecord is conn.execAndRecord on a connection of its own.
+func (s Store) execAndRecord(
 	ctx context.Context, shares []int64, rows []ledgerRow, query string, args ...any,
 ) (result sql.Result, err error) {
 	err = s.use(ctx, shares, func(conn *conn) error {
-		result, err = conn.execOnce(ctx, rows, query, args...)
+		result, err = conn.execAndRecord(ctx, rows, query, args...)
 		return err
 	})
 	return result, err

@@ -22,14 +22,15 @@ type ledgerRow struct {
 	Fingerprint []byte      // identifies what was asked for: 32 bytes
 	Store       stock.Store // that was deducted from
 	Buyer       string      // empty if there is no limit for a buyer
+	Guard       string      // the strategy whose locks guard the stock, if nothing else does
 	Cancelled   int         // units
 
-	epoch int64 // of the stock, 0 if the server must read it
+	Epoch int64 // of the stock; 0 in a new row if the server must read it
 	slot  int   // in which to read it, for slots
 
-	// above reports that Remaining is counted from the units that the deducting statement leaves, which only the server
+	// relative reports that Remaining is counted from the units that the deducting statement leaves, which only the server
 	// knows when the row is inserted.
-	above bool
+	relative bool
 }
 
 type ledgerOutcome string
@@ -57,7 +58,7 @@ func (s Store) orderRow(req stock.OrderRequest) ledgerRow {
 func (s Store) newRow(key string, goodsID int64, buyer stock.Buyer, fingerprint []byte) ledgerRow {
 	return ledgerRow{
 		Key: []byte(key), GoodsID: goodsID, Outcome: ledgerDone, Fingerprint: fingerprint, Store: s.name, Buyer: buyer.Name,
-		slot: s.slot,
+		Guard: s.guard, slot: s.slot,
 	}
 }
 
@@ -75,7 +76,7 @@ func (s Store) rowsOf(req stock.Request, remaining int64) []ledgerRow {
 func (s Store) rowsOfStatement(req stock.Request) []ledgerRow {
 	rows := s.rowsOf(req, 0)
 	for i := range rows {
-		rows[i].above = s.name.TellsRemaining()
+		rows[i].relative = s.name.TellsRemaining()
 	}
 	return rows
 }
@@ -189,7 +190,7 @@ func (c *conn) findAnswers(ctx context.Context, locking string, entries ...ledge
 	return known, Refusal(err)
 }
 
-const ledgerColumns = "order_key, line, goods_id, count, remaining, outcome, fingerprint, store, buyer"
+const ledgerColumns = "order_key, line, goods_id, count, remaining, outcome, fingerprint, store, buyer, guard"
 
 // lines reads all rows of the order whose first row this is. One statement sees all of them, or none if the order was
 // pruned meanwhile. Its key is new again then, so that is an ErrInProgress: the client tries again.
@@ -211,8 +212,8 @@ const insertLedger = "INSERT INTO ledger (" + ledgerColumns + ", epoch, created_
 // the row that it reads, so that must be one that the transaction has locked already.
 func (r *ledgerRow) readEpoch() (query string, args []any) {
 	switch {
-	case r.epoch != 0:
-		return strconv.FormatInt(r.epoch, 10), nil
+	case r.Epoch != 0:
+		return strconv.FormatInt(r.Epoch, 10), nil
 	case r.Store == stock.Slots:
 		return "SELECT epoch FROM good_slot WHERE goods_id = ? AND slot = ?", []any{r.GoodsID, r.slot}
 	case r.Store == stock.Units:
@@ -249,10 +250,10 @@ func recordSQL(rows []ledgerRow) (epochs string, values []string, args []any) {
 	}
 	for _, r := range rows {
 		value := "?, ?, ?, ?, "
-		if r.above {
+		if r.relative {
 			value += "CAST(LAST_INSERT_ID() AS SIGNED) + "
 		}
-		value += "?, ?, ?, ?, ?, "
+		value += "?, ?, ?, ?, ?, ?, "
 		if r.Count > 0 {
 			value += variable[r.GoodsID]
 		} else {
@@ -266,5 +267,7 @@ func recordSQL(rows []ledgerRow) (epochs string, values []string, args []any) {
 
 // args are the values of ledgerColumns.
 func (r *ledgerRow) args() []any {
-	return []any{r.Key, r.Line, r.GoodsID, r.Count, r.Remaining, r.Outcome, r.Fingerprint, r.Store, []byte(r.Buyer)}
+	return []any{
+		r.Key, r.Line, r.GoodsID, r.Count, r.Remaining, r.Outcome, r.Fingerprint, r.Store, []byte(r.Buyer), []byte(r.Guard),
+	}
 }

@@ -84,7 +84,7 @@ func (o optimistic[T]) try(ctx context.Context, req stock.Request, section *stoc
 		return stock.Receipt{}, err
 	}
 	section.Leave()
-	result, err := o.execOnce(ctx, []int64{req.GoodsID}, o.rowsOf(req, remaining),
+	result, err := o.execAndRecord(ctx, []int64{req.GoodsID}, o.rowsOf(req, remaining),
 		o.write, remaining, req.GoodsID, row.Seen)
 	if err != nil {
 		return stock.Receipt{}, err

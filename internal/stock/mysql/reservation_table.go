@@ -3,6 +3,7 @@ package mysql
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -29,6 +30,9 @@ type reservationRow struct {
 
 // refused is the state of the row that keeps the refusal of a hold with a key. Clients do not know its id.
 const refused stock.ReservationState = "refused"
+
+// tombstone is the state of a key that was cancelled before a hold with it arrived: see Store.insertTombstone.
+const tombstone stock.ReservationState = "tombstone"
 
 // reservation is the row for clients: a held reservation whose time has passed counts as expired.
 func (r *reservationRow) reservation() stock.Reservation {
@@ -82,14 +86,25 @@ func findReservations(
 	return found, Refusal(err)
 }
 
-// findKeys reads reservations by the keys of their clients.
+// lockHoldSQL matches the reservation with a key, and waits for a transaction that has not committed it yet.
+const lockHoldSQL = "UPDATE reservation FORCE INDEX (reservation_client_key) SET client_key = client_key " +
+	"WHERE client_key = ? AND state <> 'refused'"
+
+// tombstones selects the keys of a list that were cancelled.
+func tombstones(keys int) string {
+	return "SELECT order_key FROM ledger FORCE INDEX (PRIMARY) WHERE order_key IN " + list(keys) +
+		" AND line = 0 AND outcome = 'cancelled'"
+}
+
+// findKeys reads reservations by the keys of their clients, and the tombstones of keys.
 func findKeys(ctx context.Context, in session, keys []any) (map[string]*reservationRow, error) {
 	if len(keys) == 0 {
 		return nil, nil
 	}
 	var rows []reservationRow
-	err := in.SelectContext(ctx, &rows,
-		selectReservations+"FORCE INDEX (reservation_client_key) WHERE client_key IN "+list(len(keys)), keys...)
+	err := in.SelectContext(ctx, &rows, selectReservations+"FORCE INDEX (reservation_client_key) WHERE client_key IN "+
+		list(len(keys))+" UNION ALL SELECT '', t.order_key, 0, 0, 0, 0, 'tombstone', 0, 0, NULL, 0, 0 FROM ("+
+		tombstones(len(keys))+") t", slices.Concat(keys, keys)...)
 	found := make(map[string]*reservationRow, len(rows))
 	for i := range rows {
 		found[string(rows[i].Key)] = &rows[i]
@@ -98,7 +113,7 @@ func findKeys(ctx context.Context, in session, keys []any) (map[string]*reservat
 }
 
 // insertReservations adds reservations that are held from now on, and refusals. It fails with errKeyTaken if a key is
-// not new. An error is a refusal.
+// not new, or was cancelled. An error is a refusal.
 func insertReservations(ctx context.Context, in session, rows []*reservationRow) error {
 	if len(rows) == 0 {
 		return nil
@@ -108,7 +123,26 @@ func insertReservations(ctx context.Context, in session, rows []*reservationRow)
 	if IsDuplicate(err) {
 		return keyTaken(err)
 	}
+	keys := heldKeys(rows)
+	if err != nil || len(keys) == 0 {
+		return Refusal(err)
+	}
+	var cancelled [][]byte
+	err = in.SelectContext(ctx, &cancelled, tombstones(len(keys))+" FOR UPDATE", keys...)
+	if len(cancelled) > 0 {
+		return keyTaken(fmt.Errorf("%q was cancelled", cancelled))
+	}
 	return Refusal(err)
+}
+
+// heldKeys lists the keys of reservations that are held from now on.
+func heldKeys(rows []*reservationRow) (keys []any) {
+	for _, r := range rows {
+		if r.Key != nil && r.State == stock.Held {
+			keys = append(keys, r.Key)
+		}
+	}
+	return keys
 }
 
 // insertSQL returns the statement of insertReservations.

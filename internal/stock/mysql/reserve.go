@@ -175,18 +175,16 @@ func (s *reserve) holdAlone(ctx context.Context, req stock.Request, h *hold) (st
 	if req.Hold > 0 {
 		try = s.holdWithWork
 	}
-	section := stock.Arrive()
+	section, attempts := stock.Arrive(), 0
 	member := &batching.Member{Request: req, Detail: h}
-	for attempt := 1; ; attempt++ {
-		err := try(ctx, member, &section)
-		if err == nil {
-			return section.Receipt(member.Remaining, attempt), nil
-		}
-		again := isRolledBack(err) || errors.Is(err, errKeyTaken)
-		if !again || section.Elapsed() > stock.LongestWait(ctx, s.store.wait) || retry.BackOff(ctx, attempt) != nil {
-			return stock.Receipt{}, err
-		}
+	err := retry.While(ctx, s.store.wait, overtaken, func() error {
+		attempts++
+		return try(ctx, member, &section)
+	})
+	if err != nil {
+		return stock.Receipt{}, err
 	}
+	return section.Receipt(member.Remaining, attempts), nil
 }
 
 // holdAtOnce decides on a hold as on a batch of one.
@@ -262,8 +260,8 @@ func (s *reserve) tryHolds(ctx context.Context, conn *conn, b *batching.Batch) e
 // holds nothing in either case.
 func knowsRefusal(m *batching.Member, lost error) bool {
 	known := errors.Is(m.Err, stock.ErrSoldOut)
-	if known && m.Key != "" {
-		m.Refuse(unrecorded(m.Err, lost))
+	if known {
+		refuseUnrecorded([]*batching.Member{m}, lost)
 	}
 	return known
 }
@@ -300,9 +298,15 @@ func findHolds(
 	return fresh, repeats, nil
 }
 
-// replay answers a hold with the reservation or the refusal of an earlier one with its key, if that asked for the same.
+// replay answers a hold with the reservation or the refusal of an earlier one with its key, if that asked for the same,
+// or with the cancellation of its key.
 func replay(m *batching.Member, row *reservationRow) {
 	h := m.Detail.(*hold)
+	if row.State == tombstone {
+		h.replayed = true
+		m.Refuse(cancelled(row.Key))
+		return
+	}
 	if row.GoodsID != m.GoodsID || row.Count != m.Count || row.TTL != h.ttl.Milliseconds() {
 		m.Refuse(fmt.Errorf("%w: %q", stock.ErrKeyReused, m.Key))
 		return
@@ -340,8 +344,8 @@ func (s *reserve) decideHolds(ctx context.Context, conn *conn, goodsID int64, me
 
 // holdTogether grants all members, or refuses all, or decides nothing. It sends its transaction in one message, so that
 // the item is not blocked if the replica is stopped. It adds the reservations before it locks the item's row; nobody
-// else waits for them. It adds nothing and decides nothing if the units were sold meanwhile, or if the wait for the
-// item's row has cost the reservations more than holdSlack of their time.
+// else waits for them. It adds nothing and decides nothing if the units were sold meanwhile, if a key was cancelled, or
+// if the wait for the item's row has cost the reservations more than holdSlack of their time.
 func holdTogether(
 	ctx context.Context, conn *conn, goodsID int64, members []*batching.Member,
 ) (decided bool, err error) {
@@ -355,11 +359,16 @@ func holdTogether(
 	}
 	batching.Allot(members, present.Units)
 	rows := present.rows(members)
-	insert, args := insertSQL(rows)
-	args = append(args, goodsID, asked, goodsID, asked, present.Epoch, datetime(present.Now+holdSlack.Microseconds()))
+	query, args := insertSQL(rows)
 	// The SELECT waits for the row, so that the UPDATE begins, and reads the time, after the wait.
-	result, err := conn.together(ctx, insert+"; "+selectSQL+forUpdateSQL(ctx)+"; "+
-		deductSQL+" AND epoch = ? AND UTC_TIMESTAMP(6) <= ?; "+changedOne, args...)
+	query, args = query+"; "+selectSQL+forUpdateSQL(ctx)+"; ", append(args, goodsID)
+	update := deductSQL + " AND epoch = ? AND UTC_TIMESTAMP(6) <= ?"
+	of := []any{asked, goodsID, asked, present.Epoch, datetime(present.Now + holdSlack.Microseconds())}
+	if keys := heldKeys(rows); len(keys) > 0 { // this SELECT waits for cancellations that have not committed yet
+		query, args = query+tombstones(len(keys))+" FOR UPDATE; ", append(args, keys...)
+		update, of = update+" AND NOT EXISTS ("+tombstones(len(keys))+")", append(of, keys...)
+	}
+	result, err := conn.together(ctx, query+update+"; "+changedOne, append(args, of...)...)
 	switch {
 	case changedNone(err):
 		return false, nil
@@ -368,8 +377,8 @@ func holdTogether(
 	case err != nil:
 		return false, err
 	}
-	update := len(result.AllRowsAffected()) - 3 // before changedOne and COMMIT
-	batching.Allot(members, result.AllLastInsertIds()[update]+asked)
+	deduction := len(result.AllRowsAffected()) - 3 // before changedOne and COMMIT
+	batching.Allot(members, result.AllLastInsertIds()[deduction]+asked)
 	return true, nil
 }
 
@@ -443,11 +452,7 @@ func refuseHolds(
 	if err == nil || conn.mayRetry(err) {
 		return err == nil, err
 	}
-	for _, m := range members {
-		if m.Key != "" {
-			m.Refuse(unrecorded(m.Err, err))
-		}
-	}
+	refuseUnrecorded(members, err)
 	return true, nil
 }
 

@@ -185,18 +185,15 @@ func (s *reserve) read(ctx context.Context, id stock.ReservationID) (row *reserv
 // rolled it back because of a conflict.
 func (s *reserve) endOne(
 	ctx context.Context, row *reservationRow, state stock.ReservationState, condition string,
-) ([]reservationRow, error) {
-	began := time.Now()
-	for attempt := 1; ; attempt++ {
-		ended, err := s.end(ctx, []int64{Reservations}, []int64{row.GoodsID}, func(tx Tx) ([]reservationRow, error) {
+) (ended []reservationRow, err error) {
+	err = retry.While(ctx, s.store.wait, isRolledBack, func() error {
+		ended, err = s.end(ctx, []int64{Reservations}, []int64{row.GoodsID}, func(tx Tx) ([]reservationRow, error) {
 			return endHeld(ctx, tx, []stock.ReservationID{stock.ReservationID(row.ID)}, state, condition)
 		})
-		if isRolledBack(err) && time.Since(began) < s.store.wait && retry.BackOff(ctx, attempt) == nil {
-			continue
-		}
-		s.count(state, ended)
-		return ended, err
-	}
+		return err
+	})
+	s.count(state, ended)
+	return ended, err
 }
 
 // end locks the rows of items, ends reservations of these items, and puts their units back, in one transaction. It

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"regexp"
 	"testing"
 	"time"
 
@@ -355,4 +356,110 @@ func TestASweeperOutlivesAnOutage(t *testing.T) {
 	}
 	lapse(t, direct.MySQL, id)
 	s.awaitLeft(t, 10)
+}
+
+// cancelKey cancels what was sold by the key of the holds of these tests.
+func (s shop) cancelKey(ctx context.Context) error {
+	_, err := s.Reserver.(stock.Canceller).CancelSale(ctx, stock.CancelRequest{SaleID: stock.SaleID{Key: "a"}})
+	return err
+}
+
+// holdsWithKey are a hold that may join a batch, one that does not wait, and one with work to do.
+func (s shop) holdsWithKey(t testing.TB) map[string]func() (stock.Receipt, error) {
+	hold := func(ctx context.Context, work time.Duration) (stock.Receipt, error) {
+		req := keyed(s.request(3, time.Hour))
+		req.Hold = work
+		_, receipt, err := s.Hold(ctx, req)
+		return receipt, err
+	}
+	return map[string]func() (stock.Receipt, error){
+		"in a batch": func() (stock.Receipt, error) { return hold(t.Context(), 0) },
+		"alone":      func() (stock.Receipt, error) { return hold(stock.LimitWait(t.Context(), 5*time.Second), 0) },
+		"with work":  func() (stock.Receipt, error) { return hold(t.Context(), time.Millisecond) },
+	}
+}
+
+func TestAHoldWhoseKeyWasCancelledHoldsNothing(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	if err := s.cancelKey(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for name, hold := range s.holdsWithKey(t) {
+		if receipt, err := hold(); !errors.Is(err, stock.ErrCancelled) || !receipt.Replayed {
+			t.Errorf("a hold %s: %+v, %v, want cancelled and a replay", name, receipt, err)
+		}
+	}
+	s.wantLeft(t, 10)
+}
+
+// The hold has looked up its key before the cancellation, but has not inserted its row yet.
+func TestAHoldWhoseKeyIsCancelledMeanwhileHoldsNothing(t *testing.T) {
+	t.Parallel()
+	for name := range shop.holdsWithKey(shop{}, t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			direct, behind, proxy := proxied(t, 10)
+			caught := proxy.Catch(stocktest.Matching(regexp.MustCompile("INSERT INTO reservation")))
+			defer caught.Release()
+			done := make(chan error, 1)
+			go func() {
+				_, err := behind.holdsWithKey(t)[name]()
+				done <- err
+			}()
+			<-caught.Arrived()
+			if err := direct.cancelKey(t.Context()); err != nil {
+				t.Error(err)
+			}
+			caught.Release()
+			if err := <-done; !errors.Is(err, stock.ErrCancelled) {
+				t.Errorf("the hold: %v, want cancelled", err)
+			}
+			direct.wantLeft(t, 10)
+		})
+	}
+}
+
+// The hold has inserted its row, and waits for the item.
+func TestACancellationWaitsForAHoldWithItsKey(t *testing.T) {
+	t.Parallel()
+	shops, outside := newShops(t, 10)
+	unlock := stocktest.LockRow(t, outside, shops[0].item)
+	held := make(chan error, 1)
+	go func() {
+		_, err := shops[0].holdsWithKey(t)["in a batch"]()
+		held <- err
+	}()
+	stocktest.WaitForRowLock(t, outside)
+	cancelled := make(chan error, 1)
+	go func() { cancelled <- shops[1].cancelKey(t.Context()) }()
+	stocktest.WaitForRowLocks(t, outside, 2)
+	unlock()
+	// If the two wait for each other, the server chooses which one begins anew.
+	switch hold, cancel := <-held, <-cancelled; {
+	case hold == nil && errors.Is(cancel, stock.ErrKeyReused):
+		shops[0].wantLeft(t, 7)
+	case errors.Is(hold, stock.ErrCancelled) && cancel == nil:
+		shops[0].wantLeft(t, 10)
+	default:
+		t.Errorf("the hold: %v; the cancellation: %v; want that one of them wins", hold, cancel)
+	}
+}
+
+// A hold that was refused can be cancelled, so that it stays refused.
+func TestARefusedHoldIsCancelledByItsKey(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.service.Set(t, s.item, 0)
+	hold := s.holdsWithKey(t)["in a batch"]
+	if _, err := hold(); !errors.Is(err, stock.ErrSoldOut) {
+		t.Fatalf("%v, want sold out", err)
+	}
+	if err := s.cancelKey(t.Context()); err != nil {
+		t.Error(err)
+	}
+	s.service.Set(t, s.item, 10)
+	if _, err := hold(); !errors.Is(err, stock.ErrCancelled) {
+		t.Errorf("%v, want cancelled", err)
+	}
 }

@@ -21,6 +21,7 @@ type Store struct {
 
 	name   stock.Store // in the ledger
 	slot   int         // in the ledger: that of a sale from slots whose epoch is read
+	guard  string      // in the ledger: see NewGuarded
 	shares *share.Limiter
 	tidb   bool
 	upkeep bool          // its connections count against Upkeep, whatever they are used for
@@ -35,6 +36,14 @@ func New(d stock.Deps) Store {
 
 func newStore(d stock.Deps, name stock.Store) Store {
 	return Store{DB: d.MySQL, name: name, shares: d.MySQLShares, tidb: d.TiDB, wait: d.LockWait, reply: d.MySQLReply}
+}
+
+// NewGuarded makes the store for a strategy, if only its locks keep others from overwriting the stock: what it has sold
+// can be cancelled by no other strategy.
+func NewGuarded(d stock.Deps, strategy string) Store {
+	s := New(d)
+	s.guard = strategy
+	return s
 }
 
 // at is the store for sales from a slot, whose row they lock.
@@ -90,7 +99,7 @@ func (r readStock) only(rows []ledgerRow, query string, args []any) (string, []a
 		return query, args
 	}
 	for i := range rows {
-		rows[i].epoch = r.Epoch
+		rows[i].Epoch = r.Epoch
 	}
 	return query + " AND epoch = ?", append(args, r.Epoch)
 }

@@ -98,7 +98,7 @@ func (s Store) execDeduct(
 	if req.Hold > 0 {
 		return s.execDeductInTx(ctx, req, section, query, args...)
 	}
-	result, err := s.execOnce(ctx, []int64{req.GoodsID}, s.rowsOfStatement(req), query, args...)
+	result, err := s.execAndRecord(ctx, []int64{req.GoodsID}, s.rowsOfStatement(req), query, args...)
 	if err != nil {
 		return stock.Receipt{}, 0, err
 	}

@@ -23,9 +23,6 @@ var (
 // tombstone is the record of a key that was cancelled before anything was known of it.
 const tombstone = "- " + cancelled
 
-// errSaleChanged reports that the record of a sale, or the epoch of a stock, changed after it was read.
-var errSaleChanged = errors.New("the sale was changed meanwhile")
-
 // Sale implements stock.Canceller.
 func (s Store) Sale(ctx context.Context, id stock.SaleID) (stock.Sale, error) {
 	text, err := s.findSale(ctx, id)
@@ -54,14 +51,12 @@ func (s Store) CancelSale(ctx context.Context, req stock.CancelRequest) (stock.S
 func (s Store) CancelSaleUnder(
 	ctx context.Context, req stock.CancelRequest, under stock.Under,
 ) (sale stock.Sale, err error) {
-	section := stock.Arrive()
-	for attempt := 1; ; attempt++ {
+	changed := func(err error) bool { return errors.Is(err, stock.ErrChanged) }
+	err = retry.While(ctx, s.wait, changed, func() error {
 		sale, err = s.tryCancel(ctx, req, under)
-		again := errors.Is(err, errSaleChanged) && section.Elapsed() < stock.LongestWait(ctx, s.wait)
-		if !again || retry.BackOff(ctx, attempt) != nil {
-			return sale, err
-		}
-	}
+		return err
+	})
+	return sale, err
 }
 
 func (s Store) tryCancel(ctx context.Context, req stock.CancelRequest, under stock.Under) (stock.Sale, error) {
@@ -72,14 +67,14 @@ func (s Store) tryCancel(ctx context.Context, req stock.CancelRequest, under sto
 	case text == "" && req.Lines != nil:
 		return stock.Sale{}, unknownSale(req.SaleID)
 	case text == "":
-		return stock.Sale{Key: req.Key, State: stock.SaleCancelled}, s.replaceRecord(ctx, req.SaleID, text, tombstone, nil)
+		return stock.Sale{Key: req.Key, State: stock.SaleNeverSold}, s.replaceRecord(ctx, req.SaleID, text, tombstone, nil)
 	}
 	r, err := parseRecord(text)
 	if err != nil {
 		return stock.Sale{}, err
 	}
 	sale := r.sale(req.Key)
-	if changed, err := sale.Cancel(req); err != nil || !changed {
+	if changed, err := sale.Cancel(req, s.guard); err != nil || !changed {
 		sale.Replayed = true
 		return sale, err
 	}
@@ -160,7 +155,7 @@ func (s Store) replaceRecord(ctx context.Context, id stock.SaleID, before, after
 	case err != nil:
 		return err
 	case redis.HasErrorPrefix(reply.Err(), "CHANGED"):
-		return fmt.Errorf("%w: %w: %w", stock.ErrBusy, errSaleChanged, reply.Err())
+		return fmt.Errorf("the sale %w: %w", stock.ErrChanged, reply.Err())
 	case redis.HasErrorPrefix(reply.Err(), "OVERSTOCKED"):
 		var at int
 		var present int64
@@ -172,9 +167,10 @@ func (s Store) replaceRecord(ctx context.Context, id stock.SaleID, before, after
 
 // sale is what a record tells.
 func (r record) sale(key string) stock.Sale {
-	sale := stock.Sale{Key: key, State: stock.SaleCancelled}
+	sale := stock.Sale{Key: key, State: stock.SaleCancelled, Guard: r.guard}
 	switch r.outcome {
 	case cancelled:
+		sale.State = stock.SaleNeverSold
 		return sale
 	case soldOut:
 		sale.State = stock.SaleRefused
@@ -196,7 +192,7 @@ func (r record) after(sale stock.Sale) string {
 		return r.fingerprint + " " + cancelled
 	}
 	var text strings.Builder
-	text.WriteString(r.fingerprint + " " + r.outcome)
+	text.WriteString(r.fingerprint + " " + guarded(r.outcome, r.guard))
 	for i, line := range r.lines {
 		fmt.Fprintf(&text, " %d %d %d %s", line.GoodsID, line.Count, line.Remaining, r.epochs[i])
 	}

@@ -33,13 +33,14 @@ const (
 type record struct {
 	fingerprint string
 	outcome     string
+	guard       string              // the strategy whose locks guard the stock, if nothing else does
 	lines       []stock.LineReceipt // one item with a count of 0 if refused, none if cancelled
 	epochs      []string            // of the stocks that the lines were sold from
-	cancelled   []taken             // by line
+	cancelled   []undone            // by line
 }
 
-// taken is what was taken back of a line: units, of which some were put back into the stock.
-type taken struct{ units, back int }
+// undone is what was cancelled of a line: units, of which some were put back into the stock.
+type undone struct{ units, back int }
 
 // takenError ends a request whose key is taken.
 type takenError struct{ record string }
@@ -48,6 +49,14 @@ func (e *takenError) Error() string { return "the idempotency key is taken" }
 
 // fingerprintText is a fingerprint as a record has it.
 func fingerprintText(fingerprint []byte) string { return hex.EncodeToString(fingerprint[:16]) }
+
+// guarded is the outcome of a sale as a record has it.
+func guarded(outcome, guard string) string {
+	if guard == "" {
+		return outcome
+	}
+	return outcome + ":" + guard
+}
 
 // refusalText is the record of a refusal.
 func refusalText(fingerprint []byte, refusal *stock.SoldOutError) string {
@@ -60,7 +69,8 @@ func parseRecord(text string) (r record, err error) {
 	if len(fields)%4 != 2 || len(fields) == 2 && fields[1] != cancelled {
 		return r, fmt.Errorf("record of an idempotency key in Redis: %q is none", text)
 	}
-	r.fingerprint, r.outcome = fields[0], fields[1]
+	r.fingerprint = fields[0]
+	r.outcome, r.guard, _ = strings.Cut(fields[1], ":")
 	for f := range slices.Chunk(fields[2:], 4) {
 		var line stock.LineReceipt
 		if _, err := fmt.Sscan(strings.Join(f[:3], " "), &line.GoodsID, &line.Count, &line.Remaining); err != nil {
@@ -68,7 +78,7 @@ func parseRecord(text string) (r record, err error) {
 		}
 		r.lines, r.epochs = append(r.lines, line), append(r.epochs, f[3])
 	}
-	r.cancelled = make([]taken, len(r.lines))
+	r.cancelled = make([]undone, len(r.lines))
 	if changes == "" {
 		return r, nil
 	}
@@ -84,12 +94,13 @@ func parseRecord(text string) (r record, err error) {
 // check refuses a request whose key was used for another one, or was cancelled.
 func check(text, key string, fingerprint []byte) (r record, replayed bool, err error) {
 	r, err = parseRecord(text)
+	first := r.sale(key)
 	switch {
 	case err != nil:
 		return r, false, err
 	case text != tombstone && r.fingerprint != fingerprintText(fingerprint):
 		return r, false, fmt.Errorf("%w: %q", stock.ErrKeyReused, key)
-	case r.sale(key).State == stock.SaleCancelled:
+	case first.CannotSell():
 		return r, true, fmt.Errorf("%w: %q", stock.ErrCancelled, key)
 	}
 	return r, true, nil
@@ -174,6 +185,5 @@ func (s Store) settle(ctx context.Context, key string, fingerprint []byte, failu
 	if err == nil || isNil(err) {
 		return known, failure
 	}
-	return "", fmt.Errorf("%w: refused (%v), but it is unknown whether that answer was recorded: %v",
-		stock.ErrUnavailable, failure, err)
+	return "", stock.Unrecorded(failure, err)
 }

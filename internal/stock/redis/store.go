@@ -130,7 +130,7 @@ func (s Store) writeAll(ctx context.Context, added *newRecord, stocks []stock.It
 	}
 	if added != nil {
 		keys = append(keys, added.key)
-		args = append(args, fingerprintText(added.fingerprint)+" "+done, s.saleTTL.Milliseconds())
+		args = append(args, fingerprintText(added.fingerprint)+" "+guarded(done, s.guard), s.saleTTL.Milliseconds())
 		for _, line := range added.lines {
 			keys = append(keys, s.EpochKey(line.GoodsID))
 			args = append(args, fmt.Sprintf("%d %d %d", line.GoodsID, line.Count, line.Remaining))

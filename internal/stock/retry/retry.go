@@ -72,6 +72,18 @@ func gaveUp(waiting context.Context, req stock.Request, tries int) error {
 		stock.ErrBusy, req.GoodsID, tries, context.Cause(waiting))
 }
 
+// While tries again, after a pause, while the error is one after which another try may succeed, unless the request has
+// tried for as long as each of its waits may last: see stock.LongestWait.
+func While(ctx context.Context, wait time.Duration, again func(error) bool, try func() error) error {
+	section := stock.Arrive()
+	for attempt := 1; ; attempt++ {
+		err := try()
+		if !again(err) || section.Elapsed() > stock.LongestWait(ctx, wait) || BackOff(ctx, attempt) != nil {
+			return err
+		}
+	}
+}
+
 // BackOff sleeps longer with every failed attempt, counted from 1. It is for callers that cannot measure how long
 // another's try takes. If ctx ends first, it returns ctx.Err().
 func BackOff(ctx context.Context, attempt int) error {

@@ -216,14 +216,14 @@ func (s subject) cancelsBefore(t *testing.T) {
 		req := stock.Request{GoodsID: id, Count: count, Key: fmt.Sprint(s.key(id), count)}
 		for again := range 3 {
 			sale, err := s.cancel(t, again%2, req.Key)
-			wantSale(t, "before the sale", sale, err, stock.SaleCancelled)
+			wantSale(t, "before the sale", sale, err, stock.SaleNeverSold)
 			if sale.Replayed != (again > 0) {
 				t.Errorf("cancellation %d: replayed %v", again, sale.Replayed)
 			}
 		}
 		s.wantCancelled(t, req)
 		sale, err := s.cancel(t, 1, req.Key, 2)
-		wantSale(t, "a part of a sale that was cancelled before", sale, err, stock.SaleCancelled)
+		wantSale(t, "a part of a sale that was cancelled before", sale, err, stock.SaleNeverSold)
 	}
 	s.wantLeft(t, id, 10)
 }
@@ -258,7 +258,7 @@ func (s subject) cancelsRefusal(t *testing.T) {
 	}
 	for again := range 3 {
 		sale, err := s.cancel(t, again%2, req.Key)
-		wantSale(t, "cancelled", sale, err, stock.SaleCancelled)
+		wantSale(t, "cancelled", sale, err, stock.SaleNeverSold)
 		if sale.Replayed != (again > 0) {
 			t.Errorf("cancellation %d: replayed %v", again, sale.Replayed)
 		}
@@ -353,7 +353,7 @@ func (s subject) cancelsInFlight(t *testing.T) {
 				sale, err := cancelBy(stock.LimitWait(patient(t), 0), s.replicas[1].deducter, stock.SaleID{Key: req.Key})
 				switch {
 				case err == nil:
-					cancelled = sale.State == stock.SaleCancelled
+					cancelled = sale.CannotSell()
 				case !errors.Is(err, stock.ErrInProgress) && !errors.Is(err, stock.ErrBusy):
 					t.Errorf("cancel while message %d is held: %v, want cancelled, in progress or busy", n, err)
 				}
@@ -368,7 +368,7 @@ func (s subject) cancelsInFlight(t *testing.T) {
 				t.Errorf("message %d arrived after the cancellation, but the sale was confirmed: %+v", n, ended.Receipt)
 			}
 			sale, err := s.retryCancel(patient(t), 1, req.Key)
-			if err != nil || sale.State != stock.SaleCancelled {
+			if err != nil || !sale.CannotSell() {
 				t.Errorf("cancel after message %d: %+v, %v, want cancelled", n, sale, err)
 			}
 			s.wantLeft(t, id, units)
@@ -433,7 +433,7 @@ func (s subject) survivesLostCancellation(t *testing.T) {
 					t.Errorf("cut %s of message %d: %v", where, n, err)
 				}
 				sale, err := s.retryCancel(patient(t), 1, req.Key)
-				if err != nil || sale.State != stock.SaleCancelled {
+				if err != nil || !sale.CannotSell() {
 					t.Errorf("cut %s of message %d, sent again: %+v, %v, want cancelled", where, n, sale, err)
 				}
 				s.wantLeft(t, id, 10)
@@ -446,30 +446,41 @@ func (s subject) survivesLostCancellation(t *testing.T) {
 	}
 }
 
-// cancelsBesideHolder cancels a sale, on each replica, while another one stops at one of its points.
+// cancelsBesideHolder cancels a sale, on each replica, while another one, with or without a key, stops at one of its
+// points.
 func (s subject) cancelsBesideHolder(t *testing.T) {
 	replicas := 2
 	if s.strategy.Claim.TwoReplicas != stock.Correct {
 		replicas = 1
 	}
-	for _, point := range s.points(t, "") {
-		for replica := range replicas {
-			id := s.newItem(t, manyUnits)
-			req := stock.Request{GoodsID: id, Count: 3, Key: s.key(id)}
-			s.deduct(t, req)
-			other := s.park(t, 0, WithWork(stock.Request{GoodsID: id, Count: 2}), point)
-			_, err := cancelBy(stock.LimitWait(patient(t), 0), s.replicas[replica].deducter, stock.SaleID{Key: req.Key})
-			if err != nil && !errors.Is(err, stock.ErrBusy) {
-				t.Errorf("cancel while a holder is at %s: %v, want cancelled or busy", point, err)
+	for _, key := range []string{"", s.key(NewItem())} {
+		for _, point := range s.points(t, key) {
+			for replica := range replicas {
+				s.cancelsBesideHolderAt(t, replica, point, key != "")
 			}
-			if err := other.Resume(); err != nil {
-				t.Errorf("the holder at %s: %v", point, err)
-			}
-			sale, err := s.retryCancel(patient(t), replica, req.Key)
-			wantSale(t, fmt.Sprintf("after the holder at %s", point), sale, err, stock.SaleCancelled, 3, 3, 3)
-			s.wantLeft(t, id, manyUnits-2)
 		}
 	}
+}
+
+func (s subject) cancelsBesideHolderAt(t *testing.T, replica int, point Point, keyed bool) {
+	id := s.newItem(t, manyUnits)
+	req, held := stock.Request{GoodsID: id, Count: 3, Key: s.key(id)}, stock.Request{GoodsID: id, Count: 2}
+	if keyed {
+		held.Key = req.Key + " held"
+	}
+	s.deduct(t, req)
+	holder := s.park(t, 0, WithWork(held), point)
+	_, err := cancelBy(stock.LimitWait(patient(t), 0), s.replicas[replica].deducter, stock.SaleID{Key: req.Key})
+	if err != nil && !errors.Is(err, stock.ErrBusy) {
+		t.Errorf("cancel while a holder (key %v) is at %s: %v, want cancelled or busy", keyed, point, err)
+	}
+	if err := holder.Resume(); err != nil {
+		t.Errorf("the holder (key %v) at %s: %v", keyed, point, err)
+	}
+	sale, err := s.retryCancel(patient(t), replica, req.Key)
+	what := fmt.Sprintf("after the holder (key %v) at %s", keyed, point)
+	wantSale(t, what, sale, err, stock.SaleCancelled, 3, 3, 3)
+	s.wantLeft(t, id, manyUnits-2)
 }
 
 // cancellationsConserve sells to many buyers, each with a key, who then cancel nothing, a part, or everything, some of
@@ -588,7 +599,7 @@ func (s subject) cancelsOrderByKey(t *testing.T) {
 func (s subject) cancelsOrderBefore(t *testing.T) {
 	a, b := s.newItem(t, 10), s.newItem(t, 10)
 	sale, err := s.cancel(t, 0, s.key(a))
-	wantSale(t, "before the order", sale, err, stock.SaleCancelled)
+	wantSale(t, "before the order", sale, err, stock.SaleNeverSold)
 	for replica := range s.replicas {
 		receipt, err := s.orderOn(t, replica, s.key(a), stock.Line{GoodsID: a, Count: 1}, stock.Line{GoodsID: b, Count: 1})
 		if !errors.Is(err, stock.ErrCancelled) || !receipt.Replayed {

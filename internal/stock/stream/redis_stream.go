@@ -26,7 +26,8 @@ var (
 // The requests that share a call of the script share an entry in the stream, too. So the busier an item is, the less an
 // entry and its way to MySQL cost for each sale.
 //
-// Until a sale is in MySQL, it is as durable as Redis: with appendfsync always, no confirmed sale is lost.
+// Until a sale is in MySQL, it is as durable as Redis: with appendfsync always, a crash loses no confirmed sale,
+// but a failover may.
 type redisStream struct {
 	*redis.Script
 	behind *writeBehind

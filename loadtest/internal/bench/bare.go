@@ -77,7 +77,7 @@ func ServeBare(ctx context.Context, address string) error {
 
 // bare measures the bare handler with the requests that the strategies get.
 func (b *bench) bare(ctx context.Context, _ int) (c cell, err error) {
-	driver, err := traffic.NewDriver(b.BareURL, b.Users)
+	driver, err := traffic.NewDriver(b.Users, b.BareURL)
 	if err != nil {
 		return cell{}, err
 	}

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
@@ -297,12 +298,32 @@ func (c *Console) postDeleteLock(r *http.Request) error {
 	return nil
 }
 
-// saleRequest is a deduction that the page asks for.
+// saleRequest is a deduction, or the cancellation of one, that the page asks for.
 type saleRequest struct {
 	Strategy string     `json:"strategy"`
 	Replica  string     `json:"replica"` // empty: nginx chooses one
 	Count    int64      `json:"count"`
 	Hold     fault.Step `json:"hold"` // at which the sale is held; empty: at none
+	Key      string     `json:"key"`  // Idempotency-Key; empty: none
+	Cancel   bool       `json:"cancel"`
+}
+
+// asked says what is asked for.
+func (r saleRequest) asked() string {
+	text := fmt.Sprintf("%s, units: %d", r.Strategy, r.Count)
+	if r.Cancel {
+		text = r.Strategy + ", cancel"
+	}
+	if r.Key != "" {
+		text += ", key " + r.Key
+	}
+	if r.Replica != "" {
+		text += ", " + r.Replica
+	}
+	if r.Hold != "" {
+		text += ", to be held at its " + string(r.Hold)
+	}
+	return text
 }
 
 func (c *Console) postSale(r *http.Request) error {
@@ -316,6 +337,12 @@ func (c *Console) postSale(r *http.Request) error {
 		return malformed("no strategy is named %q", body.Strategy)
 	case body.Count < 1 || body.Count > maxUnits:
 		return malformed("%d units: a number from 1 to %d is needed", body.Count, maxUnits)
+	case len(body.Key) > maxKey:
+		return malformed("the key is longer than %d characters", maxKey)
+	case body.Key != "" && !strategy.Idempotent:
+		return conflict("%s keeps no idempotency keys: leave the key empty, or choose another strategy", strategy.Name)
+	case body.Cancel && (body.Key == "" || body.Hold != ""):
+		return malformed("a sale is cancelled by its key, and cannot be held: give the key only")
 	case body.Hold != "" && !slices.Contains(fault.Steps, body.Hold):
 		return malformed("a sale cannot be held at %q: the steps are %v", body.Hold, fault.Steps)
 	case body.Hold != "" && len(c.lab.Topology.Proxies) == 0:
@@ -343,6 +370,8 @@ func (c *Console) postSale(r *http.Request) error {
 const (
 	// saleTime is how long the page waits for the answer to a sale. It is longer than the service may take.
 	saleTime = 30 * time.Second
+	// maxKey is how long an idempotency key may be.
+	maxKey = 255
 	// shownSales is how many of them the page shows.
 	shownSales = 12
 )
@@ -351,34 +380,33 @@ const (
 func (c *Console) sell(
 	base string, strategy scenario.Strategy, body saleRequest, answered func(answer string),
 ) (name string) {
-	name, key := c.nextSale()
-	asked := fmt.Sprintf("%s, units: %d", strategy.Name, body.Count)
-	if body.Replica != "" {
-		asked += ", " + body.Replica
-	}
-	if body.Hold != "" {
-		asked += ", to be held at its " + string(body.Hold)
-	}
+	name, id := c.nextSale()
 	c.board.update(func(s *State) {
-		s.Lab.Sales = append(slices.Clip(s.Lab.Sales), Sale{Name: name, Asked: asked})
+		s.Lab.Sales = append(slices.Clip(s.Lab.Sales), Sale{Name: name, Asked: body.asked()})
 		s.Lab.Sales = s.Lab.Sales[max(0, len(s.Lab.Sales)-shownSales):]
 	})
 	c.tasks.Go(func() {
 		load := traffic.Load{
-			Strategy: strategy.Name, Store: strategy.Stores[0], Keys: strategy.Idempotent, Timeout: saleTime,
+			Strategy: strategy.Name, Store: strategy.Stores[0], Keys: body.Key != "", Timeout: saleTime,
 		}
 		if body.Hold != "" {
 			load.Timeout = HoldTime
 		}
-		op := history.Op{Kind: history.Deduct, Name: key, GoodsID: shownItem, Count: body.Count}
-		op, err := traffic.SendOne(c.ctx, base, load, op)
-		answer := describe(op, err)
+		op := history.Op{Kind: history.Deduct, Name: cmp.Or(body.Key, id), GoodsID: shownItem, Count: body.Count}
+		answer, done := "", false
+		if body.Cancel {
+			cancelled, err := traffic.CancelOne(c.ctx, base, load, op)
+			answer, done = describeCancellation(cancelled, err), cancelled.Outcome == history.Done
+		} else {
+			sold, err := traffic.SendOne(c.ctx, base, load, op)
+			answer, done = describe(sold, err), sold.Outcome == history.Sold
+		}
 		answered(answer)
 		c.board.update(func(s *State) {
 			s.Lab.Sales = slices.Clone(s.Lab.Sales)
 			for i := range s.Lab.Sales {
 				if s.Lab.Sales[i].Name == name {
-					s.Lab.Sales[i].Answer, s.Lab.Sales[i].Sold = answer, op.Outcome == history.Sold
+					s.Lab.Sales[i].Answer, s.Lab.Sales[i].Sold = answer, done
 				}
 			}
 		})
@@ -404,8 +432,21 @@ func describe(op history.Op, err error) string {
 	return "refused: " + history.InWords(op.Error)
 }
 
-// nextSale returns the name of a sale, and a key that no request to the service had before.
-func (c *Console) nextSale() (name, key string) {
+// describeCancellation says what came of the cancellation of a sale.
+func describeCancellation(c history.Cancellation, err error) string {
+	switch {
+	case err != nil:
+		return err.Error()
+	case c.Outcome == history.Done:
+		return fmt.Sprintf("%s: %d of %d units cancelled, %d put back", c.State, c.Cancelled, c.Sold, c.GivenBack)
+	case c.Outcome == history.Unknown:
+		return "it may have been cancelled: " + cmp.Or(c.Error, "outcome unknown")
+	}
+	return "not cancelled: " + strings.TrimPrefix(c.Error, "/problems/")
+}
+
+// nextSale returns the name of a sale, and an id that no request to the service had before.
+func (c *Console) nextSale() (name, id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.sales++

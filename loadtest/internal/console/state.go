@@ -165,12 +165,12 @@ type Held struct {
 	Text    string `json:"text"` // of the message, shortened
 }
 
-// Sale is a request that was sent from the page.
+// Sale is a request that was sent from the page: a sale, or the cancellation of one.
 type Sale struct {
 	Name   string `json:"name"`
 	Asked  string `json:"asked"`
 	Answer string `json:"answer"` // empty: there is none yet
-	Sold   bool   `json:"sold"`
+	Sold   bool   `json:"sold"`   // or cancelled
 }
 
 // board holds the State and tells those who watch it when it changes.

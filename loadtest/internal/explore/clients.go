@@ -60,7 +60,7 @@ func (x *session) client(items []int64, n, at int, r request) client {
 		op.GoodsID, op.Count = lines[0].GoodsID, lines[0].Count
 	}
 	if x.lane.subject != nil {
-		op.OmitsRemaining = true
+		op.OmitsRemaining = x.strategy.OmitsRemaining()
 		return x.lane.subject.client(x.lane, at, op)
 	}
 	url := x.lane.replicas[at].URL

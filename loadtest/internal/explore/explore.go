@@ -70,10 +70,10 @@ type Options struct {
 
 // Start starts lanes beside the servers of a topology. Close the Explorer before they stop.
 func Start(ctx context.Context, t *topology.Topology, o Options) (*Explorer, error) {
-	at := t.Addresses()
-	at.MySQLDSN, at.Redis, at.RedisReplica = "", nil, false // each lane has its own
-	if o.Subject != nil {
-		at.Redlock, at.Etcd, at.ZooKeeper = nil, nil, nil
+	var at topology.Addresses
+	if o.Subject == nil {
+		at = t.Addresses()
+		at.MySQLDSN, at.Redis, at.RedisReplica = "", nil, false // each lane has its own
 	}
 	x, err := start(ctx, t, at, o)
 	if err == nil {

@@ -239,7 +239,7 @@ func TestACancelledSaleIsGivenBackOnce(t *testing.T) {
 
 func TestALimitHolds(t *testing.T) {
 	wantRight(t, explored(t, "ledger", "limit"), "")
-	exceeds := explored(t, "ledger-check-first", "limit")
+	exceeds := explored(t, "update-check-first", "limit")
 	wantDamage(t, exceeds, "", trace.OverLimit)
 	if !exceeds.Held() || exceeds.Cells[0].Requests != explore.LimitedBuyer {
 		t.Errorf("a limit that is exceeded as claimed: %+v", exceeds.Cells)
@@ -321,7 +321,7 @@ func TestAReplayRepeatsTheSchedule(t *testing.T) {
 		{"redis-script", "enough", []string{explore.Promoted}},
 		{"redis-script", "one", []string{explore.SentAgain}},
 		{"decrement", "one", []string{explore.SentAgain}},
-		{"ledger-check-first", "limit", nil},
+		{"update-check-first", "limit", nil},
 	} {
 		for _, found := range explored(t, c.strategy, c.workload, c.faults...).Cells {
 			for kind, s := range found.Shortest {

@@ -98,13 +98,12 @@ func (l *lane) start(
 	if err := l.connect(ctx, at); err != nil {
 		return err
 	}
-	if _, err := migrations.Up(ctx, l.db.DB); err != nil {
-		return err
-	}
+	prepare := migrate
 	if l.subject != nil {
-		if err := l.subject.prepare(ctx, l); err != nil {
-			return err
-		}
+		prepare = l.subject.prepare
+	}
+	if err := prepare(ctx, l); err != nil {
+		return err
 	}
 	for n := range requests + 1 {
 		r := &replica{lane: l, number: n, at: at}
@@ -114,6 +113,12 @@ func (l *lane) start(
 		}
 	}
 	return nil
+}
+
+// migrate makes the tables of this repository's service.
+func migrate(ctx context.Context, l *lane) error {
+	_, err := migrations.Up(ctx, l.db.DB)
+	return err
 }
 
 func (l *lane) connect(ctx context.Context, at topology.Addresses) (err error) {
@@ -252,6 +257,11 @@ func (l *lane) end(ctx context.Context, s *schedule) {
 			for a.lost && r.Ready(ctx) != nil && ctx.Err() == nil {
 				time.Sleep(5 * time.Millisecond)
 			}
+		}
+	}
+	for _, r := range l.replicas {
+		if l.subject != nil && r.Replica != nil && l.failed == nil {
+			l.failed = r.Death() // it would answer nobody any more
 		}
 	}
 }

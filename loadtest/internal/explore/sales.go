@@ -23,7 +23,7 @@ func (x *session) cancelAgain(ctx context.Context, items []int64) (answers, erro
 func (x *session) givenBack(last history.Cancellation, left int64) (kind string, evidence []string) {
 	had := x.workload.stock[0]
 	switch {
-	case last.Outcome != history.Done || last.State != history.Cancelled:
+	case !last.Wholly():
 		return trace.NotCancelled, []string{fmt.Sprintf("a last cancellation was answered %s %s", last.Outcome, last.Error)}
 	case left > had:
 		return trace.BackTwice, []string{fmt.Sprintf("the sale is cancelled, and there are %d units of %d", left, had)}

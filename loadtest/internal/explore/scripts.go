@@ -18,6 +18,7 @@ import (
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/oracle"
 	"stock/loadtest/internal/scenario"
+	"stock/loadtest/internal/service"
 	"stock/loadtest/internal/topology"
 )
 
@@ -140,7 +141,7 @@ func scriptWorkload(s *Script) workload {
 }
 
 func scriptChoice(s *Script) scenario.Choice {
-	return Service{Command: []string{s.File}, Keyed: s.Keyed()}.Choice()
+	return scenario.Own(s.File, oracle.MySQL, s.Keyed(), false)
 }
 
 // use has all lanes execute a script from now on.
@@ -212,9 +213,12 @@ func (s *scripted) hangUp() {
 	s.open = nil
 }
 
+// goodStock has the stock where scripts have it.
+var goodStock = Service{service.Default(nil)}
+
 func (s *scripted) Choice() scenario.Choice { return scriptChoice(s.Script) }
 
-func (s *scripted) prepare(context.Context, *lane) error { return nil }
+func (s *scripted) prepare(ctx context.Context, l *lane) error { return migrate(ctx, l) }
 
 func (s *scripted) start(context.Context, *topology.Topology, string, topology.Addresses) (*topology.Replica, error) {
 	return nil, nil //nolint:nilnil // sessions are executed in this process
@@ -235,7 +239,7 @@ func (s *scripted) setStock(ctx context.Context, l *lane, stock map[int64]int64)
 			return err
 		}
 	}
-	if err := (Service{SetStock: DefaultSetStock}).setStock(ctx, l, stock); err != nil || !s.Setup {
+	if err := goodStock.running(l).SetStock(ctx, stock); err != nil || !s.Setup {
 		return err
 	}
 	made := len(s.direct.Once)
@@ -258,7 +262,7 @@ func (s *scripted) env(l *lane, stores *script.Stores, item int64) script.Env {
 }
 
 func (s *scripted) stock(ctx context.Context, l *lane, items []int64) (map[int64]int64, error) {
-	return Service{ReadStock: DefaultReadStock}.stock(ctx, l, items)
+	return goodStock.running(l).ReadStock(ctx, items)
 }
 
 // client executes a session.

@@ -12,10 +12,11 @@ import (
 	"stock/internal/servers/serverstest"
 	"stock/loadtest/internal/explore"
 	"stock/loadtest/internal/explore/trace"
+	"stock/loadtest/internal/service"
 )
 
-// command returns one that starts a service, and skips the test if a program for it is not installed.
-func command(t *testing.T, check []string, command ...string) []string {
+// need skips the test if what a service needs is not installed: a command that then fails.
+func need(t *testing.T, check []string) {
 	t.Helper()
 	if text, err := exec.CommandContext(t.Context(), check[0], check[1:]...).CombinedOutput(); err != nil {
 		const fix = `"sh internal/servers/install.sh --all" installs what it needs`
@@ -24,29 +25,36 @@ func command(t *testing.T, check []string, command ...string) []string {
 		}
 		t.Skipf("%s: %v; %s", strings.Join(check, " "), err, fix)
 	}
-	return command
 }
 
 // python is Debian's, which has the packages of Debian.
 const python = "/usr/bin/python3"
 
+var pythonCheck = []string{python, "-c", "import pymysql"}
+
 func inPython(t *testing.T, file string, args ...string) []string {
-	return command(t, []string{python, "-c", "import pymysql"}, append([]string{python, file}, args...)...)
+	t.Helper()
+	need(t, pythonCheck)
+	return append([]string{python, file}, args...)
 }
 
-// own returns a description with the usual flags.
-func own(command []string) explore.Service {
-	return explore.Service{
-		Command: command, Request: explore.DefaultRequest, Body: explore.DefaultBody,
-		SetStock: explore.DefaultSetStock, ReadStock: explore.DefaultReadStock,
+// read reads the description of an example.
+func read(t *testing.T, language, variant string) explore.Service {
+	t.Helper()
+	d, err := service.Read(filepath.Join("../../examples", language, variant+".yaml"), os.Getenv)
+	if err != nil {
+		t.Fatal(err)
 	}
+	return explore.Service{Description: d}
+}
+
+// own returns a description with the usual request and stock.
+func own(command []string) explore.Service {
+	return explore.Service{Description: service.Default(command)}
 }
 
 func startOwn(t *testing.T, o explore.Options) *explore.Explorer {
 	t.Helper()
-	if err := o.Subject.(explore.Service).Check(); err != nil {
-		t.Fatal(err)
-	}
 	x, err := explore.Start(t.Context(), start(t).lab.Topology, o)
 	if err != nil {
 		t.Fatal(err)
@@ -68,37 +76,45 @@ func exploreOwn(t *testing.T, x *explore.Explorer, s explore.Service, bounds tra
 }
 
 func TestServicesInOtherLanguages(t *testing.T) {
-	services, err := filepath.Abs("../../services")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, program := range map[string]func(*testing.T, string) []string{
-		"Python": func(t *testing.T, variant string) []string {
-			return inPython(t, filepath.Join(services, "shop.py"), variant)
+	// What the service of a directory needs, and what its mistake looks like.
+	for name, example := range map[string]struct {
+		check  []string
+		damage string
+		update string
+	}{
+		"python": {pythonCheck, trace.LostUpdate, "UPDATE products SET quantity = "},
+		"php": {
+			[]string{"php", "-r", `exit((int)!in_array("mysql", PDO::getAvailableDrivers()));`},
+			trace.LostUpdate, "UPDATE products SET quantity = ",
 		},
-		"PHP": func(t *testing.T, variant string) []string {
-			return command(t, []string{"php", "-r", `exit((int)!in_array("mysql", PDO::getAvailableDrivers()));`},
-				"php", filepath.Join(services, "shop.php"), variant)
+		"node": {
+			[]string{"env", "NODE_PATH=/usr/share/nodejs", "node", "-e", "require('mysql')"},
+			trace.Oversold, "UPDATE products SET quantity = quantity - ",
+		},
+		"java": {
+			[]string{"sh", "-c", "java --list-modules && cat /usr/share/java/mariadb-java-client.jar >/dev/null"},
+			trace.LostUpdate, "UPDATE products SET quantity = ",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			wrong := own(program(t, "wrong"))
+			need(t, example.check)
+			wrong := read(t, name, "wrong")
 			x := startOwn(t, explore.Options{Lanes: 1, Requests: 2, Subject: wrong})
-			x.Workloads = []string{"enough"}
+			x.Workloads = []string{"enough", "last"}
 			r := exploreOwn(t, x, wrong, trace.Bounds{Preemptions: 1})
-			s := wantDamage(t, r, "", trace.LostUpdate)
+			s := wantDamage(t, r, "", example.damage)
 			if r.Held() || r.Cells[0].Claim != "" {
-				t.Errorf("a service that loses an update is held to be right, or to claim %q", r.Cells[0].Claim)
+				t.Errorf("a service that is wrong is held to be right, or to claim %q", r.Cells[0].Claim)
 			}
-			if trace := text(t, s.Outcome); !strings.Contains(trace, "UPDATE good_stock SET stock = ") {
+			if trace := text(t, s.Outcome); !strings.Contains(trace, example.update) {
 				t.Errorf("the trace lacks the UPDATE:\n%s", trace)
 			}
 			again, err := x.Replay(t.Context(), wrong.Choice(), s.Token)
 			if err != nil || shape(again) != shape(s.Outcome) {
 				t.Errorf("%v: the replay is\n%s\nand was\n%s", err, shape(again), shape(s.Outcome))
 			}
-			right := own(program(t, "right"))
+			right := read(t, name, "right")
 			x = startOwn(t, explore.Options{Lanes: 1, Requests: 2, Subject: right})
 			x.Workloads, x.Faults = []string{"one", "enough"}, []string{explore.LostReply, explore.SentAgain}
 			r = exploreOwn(t, x, right, trace.Bounds{Preemptions: 1, Faults: 1})
@@ -123,19 +139,29 @@ func text(t *testing.T, o trace.Outcome) string {
 // odd returns the service of testdata/odd.py.
 func odd(t *testing.T, habit string) explore.Service {
 	s := own(inPython(t, "testdata/odd.py", habit))
-	s.Request, s.Body = "POST /items/{item}/{count}", ""
-	s.Headers, s.Sold = []string{"Authorization: secret"}, `"sold": true`
+	s.Request = service.Request{
+		Method: "POST", Path: "/items/{item}/{count}", Headers: map[string]string{"Authorization": "secret"},
+	}
+	s.Sold.Field, s.Sold.Value, s.SoldOut.Status = "sold", "true", s.Sold.Status
 	return s
+}
+
+func TestACommandAloneIsAskedAsUsual(t *testing.T) {
+	t.Parallel()
+	s := own(inPython(t, "testdata/odd.py", "usual"))
+	x := startOwn(t, explore.Options{Lanes: 1, Requests: 2, Subject: s})
+	x.Workloads = []string{"last"}
+	wantRight(t, exploreOwn(t, x, s, trace.Bounds{Preemptions: 1}), "")
 }
 
 func TestStepsNeedNotNameTheItem(t *testing.T) {
 	t.Parallel()
 	s := odd(t, "renamed")
-	s.Setup = `CREATE TABLE product (id INT AUTO_INCREMENT PRIMARY KEY, sku VARCHAR(20) UNIQUE);
+	s.SetupSQL = `CREATE TABLE product (id INT AUTO_INCREMENT PRIMARY KEY, sku VARCHAR(20) UNIQUE);
 		CREATE TABLE inventory (product_id INT PRIMARY KEY, units INT NOT NULL); CREATE TABLE job (id INT PRIMARY KEY)`
-	s.SetStock = `INSERT INTO product (sku) VALUES ('{item}');
-		INSERT INTO inventory SELECT id, {count} FROM product WHERE sku = '{item}'`
-	s.ReadStock = "SELECT units FROM inventory JOIN product ON id = product_id WHERE sku = '{item}'"
+	s.Stock.SQL.Set = `INSERT IGNORE INTO product (sku) VALUES ('{item}');
+		REPLACE INTO inventory SELECT id, {count} FROM product WHERE sku = '{item}'`
+	s.Stock.SQL.Read = "SELECT units FROM inventory JOIN product ON id = product_id WHERE sku = '{item}'"
 	x := startOwn(t, explore.Options{Lanes: 1, Requests: 2, Subject: s})
 	x.Workloads = []string{"enough"}
 	r := exploreOwn(t, x, s, trace.Bounds{Preemptions: 1})
@@ -148,7 +174,7 @@ func TestStepsNeedNotNameTheItem(t *testing.T) {
 func TestAServiceMaySleepBetweenTwoTries(t *testing.T) {
 	t.Parallel()
 	s := odd(t, "sleeps")
-	s.SetStock, s.ReadStock = "redis SET stock:{item} {count}", "redis GET stock:{item}"
+	s.Stock = service.Stock{Redis: &service.Store{Set: "SET stock:{item} {count}", Read: "GET stock:{item}"}}
 	x := startOwn(t, explore.Options{Lanes: 2, Requests: 2, Subject: s, Pause: 50 * time.Millisecond})
 	x.Workloads, x.Faults = []string{"enough"}, []string{explore.ReplicaDies, explore.LeaseEnds}
 	r := exploreOwn(t, x, s, trace.Bounds{Preemptions: 1, Faults: 1})
@@ -172,7 +198,7 @@ func TestACommandThatEndsIsAClearError(t *testing.T) {
 	} {
 		s := own(command)
 		if strings.HasPrefix(want, "execute") {
-			s.Setup = "CREATE TABLE"
+			s.SetupSQL = "CREATE TABLE"
 		}
 		x, err := explore.Start(t.Context(), start(t).lab.Topology, explore.Options{Lanes: 1, Requests: 2, Subject: s})
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -189,7 +215,7 @@ func TestNothingOfAServiceIsLeft(t *testing.T) {
 	pids := filepath.Join(t.TempDir(), "pids")
 	// A service with a process beside it, one that never listens, and the Explorer of either is closed.
 	child := "sleep 1000 & echo $! >> " + pids + "; "
-	shop := inPython(t, "../../services/shop.py", "right")
+	shop := inPython(t, "../../examples/python/right.py")
 	x := startOwn(t, explore.Options{
 		Lanes: 1, Requests: 2, Subject: own([]string{"sh", "-c", child + "exec " + strings.Join(shop, " ")}),
 	})

@@ -39,6 +39,11 @@ func (x *session) takeAll(ctx context.Context) error {
 	if err := x.setStock(ctx, items); err != nil {
 		return err
 	}
+	if own, ok := x.lane.subject.(Service); ok {
+		if err := own.try(ctx, x.lane); err != nil {
+			return err
+		}
+	}
 	var clients []client
 	if x.lane.subject == nil {
 		clients = append(clients, x.restock(items[0]))

@@ -96,9 +96,9 @@ func (s *Stage) record(client string, op history.Op) {
 	case op.Outcome == history.Sold:
 		s.Stepf("%s has bought %d of the item, and is told that %d remain", client, op.Count, op.Remaining)
 	case op.Outcome == history.Unknown:
-		s.Stepf("%s gets no answer: %s", client, op.Error)
+		s.Stepf("%s gets no answer: %s", client, history.InWords(op.Error))
 	default:
-		s.Stepf("%s is refused: %s", client, op.Error)
+		s.Stepf("%s is refused: %s", client, history.InWords(op.Error))
 	}
 }
 
@@ -131,6 +131,11 @@ type pending struct {
 // start sends a request in the background.
 func (s *Stage) start(o order) *pending {
 	p := &pending{stage: s, client: o.client, request: requestName(s.Item, o.client), done: make(chan struct{})}
+	asked := "nginx"
+	if o.at != nil {
+		asked = "the " + o.at.Name
+	}
+	s.Stepf("%s asks %s for %d of the item", o.client, asked, max(o.count, 1))
 	s.background.Go(func() {
 		defer close(p.done)
 		p.err = tell(func() { p.op = s.send(o) })

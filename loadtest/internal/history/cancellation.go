@@ -11,11 +11,19 @@ type Cancellation struct {
 	ReceivedNS int64   `json:"received_ns"`
 	Status     int     `json:"status,omitempty"` // of HTTP; 0 if there was no reply
 	Outcome    Outcome `json:"outcome"`          // Done, Refused, Busy, Rejected or Unknown
-	State      string  `json:"state,omitempty"`  // of the sale, as replied with Done, as are the next three
+	State      string  `json:"state,omitempty"`  // Cancelled, NeverSold or "sold", as replied with Done, as are the next
 	Sold       int64   `json:"sold,omitempty"`   // units; 0 if nothing was
 	Cancelled  int64   `json:"cancelled,omitempty"`
 	GivenBack  int64   `json:"given_back,omitempty"`
 	Error      string  `json:"error,omitempty"` // problem type, or the error of the connection
+}
+
+// NeverSold is the state of a sale that was cancelled before it was made.
+const NeverSold = "never-sold"
+
+// Wholly reports whether the service said that nothing is left of the sale.
+func (c *Cancellation) Wholly() bool {
+	return c.Outcome == Done && (c.State == Cancelled || c.State == NeverSold)
 }
 
 // Problem types of cancelled sales.

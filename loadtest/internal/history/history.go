@@ -82,6 +82,7 @@ type Run struct {
 	Cancels        bool   `json:"cancels,omitempty"`     // some sales are cancelled during the load
 	CallsVersion   int    `json:"calls,omitempty"`       // of the Calls of a run of reservations; 0: it is none
 	Buyers         bool   `json:"buyers,omitempty"`      // each buyer has a limit, so low that all are refused
+	Own            bool   `json:"own,omitempty"`         // a service of the user's was run, which claims nothing
 	Story          string `json:"story,omitempty"`       // the fault scenario that was played; empty: a load was run
 	// Set holds the units by item that the lab set before the run; it is nil if the lab found the stock.
 	Set     map[int64]int64 `json:"set,omitempty"`

@@ -190,6 +190,9 @@ func (l *Lab) Close() error {
 	if l.Target.Oracle != nil {
 		l.Target.Oracle.Close()
 	}
+	if l.Target.Own != nil {
+		l.Target.Own.Close()
+	}
 	if l.Topology == nil {
 		return nil
 	}

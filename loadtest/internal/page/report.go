@@ -63,8 +63,8 @@ type reportView struct {
 	Facts      []fact
 	Conditions []string
 	Problems   []string
-	Table      *tableView // nil if nothing was measured
-	Judged     []judgedView
+	Table      *tableView     // nil if nothing was measured
+	Judged     *judgedSection // nil if nothing was judged only
 	Sweeps     []sweepView
 	Matrix     *matrixView   // nil if no fault was played
 	Explored   *exploredView // nil if nothing was explored
@@ -100,9 +100,7 @@ func newReportView(r *report.Report) (*reportView, error) {
 	if v.Table, err = newTable(r); err != nil {
 		return nil, err
 	}
-	for _, judged := range r.Judged() {
-		v.Judged = append(v.Judged, newJudged(judged))
-	}
+	v.Judged = newJudgedSection(r.Judged())
 	if r.Sweep != nil {
 		v.Sweeps = newSweeps(r.Sweep)
 	}
@@ -266,6 +264,66 @@ func rounds(fewest, most int) string {
 		return fmt.Sprint(most)
 	}
 	return fmt.Sprintf("%d to %d", fewest, most)
+}
+
+// judgedSection is the workloads that are judged only. It is closed if all claims held: its rows fill many screens.
+type judgedSection struct {
+	Summary string
+	Open    bool
+	Loads   []judgedView
+}
+
+func newJudgedSection(all []report.Judged) *judgedSection {
+	if len(all) == 0 {
+		return nil
+	}
+	s := &judgedSection{}
+	rows, broken := 0, 0
+	for _, judged := range all {
+		s.Loads = append(s.Loads, newJudged(judged))
+		for _, found := range judged.Found {
+			rows += len(found.Rows)
+			for _, row := range found.Rows {
+				if !row.ClaimHeld {
+					broken++
+				}
+			}
+		}
+	}
+	s.Open = broken > 0
+	s.Summary = fmt.Sprintf("%s, %s: ", count(len(all), "workload"), count(rows, "verdict"))
+	if broken == 0 {
+		s.Summary += "each is what the strategy claims."
+	} else {
+		s.Summary += fmt.Sprintf("%d %s not what the strategy claims.", broken, are(broken))
+	}
+	return s
+}
+
+// part is a part of the page that readers can go to.
+type part struct{ ID, Title string }
+
+// Parts returns the parts of the page, if there are several.
+func (v *reportView) Parts() (parts []part) {
+	for _, p := range []struct {
+		part
+
+		shown bool
+	}{
+		{part{"problems", "What did not hold"}, len(v.Problems) > 0},
+		{part{"strategies", "Strategies"}, v.Table != nil},
+		{part{"judged", "Judged, not measured"}, v.Judged != nil},
+		{part{"faults", "Faults"}, v.Matrix != nil},
+		{part{"explored", "Every interleaving"}, v.Explored != nil},
+	} {
+		if p.shown {
+			parts = append(parts, p.part)
+		}
+	}
+	if len(parts) < 2 {
+		return nil
+	}
+	return parts
 }
 
 // judgedView is a workload that is judged only.

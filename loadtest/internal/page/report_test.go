@@ -165,6 +165,14 @@ func mustSay(t *testing.T, text string, all, none []string) {
 	}
 }
 
+func TestAnOpenedRowShowsWhatASaleSends(t *testing.T) {
+	t.Parallel()
+	const what = "What a sale sends"
+	mustSay(t, details(t, newRow("for-update", verify.Correct)),
+		[]string{what, "SELECT stock FROM good_stock WHERE goods_id = 42 FOR UPDATE;", "1 row: 798"}, nil)
+	mustSay(t, details(t, newRow("unknown", verify.Correct)), nil, []string{what})
+}
+
 func TestOnlyRecordedSectionsCanBeFoundApart(t *testing.T) {
 	t.Parallel()
 	const (

@@ -20,7 +20,8 @@ type tableView struct {
 	Stores   []string    // what can be filtered by
 	Families []string
 	Rows     int
-	Width    int  // columns
+	Width    int // columns
+	Scale    logScale
 	Known    bool // some of the strategies that most people compare are there
 	Interval bool // some rates have an interval
 }
@@ -29,7 +30,6 @@ type tableView struct {
 type loadView struct {
 	Title string
 	Name  string
-	Most  float64 // the end of the longest bar
 	Rows  []rowView
 }
 
@@ -51,6 +51,7 @@ type rowView struct {
 	RateText, Damage string
 	Share            float64
 	ShareText        string
+	ShareInterval    string
 	Median, Slowest  cell
 	Faults           []faultWord
 	Details          template.HTML
@@ -62,10 +63,12 @@ type cell struct {
 	Value float64
 }
 
-// barView is a rate with its interval, which may be missing.
+// barView is a rate with its interval, which may be missing. At, From and To are places on the scale of the table, in
+// percent of its length.
 type barView struct {
-	Low, High float64
-	Interval  bool
+	Low, High    float64
+	Interval     bool
+	At, From, To float64
 }
 
 // faultWord is what came of a fault scenario.
@@ -119,19 +122,43 @@ func newTable(r *report.Report) (*tableView, error) {
 			}
 			t.collect(view)
 			v.Rows = append(v.Rows, view)
-			if view.Bar != nil {
-				v.Most = max(v.Most, view.Rate, view.Bar.High)
-				t.Interval = t.Interval || view.Bar.Interval
-			}
+			t.Interval = t.Interval || view.Bar != nil && view.Bar.Interval
 		}
 		t.Loads = append(t.Loads, v)
 	}
 	if t.Rows == 0 {
 		return nil, nil
 	}
+	t.placeBars()
 	slices.Sort(t.Stores)
 	slices.Sort(t.Families)
 	return t, nil
+}
+
+// placeBars chooses the scale of the rates and places them on it. Rates differ by a factor of a hundred, so that the
+// scale is logarithmic.
+func (t *tableView) placeBars() {
+	var bars []*rowView
+	least, most := math.Inf(1), 0.0
+	for _, load := range t.Loads {
+		for i := range load.Rows {
+			row := &load.Rows[i]
+			if row.Bar == nil || row.Rate <= 0 {
+				row.Bar = nil
+				continue
+			}
+			if !row.Bar.Interval {
+				row.Bar.Low, row.Bar.High = row.Rate, row.Rate
+			}
+			bars = append(bars, row)
+			least, most = min(least, row.Rate), max(most, row.Bar.High)
+		}
+	}
+	t.Scale = newLogScale(least, most)
+	for _, row := range bars {
+		b := row.Bar
+		b.At, b.From, b.To = t.Scale.place(row.Rate), t.Scale.place(b.Low), t.Scale.place(b.High)
+	}
 }
 
 // on names the row's store and number of replicas, if a reader could not know them.
@@ -185,6 +212,9 @@ func (t *tableView) newRow(row *report.Row) rowView {
 	}
 	if row.ShareOfNoop != nil && row.Result == verify.Correct {
 		v.Share, v.ShareText = *row.ShareOfNoop, stats.Format(*row.ShareOfNoop)
+		if i := row.ShareInterval; i != nil {
+			v.ShareInterval = stats.Format(i.Low) + " to " + stats.Format(i.High)
+		}
 	}
 	for _, head := range t.Faults {
 		v.Faults = append(v.Faults, newFaultWord(head, row.Faults[head.Scenario]))

@@ -89,6 +89,7 @@ func (b *Builder) Add(h *history.History, v verify.Verdict) Cell {
 	round.LatencyMS = latency(latencies)
 	if !run.JudgedOnly {
 		round.SoldPerS = soldBySlice(h)
+		round.LatencyOverTime = latencyBySlice(h)
 	}
 	c.latencies.merge(latencies)
 	c.rounds = append(c.rounds, round)
@@ -113,12 +114,7 @@ func (c *collected) addOps(ops []history.Op) (latencies histogram) {
 		if op.Again || op.Kind == history.Restock {
 			continue
 		}
-		from := op.SentNS
-		if op.IntendedNS > 0 {
-			// A request that was sent late had been waiting since then (coordinated omission: Tene, 2013).
-			from = op.IntendedNS
-		}
-		latencies.add(op.ReceivedNS - from)
+		latencies.add(latencyNS(op))
 		if op.Outcome == history.Sold {
 			c.waited.add(op.WaitedUS)
 			c.held.add(op.HeldUS)
@@ -127,6 +123,15 @@ func (c *collected) addOps(ops []history.Op) (latencies histogram) {
 		}
 	}
 	return latencies
+}
+
+// latencyNS is how long a request took. One that was sent late had been waiting since it was to be sent (coordinated
+// omission: Tene, 2013).
+func latencyNS(op history.Op) int64 {
+	if op.IntendedNS > 0 {
+		return op.ReceivedNS - op.IntendedNS
+	}
+	return op.ReceivedNS - op.SentNS
 }
 
 // newCell computes the figures of a run, except for its latencies.
@@ -238,6 +243,7 @@ func (c *collected) row() *Row {
 		LosesLateWrite: c.run.LosesLateWrite,
 		Baseline:       c.run.Claim == verify.ClaimSellsNothing,
 		JudgedOnly:     c.run.JudgedOnly,
+		Own:            c.run.Own,
 		Verdict:        verify.Merge(verdicts...),
 		Windows:        c.windows,
 		Rounds:         rounds,

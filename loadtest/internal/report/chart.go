@@ -52,8 +52,7 @@ func soldBySlice(h *history.History) []float64 {
 		if op.Again || op.Kind == history.Restock || op.Outcome != history.Sold {
 			continue
 		}
-		at := (op.ReceivedNS - started) * slicesOfRun / (ended - started)
-		units[min(max(at, 0), slicesOfRun-1)] += unitsOf(op)
+		units[sliceOf(op.ReceivedNS, started, ended)] += unitsOf(op)
 	}
 	seconds := float64(ended-started) / 1e9 / slicesOfRun
 	rates := make([]float64, slicesOfRun)
@@ -61,6 +60,34 @@ func soldBySlice(h *history.History) []float64 {
 		rates[i] = math.Round(float64(n) / seconds)
 	}
 	return rates
+}
+
+// latencyBySlice returns the latencies of the requests that were answered in each part of a run; nil if its duration is
+// unknown.
+func latencyBySlice(h *history.History) []MedianAndMax {
+	started, ended := span(h)
+	if ended <= started {
+		return nil
+	}
+	slices := make([]histogram, slicesOfRun)
+	for _, op := range h.Ops {
+		if !op.Again && op.Kind != history.Restock {
+			slices[sliceOf(op.ReceivedNS, started, ended)].add(latencyNS(op))
+		}
+	}
+	latencies := make([]MedianAndMax, slicesOfRun)
+	for i, slice := range slices {
+		if slice.n > 0 {
+			l := latency(slice)
+			latencies[i] = MedianAndMax{l.P50, l.Max}
+		}
+	}
+	return latencies
+}
+
+// sliceOf returns in which part of a run a time is.
+func sliceOf(ns, started, ended int64) int64 {
+	return min(max((ns-started)*slicesOfRun/(ended-started), 0), slicesOfRun-1)
 }
 
 // unitsOf returns how many units a request asks for.

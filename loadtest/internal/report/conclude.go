@@ -25,8 +25,11 @@ func (r *Report) conclude() {
 		} else {
 			r.Inconclusive, what = true, "inconclusive"
 		}
-		r.Problems = append(r.Problems,
-			fmt.Sprintf("%s: %s: claims %s, found %s", what, row.Label(), row.Claim, row.verdictWithEvidence()))
+		problem := fmt.Sprintf("%s: %s: claims %s, found %s", what, row.Label(), row.Claim, row.verdictWithEvidence())
+		if row.Own {
+			problem = fmt.Sprintf("%s: %s", row.Label(), row.verdictWithEvidence())
+		}
+		r.Problems = append(r.Problems, problem)
 	}
 
 	r.faultProblems()
@@ -91,6 +94,8 @@ func (r *Report) Success() string {
 		return "Every claim held: nothing is unsafe that is claimed to be safe."
 	case len(r.Rows) == 0:
 		return "Every claim held."
+	case r.Rows[0].Own:
+		return r.Rows[0].Strategy + " sold correctly in every run."
 	case len(r.controls()) == 0:
 		return "Every claim held; no control was run."
 	}

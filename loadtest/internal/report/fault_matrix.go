@@ -180,9 +180,8 @@ func (r *Report) WriteFaults(w io.Writer) error {
 }
 
 func (r *Report) writeStoriesMarkdown(w io.Writer) {
-	stories := r.stories()
 	fmt.Fprint(w, "| scenario | what happens | outcome |\n| --- | --- | --- |\n")
-	for _, s := range stories {
+	for _, s := range r.stories() {
 		var parts []string
 		for _, g := range s.groups {
 			word := g.String()
@@ -192,9 +191,5 @@ func (r *Report) writeStoriesMarkdown(w io.Writer) {
 			parts = append(parts, word+": "+s.members(g, "`"))
 		}
 		fmt.Fprintf(w, "| `%s` | %s | %s |\n", s.scenario, s.title, strings.Join(parts, "; "))
-	}
-	fmt.Fprint(w, "\n| scenario | strategy | what shows that the fault struck |\n| --- | --- | --- |\n")
-	for _, s := range stories {
-		fmt.Fprintf(w, "| `%s` | `%s` | %s |\n", s.scenario, s.provedBy, s.proof)
 	}
 }

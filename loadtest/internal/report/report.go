@@ -74,6 +74,7 @@ type Row struct {
 	Baseline       bool `json:"baseline"` // deducts nothing: the cost of a request without a store
 	// JudgedOnly is set if the workload is too small to measure anything: the row's rates mean nothing.
 	JudgedOnly bool   `json:"judged_only,omitempty"`
+	Own        bool   `json:"own,omitempty"` // the strategy is a service of the user's, which claims nothing
 	ClaimHeld  bool   `json:"claim_held"`
 	Untested   bool   `json:"untested,omitempty"` // too few requests raced at this value of a sweep to check the claim
 	Bounded    string `json:"bounded,omitempty"`  // why fewer requests were sent than planned
@@ -147,6 +148,14 @@ type Cell struct {
 	// SoldPerS is how many units were confirmed per second in each twentieth of the round. Older reports have none, nor
 	// do rows that are judged only.
 	SoldPerS []float64 `json:"sold_per_s,omitempty"`
+	// LatencyOverTime is of the requests that were answered in each twentieth of the round, where SoldPerS is.
+	LatencyOverTime []MedianAndMax `json:"latency_over_time_ms,omitempty"`
+}
+
+// MedianAndMax is a short distribution of latencies in milliseconds; zero if there was none.
+type MedianAndMax struct {
+	Median float64 `json:"p50"`
+	Max    float64 `json:"max"`
 }
 
 // Latency is a distribution in milliseconds. Percentiles are nearest ranks with an error of at most 0.05 % (see

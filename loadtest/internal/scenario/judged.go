@@ -72,7 +72,7 @@ var judgedWorkloads = []judgedWorkload{
 	{
 		name: Cancellations, users: 32, requests: 350, stock: 40, cancels: true,
 		mix:   traffic.MixConfig{Goods: 3, MinCount: 1, MaxCount: 3},
-		suits: func(c Choice) bool { return c.Strategy.Idempotent },
+		suits: func(c Choice) bool { return c.Strategy.Idempotent && !c.Strategy.Own },
 	},
 	{
 		name: Buyers, users: 48, requests: 600, stock: 100, retries: true,
@@ -82,7 +82,7 @@ var judgedWorkloads = []judgedWorkload{
 }
 
 // judgedTime is the longest that a run of a judged workload may take.
-const judgedTime = 20 * time.Second
+const judgedTime = 40 * time.Second
 
 // typicalJudgedTime is how long most such runs take.
 const typicalJudgedTime = 300 * time.Millisecond
@@ -101,11 +101,15 @@ func judgedWorkloadOf(name string) *judgedWorkload {
 // judgedOnly reports whether a workload is judged and not measured.
 func judgedOnly(workload string) bool { return judgedWorkloadOf(workload) != nil }
 
-// mixFor returns the mix of a strategy. If it takes orders, every second request of Retries is one.
+// mixFor returns the mix of a strategy, with the counts that it sells. If it takes orders, every second request of
+// Retries is one.
 func (w judgedWorkload) mixFor(choice Choice) traffic.MixConfig {
 	mix := w.mix
 	if w.name == Retries && takesOrders(choice) {
 		mix.OrderEvery, mix.MaxLines = 2, mix.Goods
+	}
+	if choice.Strategy.OneUnit {
+		mix.MinCount, mix.MaxCount = 1, 1
 	}
 	return mix
 }

@@ -10,6 +10,7 @@ import (
 	"stock/internal/monotonic"
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/oracle"
+	"stock/loadtest/internal/service"
 	"stock/loadtest/internal/traffic"
 )
 
@@ -17,18 +18,29 @@ import (
 type stockReader struct {
 	witness string // who reads it, as the history records it
 	store   string
+	own     *service.Running // in place of source; nil: the service is none of the user's
 	source  interface {
 		Stock(ctx context.Context, store string, goods []int64) (map[int64]int64, error)
 	}
 }
 
 func (s stockReader) read(ctx context.Context, goods []int64) (map[int64]int64, error) {
+	if s.own != nil {
+		return s.own.ReadStock(ctx, goods)
+	}
 	return s.source.Stock(ctx, s.store, goods)
 }
 
 // reader returns a reader of a store. It is the oracle's if the oracle can see the store, else the service's. For the
 // baseline, which has no store, it reads the store of another strategy.
 func (r *Runner) reader(store string) stockReader {
+	if own := r.target.Own; own != nil {
+		reader := stockReader{witness: history.WitnessOracle, store: store, own: own}
+		if own.Stock.HTTP != nil {
+			reader.witness = history.WitnessService
+		}
+		return reader
+	}
 	if !slices.Contains(oracle.Stores, store) {
 		store = oracle.MySQL
 		for _, choice := range r.config.Choices {

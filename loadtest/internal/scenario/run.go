@@ -104,7 +104,7 @@ func (r *Runner) prepare(ctx context.Context, current row, round int, limit time
 		}
 	}
 	run.header = run.describe(round)
-	if r.target.Admin == "" {
+	if !r.target.SetsStock() {
 		err = run.ration(ctx, limit)
 	} else {
 		err = run.setStock(ctx, limit)
@@ -136,6 +136,7 @@ func (c *cellRun) describe(round int) history.Run {
 		Exclusive:      strategy.Claim.Exclusive && strategy.ClaimFor(cell.Replicas, false) == verify.ClaimCorrect,
 		Fenced:         strategy.Fenced(),
 		OmitsRemaining: strategy.OmitsRemaining(),
+		Own:            strategy.Own,
 		LosesLateWrite: strategy.Claim.LateWrite == "loses-updates" && cell.Replicas > 1,
 		Control:        strategy.Control,
 		Witness:        c.stock.witness,
@@ -143,7 +144,7 @@ func (c *cellRun) describe(round int) history.Run {
 		Scarce: cell.Workload.Name == FlashSale && cell.Restock == 0 ||
 			judgedOnly(cell.Workload.Name) && cell.Workload.Buyers == 0 && !c.load.Cancels,
 		Keys:       c.load.Keys,
-		Ledger:     c.load.Keys && c.row.Store == oracle.MySQL && c.target.Oracle.Sees(oracle.MySQL),
+		Ledger:     c.target.Own == nil && c.load.Keys && c.row.Store == oracle.MySQL && c.target.Oracle.Sees(oracle.MySQL),
 		JudgedOnly: judgedOnly(cell.Workload.Name),
 		Retries:    c.load.Retries,
 		Cancels:    c.load.Cancels,

@@ -17,6 +17,7 @@ import (
 
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/oracle"
+	"stock/loadtest/internal/service"
 	"stock/loadtest/internal/traffic"
 	"stock/loadtest/internal/verify"
 )
@@ -26,6 +27,19 @@ type Target struct {
 	Service
 	Fewer  map[int]string // URLs that reach only the first replicas, by their number, as far as there are any
 	Oracle *oracle.Oracle // nil: the lab has no access to the stores, and reads the stock through the service
+	// Own is a service of the user's, and each client uses one of its URLs; nil: the service is this repository's.
+	Own *service.Running
+}
+
+// SetsStock reports whether the lab can set the stock.
+func (t Target) SetsStock() bool { return t.Own != nil || t.Admin != "" }
+
+// SetStock sets the stock of each item.
+func (t Target) SetStock(ctx context.Context, units map[int64]int64) error {
+	if t.Own != nil {
+		return t.Own.SetStock(ctx, units)
+	}
+	return t.Service.SetStock(ctx, units)
 }
 
 // Config is what to run.
@@ -110,7 +124,7 @@ func New(target Target, config Config, began time.Time) (*Runner, error) {
 		return nil, errors.New("neither a number of requests nor a duration is given")
 	case config.Rounds < 0:
 		return nil, fmt.Errorf("%d rounds: must not be negative", config.Rounds)
-	case config.Rounds == 0 && (config.Budget == 0 || config.Requests == 0 || target.Admin == ""):
+	case config.Rounds == 0 && (config.Budget == 0 || config.Requests == 0 || !target.SetsStock()):
 		return nil, errors.New("rounds as needed: a budget, a number of requests and an admin listener must be given")
 	case config.Users < 1:
 		return nil, fmt.Errorf("%d users: must be at least 1", config.Users)
@@ -148,7 +162,7 @@ func New(target Target, config Config, began time.Time) (*Runner, error) {
 // workloads returns the names of the workloads to run.
 func workloads(target Target, config Config) []string {
 	switch {
-	case target.Admin == "":
+	case !target.SetsStock():
 		return []string{FoundStock}
 	case config.Stock > 0:
 		return []string{GivenStock}
@@ -160,7 +174,7 @@ func workloads(target Target, config Config) []string {
 
 // standard reports whether the lab runs the two standard workloads, and nothing else is asked of them.
 func (c Config) standard(target Target) bool {
-	return target.Admin != "" && c.Stock == 0 && c.Workload == "" && c.Sweep.Axis == "" && c.Rate == 0 &&
+	return target.SetsStock() && c.Stock == 0 && c.Workload == "" && c.Sweep.Axis == "" && c.Rate == 0 &&
 		c.Restock == 0 && c.Duration == 0
 }
 
@@ -173,13 +187,17 @@ func (r *Runner) openDrivers() error {
 	addresses[r.config.Replicas] = r.target.URL
 	users := map[int]int{} // by number of replicas
 	for _, row := range r.all() {
-		if addresses[row.Replicas] == "" {
+		if addresses[row.Replicas] == "" && r.target.Own == nil {
 			return fmt.Errorf("%s: the target has no URL that reaches exactly this number of replicas", row.Label())
 		}
 		users[row.Replicas] = max(users[row.Replicas], r.users(row))
 	}
 	for replicas, most := range users {
-		driver, err := traffic.NewDriver(addresses[replicas], most)
+		bases := []string{addresses[replicas]}
+		if r.target.Own != nil {
+			bases = r.target.Own.URLs
+		}
+		driver, err := traffic.NewDriver(most, bases...)
 		if err != nil {
 			return err
 		}
@@ -286,6 +304,9 @@ func (r *Runner) newLoad(row row, mix *traffic.Mix, prefix string) traffic.Load 
 		Keys:          r.config.Keys && row.strategy.Idempotent,
 		RequestPrefix: prefix,
 		Answered:      &r.answered,
+	}
+	if r.target.Own != nil {
+		load.Service = r.target.Own.Description
 	}
 	if r.config.Pairs {
 		load.Reservations = &traffic.Reservations{TTL: pairTTL, Pairs: true}

@@ -185,7 +185,9 @@ func (s *shop) cancel(w http.ResponseWriter, r *http.Request) {
 		reply["state"] = history.Cancelled
 		s.answers[key] = newAnswer(http.StatusConflict, map[string]any{"type": history.ProblemSaleCancelled})
 	}
-	if sale.Count > 0 {
+	if sale.Count == 0 {
+		reply["state"] = history.NeverSold
+	} else {
 		reply["lines"] = []map[string]int64{
 			{"goods_id": sale.GoodsID, "count": sale.Count, "cancelled": total, "given_back": total},
 		}

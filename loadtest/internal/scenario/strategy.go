@@ -26,6 +26,9 @@ type Strategy struct {
 	Idempotent   bool              `json:"idempotent"`  // honours Idempotency-Key, and keeps a ledger
 	Unavailable  map[string]string `json:"unavailable"` // store -> why it cannot be used here
 
+	Own     bool `json:"-"` // it is a service of the user's, of which little is known
+	OneUnit bool `json:"-"` // each request sells one unit
+
 	ReportsRemaining *bool `json:"tells_remaining"` // its receipts report what remains; nil in an older service: they do
 }
 

@@ -15,7 +15,7 @@ const abundance = 1_000_000_000
 // warmUp runs every strategy briefly, with more stock than it can sell, to open connections, fill caches and learn its
 // rate. Without the admin listener there is no stock to spare, and no warm-up.
 func (r *Runner) warmUp(ctx context.Context) error {
-	if r.target.Admin == "" {
+	if !r.target.SetsStock() {
 		return nil
 	}
 	units := map[int64]int64{}

@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/url"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 
 	"github.com/go-sql-driver/mysql"
@@ -117,27 +119,35 @@ func (t *Topology) StartReplica(ctx context.Context, name string, at Addresses, 
 	return replica, replica.Restart(ctx)
 }
 
-// StartCommand starts a program of the user as a replica: it is to listen at the host:port in its variable LISTEN. The
-// variables in env are added to those of this process. Kill it before the servers stop.
+// StartCommand starts a program of the user as a replica, in a directory or, if that is empty, in the current one. Its
+// variables say where it is to listen and where its MySQL and its Redis are. Kill it before they stop.
 func (t *Topology) StartCommand(
-	ctx context.Context, name string, command []string, env map[string]string,
+	ctx context.Context, name string, command []string, dir string, at Addresses,
 ) (*Replica, error) {
-	program, err := exec.LookPath(command[0])
+	program := command[0]
+	if dir != "" && strings.Contains(program, "/") && !filepath.IsAbs(program) {
+		program = filepath.Join(dir, program)
+	}
+	program, err := exec.LookPath(program)
+	if err == nil {
+		program, err = filepath.Abs(program)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("start the command after --: %w", err)
+		return nil, fmt.Errorf("start your service: %w", err)
 	}
 	listen, err := freeAddr()
 	if err != nil {
 		return nil, err
 	}
-	variables := append(os.Environ(), "LISTEN="+listen)
-	for key, value := range env {
-		variables = append(variables, key+"="+value)
+	env, err := at.environment(listen)
+	if err != nil {
+		return nil, err
 	}
 	replica := &Replica{
 		Name: name, URL: "http://" + listen,
 		command: servers.Command{
-			Name: strings.Join(command, " "), Path: program, Args: command[1:], Argv0: command[0], Env: variables,
+			Name: strings.Join(command, " "), Path: program, Args: command[1:], Argv0: command[0],
+			Dir: dir, Env: append(os.Environ(), env...),
 			Log: t.dir.File(name + ".log"),
 		},
 		ready: func(ctx context.Context) error {
@@ -149,4 +159,27 @@ func (t *Topology) StartCommand(
 		},
 	}
 	return replica, replica.Restart(ctx)
+}
+
+// environment returns the variables for a program of the user, in the forms that clients in most languages understand.
+func (at Addresses) environment(listen string) ([]string, error) {
+	config, err := mysql.ParseDSN(at.MySQLDSN)
+	if err != nil {
+		return nil, err
+	}
+	dsn := mysql.NewConfig()
+	dsn.User, dsn.Passwd, dsn.DBName = config.User, config.Passwd, config.DBName
+	dsn.Net, dsn.Addr = config.Net, config.Addr
+	address := url.URL{
+		Scheme: "mysql", User: url.UserPassword(config.User, config.Passwd), Host: config.Addr, Path: config.DBName,
+	}
+	host, port, _ := strings.Cut(config.Addr, ":")
+	redisHost, redisPort, _ := strings.Cut(at.Redis[0], ":")
+	return []string{
+		"LISTEN=" + listen,
+		"MYSQL_DSN=" + dsn.FormatDSN(), "MYSQL_URL=" + address.String(), "MYSQL_HOST=" + host, "MYSQL_PORT=" + port,
+		"MYSQL_USER=" + config.User, "MYSQL_PASSWORD=" + config.Passwd, "MYSQL_DATABASE=" + config.DBName,
+		"REDIS_ADDR=" + at.Redis[0], "REDIS_URL=redis://" + at.Redis[0], "REDIS_HOST=" + redisHost,
+		"REDIS_PORT=" + redisPort,
+	}, nil
 }

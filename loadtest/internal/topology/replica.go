@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"stock/internal/servers"
 	"stock/loadtest/internal/oracle"
@@ -138,12 +139,26 @@ func (r *Replica) Restart(ctx context.Context) error {
 
 func (r *Replica) restart(ctx context.Context, command servers.Command) error {
 	process := r.started.Load()
+	if process != nil && r.ready != nil {
+		process.Kill()
+		r.awaitSilence(ctx)
+	}
 	err := servers.Restart(ctx, &process, command, r.Ready)
 	if process != nil {
 		r.started.Store(process)
 		r.PID = process.PID
 	}
 	return err
+}
+
+// awaitSilence waits until nothing listens at the address of a program of the user that was killed: processes that it
+// has started may end later than it does.
+func (r *Replica) awaitSilence(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	for r.ready(ctx) == nil {
+		time.Sleep(2 * time.Millisecond)
+	}
 }
 
 // restartWith stops the replica, so that it releases what it holds, and starts it with more arguments.
@@ -213,11 +228,15 @@ func (r *Replica) signal(signal syscall.Signal) error {
 	return process.Signal(signal)
 }
 
-// Stop tells the replica to finish its requests and exit (SIGTERM), and waits for it.
+// Stop tells the replica to finish its requests and exit (SIGTERM), and waits for it. It kills a program of the user.
 func (r *Replica) Stop(ctx context.Context) error {
 	process := r.started.Load()
 	if process == nil {
 		return fmt.Errorf("stop %s: %w", r.Name, errForeign)
+	}
+	if r.ready != nil { // a program of the user, which need not know SIGTERM
+		process.Kill()
+		return nil
 	}
 	return process.Stop(ctx)
 }

@@ -252,6 +252,9 @@ func (r *Replica) Died(ctx context.Context) <-chan error {
 	return deaths(ctx, []part{{process: r.Process(), stop: r.Stop}})
 }
 
+// Death returns how the process of the replica ended, with the end of its log; nil while it runs.
+func (r *Replica) Death() error { return part{process: r.Process()}.death() }
+
 func deaths(ctx context.Context, running []part, rentals ...rental) <-chan error {
 	died := make(chan error, len(running)+len(rentals))
 	var watching sync.WaitGroup

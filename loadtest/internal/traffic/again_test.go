@@ -120,7 +120,7 @@ func TestRestocksGoOnDuringTheLoad(t *testing.T) {
 		w.WriteHeader(a.status)
 		fmt.Fprint(w, a.body)
 	})
-	admin := (&url.URL{Scheme: "http", Host: driver.server.host}).String()
+	admin := (&url.URL{Scheme: "http", Host: driver.servers[0].host}).String()
 	result, err := driver.Run(t.Context(), Load{
 		Mix:           newMix(t, MixConfig{Goods: 2, MinCount: 1, MaxCount: 1}),
 		Users:         2,

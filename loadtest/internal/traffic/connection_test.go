@@ -101,8 +101,8 @@ func TestAServerWithTLSIsDriven(t *testing.T) {
 	if !ok {
 		t.Fatal("the test server's client has another transport")
 	}
-	driver.server.roots = transport.TLSClientConfig.RootCAs
-	driver = &Driver{server: driver.server}
+	driver.servers[0].roots = transport.TLSClientConfig.RootCAs
+	driver = &Driver{servers: driver.servers}
 	t.Cleanup(driver.Close)
 	mustSell(t, driver, 3)
 	time.Sleep(checkedAfter)
@@ -181,7 +181,7 @@ func TestConnectingAndTheReplyShareOneTimeout(t *testing.T) {
 	driver := serve(t, 1, func(http.ResponseWriter, *http.Request) {
 		t.Error("the request was sent although its time was over")
 	})
-	connection := newConnection(driver.server)
+	connection := newConnection(driver.servers[0])
 	defer connection.close()
 	var op history.Op
 	if connection.exchange(t.Context(), []byte("POST / HTTP/1.1\r\n\r\n"), -time.Second, &op) {

@@ -12,10 +12,12 @@ package traffic
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
 	"stock/loadtest/internal/history"
+	"stock/loadtest/internal/service"
 )
 
 // Load is what is sent to the service in one run.
@@ -31,6 +33,10 @@ type Load struct {
 	Duration time.Duration   // no request of the load starts later, but pending retries follow; 0: until Requests
 	Until    <-chan struct{} // when it is closed, no request of the load starts any more; nil: never
 	Timeout  time.Duration   // of each request
+
+	// Service is how a service of the user's is asked, and what its answers mean; nil: the service answers as stock does.
+	// A load for it has only deductions, and Strategy, Store and Hold say nothing to it.
+	Service *service.Description
 
 	Keys    bool // send the name of each request as its Idempotency-Key
 	Retries bool // send some requests again meanwhile; needs Keys, a closed loop and an even number of Users
@@ -84,17 +90,20 @@ type Result struct {
 // Driver holds the connections to one service. It is kept from load to load, so that a measurement does not include
 // connecting. Its methods must not be called concurrently.
 type Driver struct {
-	server      server
-	connections []*connection // by user; they stay open from load to load
+	servers     []server        // of which each user asks one after the other, if there are several
+	connections [][]*connection // by user, one to each server; they stay open from load to load
 }
 
-// NewDriver prepares a connection for each user to the service at base, an http or https URL. It connects later.
-func NewDriver(base string, users int) (*Driver, error) {
-	s, err := newServer(base)
-	if err != nil {
-		return nil, err
+// NewDriver prepares a connection for each user to the service at the bases, http or https URLs. It connects later.
+func NewDriver(users int, bases ...string) (*Driver, error) {
+	d := &Driver{}
+	for _, base := range bases {
+		s, err := newServer(base)
+		if err != nil {
+			return nil, err
+		}
+		d.servers = append(d.servers, s)
 	}
-	d := &Driver{server: s}
 	d.reserve(users)
 	return d, nil
 }
@@ -102,13 +111,17 @@ func NewDriver(base string, users int) (*Driver, error) {
 // reserve makes sure that there are connections for so many users.
 func (d *Driver) reserve(users int) {
 	for len(d.connections) < users {
-		d.connections = append(d.connections, newConnection(d.server))
+		var own []*connection
+		for _, s := range d.servers {
+			own = append(own, newConnection(s))
+		}
+		d.connections = append(d.connections, own)
 	}
 }
 
 // Close closes the connections.
 func (d *Driver) Close() {
-	for _, c := range d.connections {
+	for _, c := range slices.Concat(d.connections...) {
 		c.close()
 	}
 }

@@ -28,7 +28,7 @@ func serve(t testing.TB, users int, handler http.HandlerFunc) *Driver {
 
 func drive(t testing.TB, base string, users int) *Driver {
 	t.Helper()
-	driver, err := NewDriver(base, users)
+	driver, err := NewDriver(users, base)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -41,7 +41,7 @@ func CancelOne(ctx context.Context, base string, load Load, sale history.Op) (hi
 
 // oneUser returns a user with a connection of its own, and what closes it. It is closed early if ctx ends.
 func oneUser(ctx context.Context, base string, load Load) (u *user, end func(), err error) {
-	driver, err := NewDriver(base, 1)
+	driver, err := NewDriver(1, base)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -28,13 +28,13 @@ func newRun(d *Driver, load Load) *run {
 	d.reserve(load.Users)
 	r := &run{
 		load:         load,
-		deductHeader: d.server.header(http.MethodPost, "/stock/deduct"),
-		orderHeader:  d.server.header(http.MethodPost, "/stock/orders"),
+		deductHeader: d.servers[0].header(http.MethodPost, "/stock/deduct"),
+		orderHeader:  d.servers[0].header(http.MethodPost, "/stock/orders"),
 		body:         bodyPrefix(load),
 		users:        make([]user, load.Users),
 	}
 	for i := range r.users {
-		r.users[i] = user{run: r, number: i, connection: d.connections[i]}
+		r.users[i] = user{run: r, number: i, connections: d.connections[i], connection: d.connections[i][0]}
 	}
 	return r
 }
@@ -43,7 +43,9 @@ func newRun(d *Driver, load Load) *run {
 func (r *run) cutWith(ctx context.Context) (stop func()) {
 	var stops []func() bool
 	for i := range r.users {
-		stops = append(stops, context.AfterFunc(ctx, r.users[i].connection.cut))
+		for _, c := range r.users[i].connections {
+			stops = append(stops, context.AfterFunc(ctx, c.cut))
+		}
 	}
 	return func() {
 		for _, stop := range stops {
@@ -59,7 +61,9 @@ func (d *Driver) Run(ctx context.Context, load Load) (Result, error) {
 		return Result{}, err
 	}
 	r := newRun(d, load)
-	r.connect(ctx)
+	if load.Service == nil { // one of the user's may have a process that waits for each connection
+		r.connect(ctx)
+	}
 	stopCutting := r.cutWith(ctx)
 	defer stopCutting()
 	stopRestocking, err := load.restock(ctx)
@@ -104,7 +108,9 @@ func (r *run) connect(ctx context.Context) {
 	deadline := time.Now().Add(r.load.Timeout)
 	var wg sync.WaitGroup
 	for i := range r.users {
-		wg.Go(func() { _ = r.users[i].connection.open(ctx, deadline) })
+		for _, c := range r.users[i].connections {
+			wg.Go(func() { _ = c.open(ctx, deadline) })
+		}
 	}
 	wg.Wait()
 }

@@ -10,13 +10,14 @@ import (
 
 // user is one client. Only its own goroutine touches its fields while it runs.
 type user struct {
-	run        *run
-	number     int
-	connection *connection
-	records    []*[chunk]record // full but for the last
-	recorded   int
-	again      int // of those: requests that were sent again
-	calls      []history.Call
+	run         *run
+	number      int
+	connections []*connection    // one to each server
+	connection  *connection      // the current one of them
+	records     []*[chunk]record // full but for the last
+	recorded    int
+	again       int // of those: requests that were sent again
+	calls       []history.Call
 
 	cancellations []history.Cancellation
 	reader        replyReader
@@ -93,6 +94,9 @@ func (u *user) deduct(ctx context.Context, op history.Op) {
 // record.
 func (u *user) post(ctx context.Context, number int, key []byte, op history.Op) *history.Op {
 	r := u.run
+	if r.load.Service != nil {
+		return u.ask(ctx, number, key, op)
+	}
 	if !r.load.Keys {
 		key = nil
 	}
@@ -121,6 +125,20 @@ func (u *user) post(ctx context.Context, number int, key []byte, op history.Op) 
 		readOrder(&rec.op, reply)
 	} else {
 		u.reader.readDeduction(&rec.op, reply)
+	}
+	return &rec.op
+}
+
+// ask is post for a service of the user's. A user asks one replica after the other.
+func (u *user) ask(ctx context.Context, number int, key []byte, op history.Op) *history.Op {
+	u.connection = u.connections[(u.number+u.recorded)%len(u.connections)]
+	load, server := &u.run.load, &u.connection.server
+	u.request = load.Service.AppendRequest(u.request[:0], server.host, server.path, string(key), &op)
+	rec := u.newRecord()
+	*rec = record{op: op, number: number}
+	if u.connection.exchange(ctx, u.request, load.Timeout, &rec.op) {
+		rec.op.Replica = server.host
+		load.Service.ReadAnswer(&rec.op, rec.op.Status, u.connection.reply.Body())
 	}
 	return &rec.op
 }

@@ -26,10 +26,10 @@ func (b *books) enterCancellations(h *history.History) {
 		}
 		of.all = append(of.all, c)
 		of.sold = max(of.sold, c.Sold)
-		if c.Outcome == history.Done && c.State == history.Cancelled && (of.wholly == 0 || c.ReceivedNS < of.wholly) {
+		if c.Wholly() && (of.wholly == 0 || c.ReceivedNS < of.wholly) {
 			of.wholly = c.ReceivedNS
 		}
-		of.unsold = of.unsold || c.Outcome == history.Done && c.State == history.Cancelled && c.Sold == 0
+		of.unsold = of.unsold || c.Wholly() && c.Sold == 0
 	}
 }
 

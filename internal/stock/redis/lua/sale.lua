@@ -1,9 +1,9 @@
 -- What the scripts that sell to several requests have in common. This text comes before theirs.
 --
 -- A request may have an idempotency key. The record of a key is the answer to the first request that had it:
--- "fingerprint outcome", and for each item " id count remaining epoch". After a cancellation, it goes on with " /", and
--- for each item " cancelled given-back", in units. "- cancelled" is that of a key that was cancelled before it was
--- used.
+-- "fingerprint outcome", and for each item " id count remaining epoch". The outcome of a sale under a lock without a
+-- fence ends with ":" and the strategy. After a cancellation, the record goes on with " /", and for each item
+-- " cancelled given-back", in units. "- cancelled" is that of a key that was cancelled before it was used.
 -- KEYS, after those of the script: the records of the requests that have keys
 -- ARGV, after those of the script: the units that each request wants, in the order of arrival; and then, if there are
 -- records: for each of them the number of its request, counted from 1, and the fingerprint; and at the end the id of
@@ -24,14 +24,14 @@ local function allot(units, epoch, keys, args, sold)
     last = #ARGV - 3 - 2 * records
     for i = 1, records do
       local at = last + 2 * i - 1
-      asked[tonumber(ARGV[at])] = { key = KEYS[keys + i], fingerprint = ARGV[at + 1], record = i }
+      asked[tonumber(ARGV[at])] = { key = KEYS[keys + i], fingerprint = ARGV[at + 1], index = i }
     end
   end
   local present = records > 0 and redis.call('MGET', unpack(KEYS, keys + 1))
   local reply, taken, new = {}, 0, {}
   for i = 1, last - args do
     local wanted, own = tonumber(ARGV[args + i]), asked[i]
-    local known = own and (new[own.key] and new[own.key].record or present[own.record])
+    local known = own and (new[own.key] and new[own.key].record or present[own.index])
     if known then
       reply[2 * i - 1], reply[2 * i] = known, 0
     else

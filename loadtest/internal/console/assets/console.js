@@ -133,7 +133,8 @@
       if (i === 0) picture.append(svg("path", { class: "area", d: `M${x[0]},40 L${at.join(" L")} L${x.at(-1)},40 Z` }));
       picture.append(svg("path", { class: "stroke " + name, d: "M" + at.join(" L") }));
     }
-    return picture;
+    return h("div", { class: "plot" }, h("span", { class: "top" }, whole(top)), picture,
+      h("span", null, "0 s"), h("span", null, `${end.toFixed(1)} s`));
   }
 
   // bars draws critical sections in as many lanes as are needed to draw none over another.
@@ -244,7 +245,8 @@
     const progress = byId("run-progress");
     progress.hidden = run.ended || run.cells === 0;
     progress.max = Math.max(run.cells, 1);
-    progress.value = Math.max(run.done, run.rows.length);
+    const part = cell && cell.requests > 0 ? Math.min(cell.samples.at(-1).answered / cell.requests, 1) : 0;
+    progress.value = Math.max(run.done + part, run.rows.length);
     setHidden("tiles", !cell);
     if (cell) showCell(cell);
     setHidden("run-rows", run.rows.length === 0);
@@ -592,13 +594,14 @@
   function submits(id, path, body) {
     byId(id).addEventListener("submit", (event) => {
       event.preventDefault();
-      ask(path, body(new FormData(event.target)));
+      ask(path, body(new FormData(event.target, event.submitter)));
     });
   }
   submits("stock-form", "/stock", (f) => ({ stock: Number(f.get("stock")) }));
   submits("restock-form", "/restock", (f) => ({ store: f.get("store"), count: Number(f.get("count")) }));
   submits("sale-form", "/sales", (f) => ({
-    strategy: f.get("strategy"), count: Number(f.get("count")), replica: f.get("replica"), hold: f.get("hold") || "",
+    strategy: f.get("strategy"), count: Number(f.get("count")), replica: f.get("replica"), hold: f.has("cancel") ? "" : f.get("hold") || "",
+    key: f.get("key"), cancel: f.has("cancel"),
   }));
 
   // row is a line of text with buttons. textOf returns the text for a value.

@@ -1,4 +1,4 @@
-"""Services with habits that the explorer must see through: `odd.py renamed` and `odd.py sleeps`."""
+"""Services with habits that the explorer must see through: `odd.py renamed`, `odd.py sleeps` and `odd.py usual`."""
 import json, os, socket, sys, threading, time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -63,12 +63,28 @@ class Sleeps:
         return units >= count
 
 
+class Usual:
+    """Is asked as the service of this repository, and has the same table."""
+
+    def deduct(self, item, count):
+        with connect() as connection, connection.cursor() as cursor:
+            sold = cursor.execute(
+                "UPDATE good_stock SET stock = stock - %s WHERE goods_id = %s AND stock >= %s", (count, item, count))
+            connection.commit()
+            return sold == 1
+
+
 class Shop(BaseHTTPRequestHandler):
-    shop = {"renamed": Renamed, "sleeps": Sleeps}[sys.argv[1]]()
+    shop = {"renamed": Renamed, "sleeps": Sleeps, "usual": Usual}[sys.argv[1]]()
 
     def do_POST(self):
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        if self.path == "/stock/deduct":
+            order = json.loads(body)
+            self.send_response(200 if self.shop.deduct(order["goods_id"], order["count"]) else 409)
+            self.end_headers()
+            return
         _, item, count = self.path[1:].split("/")
-        self.rfile.read(int(self.headers["Content-Length"]))
         if self.headers["Authorization"] != "secret":
             self.send_response(401)
         else:

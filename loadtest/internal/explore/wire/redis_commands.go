@@ -52,6 +52,9 @@ func (s *keyState) exchange(commands [][]string) *Exchange {
 		e.Blocks = e.Blocks || blocks(verb, args)
 		text, shape := describeCommand(verb, args, keys)
 		texts, shapes = append(texts, text), append(shapes, shape)
+		if script, _ := scriptOf(verb, args); script.source != "" {
+			e.Scripts = append(e.Scripts, script.source)
+		}
 	}
 	e.Reads, e.Writes = reads.list(), writes.list()
 	e.Text, e.Shape = strings.Join(texts, "\n"), strings.Join(shapes, "\n")
@@ -181,6 +184,7 @@ func channels(args []string) (all names) {
 
 // script is what is known about a script by its text.
 type script struct {
+	source    string
 	title     string // the first sentence of its comment, or the beginning of its hash
 	publishes bool
 }
@@ -194,7 +198,7 @@ func remember(text string) script {
 	if known, ok := scripts.Load(hash); ok {
 		return known.(script)
 	}
-	s := script{title: hash[:8], publishes: strings.Contains(strings.ToLower(text), "publish")}
+	s := script{source: text, title: hash[:8], publishes: strings.Contains(strings.ToLower(text), "publish")}
 	for line := range strings.SplitSeq(text, "\n") {
 		if comment, ok := strings.CutPrefix(line, "--"); ok {
 			comment, _, _ = strings.Cut(strings.TrimSpace(comment), ". ")

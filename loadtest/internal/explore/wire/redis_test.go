@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -123,7 +124,8 @@ func TestPipelineIsOneExchange(t *testing.T) {
 func TestScriptsAreNamedOnceTheyAreKnown(t *testing.T) {
 	t.Parallel()
 	through, _, _, g := openRedis(t, 2)
-	s := redis.NewScript("-- Sets a key. Why not?\nreturn redis.call('SET', KEYS[1], ARGV[1]) -- " + rand.Text())
+	source := "-- Sets a key. Why not?\nreturn redis.call('SET', KEYS[1], ARGV[1]) -- " + rand.Text()
+	s := redis.NewScript(source)
 	for i := range 2 {
 		if err := s.Run(t.Context(), through, []string{"stock:{17}:x"}, fmt.Sprintf("v %d", i)).Err(); err != nil {
 			t.Fatal(err)
@@ -135,6 +137,9 @@ func TestScriptsAreNamedOnceTheyAreKnown(t *testing.T) {
 	}
 	if want := "EVALSHA {Sets a key} KEYS stock:{?}:x ARGV 1"; e.Shape != want {
 		t.Errorf("the shape is %s, want %s", e.Shape, want)
+	}
+	if !slices.Equal(e.Scripts, []string{source}) {
+		t.Errorf("it runs %q, want %q", e.Scripts, source)
 	}
 	wantNames(t, "writes", e.Writes, "redis:stock:{17}:x")
 	wantNames(t, "writes of a script that is unknown at first", g.find(t, "EVALSHA {"+s.Hash()[:8]).Writes,

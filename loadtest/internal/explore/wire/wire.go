@@ -15,6 +15,9 @@ type Exchange struct {
 	// Shape is Text without what differs from run to run: literals, numbers, random values.
 	Shape string
 
+	// Scripts are the sources of the Lua scripts that it runs, of which Text has the titles.
+	Scripts []string
+
 	// Reads and Writes name what it touches: a table, a key, a named lock, with the store before it, such as
 	// "mysql:good_stock", "redis:stock:{1}", "mysql:lock:x". "*" is everything in all stores. For the statement that
 	// ends a transaction, they are those of the whole transaction. Names of items in keys stay as they are.

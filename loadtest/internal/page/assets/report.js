@@ -82,7 +82,7 @@
   function filter() {
     let shown = 0, all = 0;
     for (const body of table.tBodies) {
-      let most = 0, any = false;
+      let any = false;
       for (const row of body.querySelectorAll("tr.strategy")) {
         all++;
         const facts = {...row.dataset, load: body.dataset.load};
@@ -94,11 +94,8 @@
         if (hide) continue;
         shown++;
         any = true;
-        const bar = row.querySelector(".bar");
-        if (bar) most = Math.max(most, ...["--v", "--high"].map(name => Number(bar.style.getPropertyValue(name))));
       }
       body.hidden = !any;
-      if (most > 0) body.style.setProperty("--most", most);
     }
     document.getElementById("shown").textContent = shown === all ? all + " rows" : shown + " of " + all + " rows";
   }

@@ -1,7 +1,8 @@
 "use strict";
 // drawTimeline draws a window of critical sections (timeline.Window) into an element: on a true time axis, with a lane
 // for each section that is open at the same time as another one of its replica. A window may also have marks, which are
-// the steps of a fault scenario: [{at, text}].
+// the steps of a fault scenario: [{at, text}]. If it has a focus, which is a time, the view begins with what happens
+// around that.
 const drawTimeline = (() => {
   const pad = 10, heading = 18; // pixels
   const shortest = 100; // the shortest view, in nanoseconds
@@ -98,13 +99,28 @@ const drawTimeline = (() => {
       this.shared = whenShared(w.sections);
       this.id = "tl" + Math.random().toString(36).slice(2); // of the hatches
       this.edge = {from: w.from || 0, to: w.to};
-      this.view = this.edge;
+      this.view = this.around(w.focus);
       this.active = -1; // the section that was selected last
       this.outlined = [];
       this.arrange();
       this.build(element);
       this.listen();
       this.draw();
+    }
+
+    // around returns the view of what happens about a time, up to the first long pause before and after it.
+    around(focus) {
+      const whole = this.edge.to - this.edge.from, pause = whole / 10;
+      const times = [...this.sections.flatMap(s => [s.start, s.end]), ...this.marks.map(m => m.at)].sort((a, b) => a - b);
+      let low = focus === undefined ? -1 : times.findIndex(at => at >= focus), high = low;
+      if (low < 0) return this.edge;
+      while (low > 0 && times[low] - times[low - 1] < pause) low--;
+      while (high < times.length - 1 && times[high + 1] - times[high] < pause) high++;
+      const margin = Math.max((times[high] - times[low]) / 20, shortest);
+      const view = {
+        from: Math.max(times[low] - margin, this.edge.from), to: Math.min(times[high] + margin, this.edge.to),
+      };
+      return view.to - view.from < whole / 2 ? view : this.edge;
     }
 
     // arrange places the lanes. A heading stands above the first lane of each replica.

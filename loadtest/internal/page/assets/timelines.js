@@ -8,7 +8,8 @@
     stories = stories || JSON.parse(document.getElementById("stories").textContent);
     const story = stories[element.dataset.story];
     const marks = (story.steps || []).map(([ms, text]) => ({at: ms * 1e6, text}));
-    return (story.windows || []).map(w => ({...w, marks}));
+    const strike = (story.steps || []).find(([, , kind]) => kind === "strike");
+    return (story.windows || []).map(w => ({...w, marks, focus: strike && strike[0] * 1e6}));
   }
 
   document.addEventListener("opened", event => {

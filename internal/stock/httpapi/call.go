@@ -22,8 +22,8 @@ type terms struct {
 	BuyerLimit *int64  `json:"buyer_limit"`
 }
 
-// sale is a deduction or an order that is being answered.
-type sale struct {
+// call is a request that is being answered.
+type call struct {
 	api     *API
 	w       http.ResponseWriter
 	r       *http.Request
@@ -54,11 +54,11 @@ type receipt struct {
 }
 
 // sell makes a handler of a function that carries out a deduction or an order and returns the reply.
-func (a *API) sell(carryOut func(*sale) (reply any, err error)) http.HandlerFunc {
+func (a *API) sell(carryOut func(*call) (reply any, err error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		s := &sale{api: a, w: w, r: r, started: time.Now()}
-		a.nameStrategy(w, s.inPath()) // also if the request turns out to be malformed
-		reply, err := carryOut(s)
+		c := &call{api: a, w: w, r: r, started: time.Now()}
+		a.nameStrategy(w, c.inPath()) // also if the request turns out to be malformed
+		reply, err := carryOut(c)
 		if err != nil {
 			a.fail(w, r, err)
 			return
@@ -68,11 +68,11 @@ func (a *API) sell(carryOut func(*sale) (reply any, err error)) http.HandlerFunc
 }
 
 // inPath is the strategy that the path names, or empty.
-func (s *sale) inPath() string { return chi.URLParam(s.r, "strategy") }
+func (c *call) inPath() string { return chi.URLParam(c.r, "strategy") }
 
 // choose takes the strategy from the path, from the request or from the configuration.
-func (s *sale) choose(requested string) error {
-	name, inPath := s.api.DefaultStrategy, s.inPath()
+func (c *call) choose(requested string) error {
+	name, inPath := c.api.DefaultStrategy, c.inPath()
 	switch {
 	case inPath != "" && requested != "" && inPath != requested:
 		return describe(errMalformed, "the path asks for strategy %q and the request for %q", inPath, requested)
@@ -81,33 +81,33 @@ func (s *sale) choose(requested string) error {
 	case requested != "":
 		name = requested
 	}
-	if s.offer = s.api.offers[name]; s.offer == nil {
-		return describe(stock.ErrUnknownStrategy, "there is no strategy %q%s", name, suggest.DidYouMean(name, s.api.names))
+	if c.offer = c.api.offers[name]; c.offer == nil {
+		return describe(stock.ErrUnknownStrategy, "there is no strategy %q%s", name, suggest.DidYouMean(name, c.api.names))
 	}
-	s.api.nameStrategy(s.w, name)
+	c.api.nameStrategy(c.w, name)
 	return nil
 }
 
 // options reads hold_ms, wait_ms, the buyer and the header Idempotency-Key.
-func (s *sale) options(t terms) (err error) {
-	if s.hold, err = s.api.hold(t.HoldMS); err != nil {
+func (c *call) options(t terms) (err error) {
+	if c.hold, err = c.api.hold(t.HoldMS); err != nil {
 		return err
 	}
-	if s.wait, err = s.api.waitLimit(t.WaitMS); err != nil {
+	if c.wait, err = c.api.waitLimit(t.WaitMS); err != nil {
 		return err
 	}
-	if s.key, err = idempotencyKey(s.r); err != nil {
+	if c.key, err = idempotencyKey(c.r); err != nil {
 		return err
 	}
-	if !s.reserves {
-		if err := s.offer.checkKey(s.key, s.api.RequireKey); err != nil {
+	if !c.reserves {
+		if err := c.offer.checkKey(c.key, c.api.RequireKey); err != nil {
 			return err
 		}
 	}
-	if s.buyer, err = t.buyer(); err != nil {
+	if c.buyer, err = t.buyer(); err != nil {
 		return err
 	}
-	return s.offer.checkBuyer(s.buyer)
+	return c.offer.checkBuyer(c.buyer)
 }
 
 // buyer checks buyer and buyer_limit.
@@ -174,26 +174,26 @@ func (a *API) waitLimit(ms *int64) (*time.Duration, error) {
 }
 
 // carryOut runs a deduction or an order within the request timeout and counts it.
-func (s *sale) carryOut(on stock.Store, do func(context.Context) (stock.Receipt, error)) error {
-	ctx, cancel := s.api.timeout(s.r)
+func (c *call) carryOut(on stock.Store, do func(context.Context) (stock.Receipt, error)) error {
+	ctx, cancel := c.api.timeout(c.r)
 	defer cancel()
-	if s.wait != nil {
-		ctx = stock.LimitWait(ctx, *s.wait)
+	if c.wait != nil {
+		ctx = stock.LimitWait(ctx, *c.wait)
 	}
 	done, err := do(ctx)
-	s.offer.series[on].observe(done, err, time.Since(s.started), s.r.Context().Err() != nil)
+	c.offer.series[on].observe(done, err, time.Since(c.started), c.r.Context().Err() != nil)
 	if done.Replayed {
-		s.w.Header()["Idempotency-Replayed"] = replayed
+		c.w.Header()["Idempotency-Replayed"] = replayed
 	}
 	return err
 }
 
-func (s *sale) receipt(on stock.Store, done stock.Receipt) receipt {
+func (c *call) receipt(on stock.Store, done stock.Receipt) receipt {
 	return receipt{
-		Strategy:  s.offer.Name,
+		Strategy:  c.offer.Name,
 		Store:     on,
-		Replica:   s.api.Replica,
-		RequestID: requestID(s.w),
+		Replica:   c.api.Replica,
+		RequestID: requestID(c.w),
 		Attempts:  done.Attempts,
 		WaitedUS:  done.Waited.Microseconds(),
 		HeldUS:    done.Held.Microseconds(),
@@ -203,15 +203,16 @@ func (s *sale) receipt(on stock.Store, done stock.Receipt) receipt {
 }
 
 // describe adds to an error what the client may know about it.
-func (s *sale) describe(err error, goodsID int64, on stock.Store) error {
+func (c *call) describe(err error, goodsID int64, on stock.Store) error {
 	switch kindOf(err).slug {
 	case slugUnknownItem:
 		return describe(err, "item %d does not exist in store %s", goodsID, on)
 	case slugUnsupportedStore:
-		return describe(err, "strategy %s works on %s, not on %q", s.offer.Name, list(s.offer.Stores), on)
+		return describe(err, "strategy %s works on %s, not on %q; name a strategy of that store, as GET /strategies lists",
+			c.offer.Name, list(c.offer.Stores), on)
 	case slugUnavailable:
-		if reason, ok := s.offer.Unavailable[on]; ok {
-			return describe(err, "strategy %s is unavailable on store %s: %s", s.offer.Name, on, reason)
+		if reason, ok := c.offer.Unavailable[on]; ok {
+			return describe(err, "strategy %s is unavailable on store %s: %s", c.offer.Name, on, reason)
 		}
 	}
 	return err

@@ -8,21 +8,21 @@ import (
 	"stock/internal/stock"
 )
 
-// ledgerCheckFirst is an update that looks up what the buyer has bought before it locks anything, and counts the units
+// updateCheckFirst is an update that looks up what the buyer has bought before it locks anything, and counts the units
 // after the sale. Requests of one buyer at the same time all pass the check, each before the others are counted.
-type ledgerCheckFirst struct {
+type updateCheckFirst struct {
 	stock.Canceller
 	update update
 }
 
-// NewLedgerCheckFirst makes the control `ledger-check-first`.
-func NewLedgerCheckFirst(d stock.Deps) stock.Deducter {
+// NewUpdateCheckFirst makes the control `update-check-first`.
+func NewUpdateCheckFirst(d stock.Deps) stock.Deducter {
 	store := New(d)
-	return ledgerCheckFirst{store, update{store, checkThenSell}}
+	return updateCheckFirst{store, update{store, checkThenSell}}
 }
 
-func (l ledgerCheckFirst) Deduct(ctx context.Context, req stock.Request) (stock.Receipt, error) {
-	return l.update.Deduct(ctx, req)
+func (u updateCheckFirst) Deduct(ctx context.Context, req stock.Request) (stock.Receipt, error) {
+	return u.update.Deduct(ctx, req)
 }
 
 func checkThenSell(ctx context.Context, tx Tx, req stock.Request) (remaining int64, err error) {

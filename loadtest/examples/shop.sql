@@ -1,0 +1,1 @@
+CREATE TABLE products (id BIGINT PRIMARY KEY, quantity BIGINT NOT NULL);

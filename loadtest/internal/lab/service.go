@@ -1,0 +1,104 @@
+package lab
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/redis/go-redis/v9"
+
+	"stock/loadtest/internal/oracle"
+	"stock/loadtest/internal/report"
+	"stock/loadtest/internal/scenario"
+	"stock/loadtest/internal/service"
+	"stock/loadtest/internal/topology"
+)
+
+// StartService starts a service of the user's on a private MySQL and a private Redis, or connects to one that is
+// running, whose stores are in the Place. It returns an error if the service does not do what is said about it.
+func StartService(ctx context.Context, d *service.Description, replicas int, at Place) (*Lab, error) {
+	l := &Lab{}
+	own := &service.Running{Description: d, URLs: d.URL}
+	if len(d.Command) > 0 {
+		t, err := topology.StartOwn(ctx, d, replicas)
+		if err != nil {
+			return nil, err
+		}
+		l.Topology, at.MySQLDSN, at.Redis = t, t.MySQLDSN, t.Redis
+		for _, r := range t.Replicas {
+			own.URLs = append(own.URLs, r.URL)
+		}
+	}
+	l.Target.Own = own
+	at.URL = own.URLs[0]
+	err := l.connectService(ctx, at)
+	if err == nil {
+		err = scenario.TrySale(ctx, own, 1, trialTimeout)
+	}
+	if err != nil {
+		return nil, errors.Join(l.withLog(err), l.Close())
+	}
+	return l, nil
+}
+
+// trialTimeout is that of a single request to a service that is not busy.
+const trialTimeout = 10 * time.Second
+
+// connectService connects to the stores of a service of the user's.
+func (l *Lab) connectService(ctx context.Context, at Place) (err error) {
+	own := l.Target.Own
+	switch {
+	case own.Stock.SQL != nil && at.MySQLDSN == "":
+		return errors.New("the stock is in MySQL (stock.sql): give --mysql-dsn, or LOADTEST_MYSQL_DSN, with the database " +
+			"of your service")
+	case own.Stock.Redis != nil && len(at.Redis) == 0:
+		return errors.New("the stock is in Redis (stock.redis): give --redis, or LOADTEST_REDIS")
+	}
+	if at.MySQLDSN != "" || len(at.Redis) > 0 {
+		l.Target.Oracle, err = oracle.Open(ctx, oracle.Config{MySQLDSN: at.MySQLDSN, Redis: at.Redis, Account: at.Account})
+		if err != nil {
+			return err
+		}
+	}
+	if at.MySQLDSN != "" {
+		config, err := at.MySQLConfig(at.MySQLDSN)
+		if err != nil {
+			return err
+		}
+		config.MultiStatements = true // stock.set may need several
+		connector, err := mysql.NewConnector(config)
+		if err != nil {
+			return err
+		}
+		own.DB = sql.OpenDB(connector)
+	}
+	if len(at.Redis) > 0 {
+		own.Redis = redis.NewUniversalClient(at.RedisOptions(at.Redis...))
+	}
+	var note string
+	if l.sharedHost, note = sharesHost(ctx, at.URL); note != "" {
+		l.notes = append(l.notes, note)
+	}
+	servers, err := l.Target.Oracle.Servers(ctx)
+	for _, server := range servers {
+		l.servers = append(l.servers, report.Server(server))
+	}
+	l.notes = append(l.notes, own.NotJudged(len(own.URLs))...)
+	return err
+}
+
+// withLog returns an error of a service that the lab has started, with the end of its log: it may say why.
+func (l *Lab) withLog(err error) error {
+	if l.Topology == nil {
+		return err
+	}
+	for _, r := range l.Topology.Replicas {
+		if log := r.Process().Tail(10); log != "" {
+			return fmt.Errorf("%w; the log of your service ends with:\n%s", err, log)
+		}
+	}
+	return err
+}

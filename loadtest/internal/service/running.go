@@ -1,0 +1,136 @@
+package service
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Running is a service with its stores.
+type Running struct {
+	*Description
+	URLs  []string              // of its replicas
+	DB    *sql.DB               // that accepts several statements at once; nil without stock in SQL
+	Redis redis.UniversalClient // nil without stock in Redis
+}
+
+// SetUp makes the tables of a service that is started with a command.
+func (d *Description) SetUp(ctx context.Context, db *sql.DB) error {
+	if d.SetupSQL == "" {
+		return nil
+	}
+	if _, err := db.ExecContext(ctx, d.SetupSQL); err != nil {
+		return fmt.Errorf("execute the statements of setup (%s): %w", d.Setup, err)
+	}
+	return nil
+}
+
+// Close closes the connections to the stores.
+func (r *Running) Close() {
+	if r.DB != nil {
+		r.DB.Close()
+	}
+	if r.Redis != nil {
+		r.Redis.Close()
+	}
+}
+
+// client opens a connection for each request: a replica may have been restarted.
+var client = &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+
+// SetStock sets the units of each item.
+func (r *Running) SetStock(ctx context.Context, units map[int64]int64) error {
+	way, where := r.Stock.way()
+	for item, count := range units {
+		text := fill(way.Set, item, count, "")
+		if _, err := r.do(ctx, where, text, fill(way.Body, item, count, ""), false); err != nil {
+			return fmt.Errorf("set the stock with %q (stock.%s.set): %w", text, where, err)
+		}
+	}
+	return nil
+}
+
+// ReadStock reads the units of each item.
+func (r *Running) ReadStock(ctx context.Context, items []int64) (map[int64]int64, error) {
+	way, where := r.Stock.way()
+	stock := map[int64]int64{}
+	for _, item := range items {
+		text := fill(way.Read, item, 0, "")
+		answer, err := r.do(ctx, where, text, "", true)
+		if err == nil {
+			stock[item], err = strconv.ParseInt(answer, 10, 64)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read the stock with %q (stock.%s.read): %w", text, where, err)
+		}
+	}
+	return stock, nil
+}
+
+// do executes a statement of SQL, a command of Redis, or a request, and returns what it answers if that is wanted.
+func (r *Running) do(ctx context.Context, where, text, body string, wanted bool) (answer string, err error) {
+	switch {
+	case where == "http":
+		return r.request(ctx, text, body, wanted)
+	case where == "redis":
+		var command []any
+		for word := range strings.FieldsSeq(text) {
+			command = append(command, word)
+		}
+		reply := r.Redis.Do(ctx, command...)
+		if !wanted {
+			return "", reply.Err()
+		}
+		if answer, err = reply.Text(); errors.Is(err, redis.Nil) {
+			err = errors.New("the key does not exist after stock.set")
+		}
+	case !wanted:
+		_, err = r.DB.ExecContext(ctx, text)
+	default:
+		if err = r.DB.QueryRowContext(ctx, text).Scan(&answer); errors.Is(err, sql.ErrNoRows) {
+			err = errors.New("it finds no row: stock.set must also add an item that is not there yet")
+		}
+	}
+	return answer, err
+}
+
+// request sends a request about the stock to the first replica.
+func (r *Running) request(ctx context.Context, line, body string, wanted bool) (answer string, err error) {
+	method, path, _ := strings.Cut(line, " ")
+	request, err := http.NewRequestWithContext(ctx, method, r.URLs[0]+path, strings.NewReader(body))
+	if err != nil {
+		return "", err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	for name, value := range r.Stock.HTTP.Headers {
+		request.Header.Set(name, value)
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return "", err
+	}
+	defer response.Body.Close()
+	reply, err := io.ReadAll(io.LimitReader(response.Body, 1<<20))
+	if err != nil {
+		return "", err
+	}
+	if response.StatusCode/100 != 2 {
+		return "", fmt.Errorf("your service answered %s%s", response.Status, excerpt(reply))
+	}
+	if !wanted {
+		return "", nil
+	}
+	answer, found := field(reply, r.Stock.HTTP.Field)
+	if !found {
+		return "", fmt.Errorf("the answer has no field %s%s", r.Stock.HTTP.Field, excerpt(reply))
+	}
+	return answer, nil
+}

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/pflag"
+
+	"stock/loadtest/internal/history"
+	"stock/loadtest/internal/service"
+)
+
+// Defaults of a run of a user's service, which may open a connection or start an interpreter for each request.
+const (
+	serviceUsers    = 32
+	serviceRequests = 2000
+)
+
+// withoutService are flags that have no meaning for a service of the user's.
+var withoutService = []string{
+	"strategies", "store", "hold", "restock", "target", "single", "admin", "redlock", "key-prefix", "name",
+	"redis-replica", "redis-cluster", "etcd-members", "stock-binary", "tidb", "faults", "explore",
+}
+
+// readService reads the description of the user's service. Flags that the environment sets are for other commands.
+func (f *runFlags) readService(flags *pflag.FlagSet, getenv func(string) string) (err error) {
+	if f.serviceFile == "" {
+		return nil
+	}
+	given := func(name string) bool { return flags.Changed(name) && getenv(variable(name)) == "" }
+	for _, name := range withoutService {
+		if given(name) {
+			return fmt.Errorf("--%s cannot be used with --service: it is about this repository's service", name)
+		}
+	}
+	if f.service, err = service.Read(f.serviceFile, getenv); err != nil {
+		return err
+	}
+	running := len(f.service.URL) > 0
+	switch {
+	case running && flags.Changed("replicas"):
+		return errors.New("--replicas and url exclude each other: url lists the replicas")
+	case !running && (given("mysql-dsn") || given("redis")):
+		return errors.New("--mysql-dsn and --redis are for a service with url: one with command is started on servers of " +
+			"the lab's own")
+	case f.sweep.Axis == history.AxisReplicas || f.sweep.Axis == history.AxisHold:
+		return fmt.Errorf("--sweep %s cannot be used with --service", f.sweep.Axis)
+	case f.service.OneUnit() && f.request.counts != "1":
+		return errors.New("--counts needs {count} in the request of your service")
+	case running:
+		f.replicas = len(f.service.URL)
+	}
+	f.faults, f.explore = false, false
+	f.rounds = cmp.Or(f.rounds, fixedRounds)
+	if !flags.Changed("users") {
+		f.users = serviceUsers
+	}
+	if !flags.Changed("requests") {
+		f.requests = serviceRequests
+	}
+	return nil
+}

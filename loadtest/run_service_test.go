@@ -1,0 +1,360 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"stock/loadtest/internal/report"
+)
+
+// Each example is judged as its name says. Package explore has the test that explores all of them.
+func TestExamplesAreJudged(t *testing.T) {
+	t.Parallel()
+	for language, check := range map[string][]string{
+		"python": {"/usr/bin/python3", "-c", "import pymysql"},
+		"php":    {"php", "-r", `exit((int)!in_array("mysql", PDO::getAvailableDrivers()));`},
+		"node":   {"env", "NODE_PATH=/usr/share/nodejs", "node", "-e", "require('mysql')"},
+		"java":   {"sh", "-c", "java --list-modules && cat /usr/share/java/mariadb-java-client.jar >/dev/null"},
+	} {
+		t.Run(language, func(t *testing.T) {
+			if text, err := exec.CommandContext(t.Context(), check[0], check[1:]...).CombinedOutput(); err != nil {
+				const fix = `"sh internal/servers/install.sh --all" installs what it needs`
+				if os.Getenv("STOCK_REQUIRE_SERVICES") != "" {
+					t.Fatalf("%q: %v: %s%s", check, err, text, fix)
+				}
+				t.Skipf("%q: %v; %s", check, err, fix)
+			}
+			var dirs []string
+			for _, variant := range []string{"wrong", "right"} {
+				file, dir := filepath.Join("examples", language, variant+".yaml"), t.TempDir()
+				dirs = append(dirs, dir)
+				ran := finish(t, "run", "--quick", "--users", "16", "--service", file, "--out", dir)
+				want, found := exitHeld, "sold correctly in every run"
+				if variant == "wrong" {
+					want, found = exitNotHeld, "mysql: wrong (item 1: units sold "
+				}
+				if ran.code != want || !strings.Contains(ran.stdout, found) {
+					t.Errorf("run %s: exit status %d, want %d\n%s%s", file, ran.code, want, ran.stdout, ran.stderr)
+				}
+				if language != "python" {
+					continue
+				}
+				explored := finish(t, "explore", "--quick", "--lanes", "1", "--service", file)
+				if explored.code != want || !strings.Contains(explored.stdout, language+"-"+variant+" on mysql") {
+					t.Errorf("explore %s: exit status %d, want %d\n%s%s", file, explored.code, want, explored.stdout, explored.stderr)
+				}
+			}
+			if got := finish(t, "compare", dirs[0], dirs[1]); got.code != exitHeld {
+				t.Errorf("compare: exit status %d\n%s%s", got.code, got.stdout, got.stderr)
+			}
+		})
+	}
+}
+
+// shop is a service of which a test decides how it sells. It keeps its stock in memory.
+type shop struct {
+	mu    sync.Mutex
+	stock map[string]int64
+	asked int
+	keys  map[string]string                                 // answers to sales with a key
+	sell  func(s *shop, w http.ResponseWriter, item string) // mu is locked
+}
+
+func sellOne(s *shop, w http.ResponseWriter, item string) {
+	if s.stock[item] < 1 {
+		http.Error(w, "nothing left", http.StatusConflict)
+		return
+	}
+	s.stock[item]--
+	fmt.Fprintf(w, `{"left": %d}`, s.stock[item])
+}
+
+func (s *shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodPost {
+		time.Sleep(time.Millisecond) // other requests come meanwhile, as they do while a database works
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	item := r.PathValue("item")
+	switch r.Method {
+	case http.MethodPost:
+		s.asked++
+		key := r.Header.Get("Key")
+		if s.keys[key] == "" {
+			answer := httptest.NewRecorder()
+			s.sell(s, answer, item)
+			s.keys[key] = fmt.Sprintf("%d %s", answer.Code, answer.Body)
+		}
+		var status int
+		_, _ = fmt.Sscan(s.keys[key], &status)
+		w.WriteHeader(status)
+		fmt.Fprint(w, s.keys[key][4:])
+		delete(s.keys, "") // sales without a key
+	case http.MethodPut:
+		var body struct{ Units int64 }
+		if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		s.stock[item] = body.Units
+	default:
+		fmt.Fprintf(w, `{"units": %d}`, s.stock[item])
+	}
+}
+
+// start starts replicas of the shop, and returns their URLs.
+func (s *shop) start(t *testing.T, replicas int) (urls []string) {
+	t.Helper()
+	s.stock, s.keys = map[string]int64{}, map[string]string{}
+	mux := http.NewServeMux()
+	mux.Handle("/items/{item}", s)
+	for range replicas {
+		server := httptest.NewServer(mux)
+		t.Cleanup(server.Close)
+		urls = append(urls, server.URL)
+	}
+	return urls
+}
+
+// describe writes a description of the shop to a file.
+func describe(t *testing.T, urls []string, more string) (file string) {
+	t.Helper()
+	file = filepath.Join(t.TempDir(), "shop.yaml")
+	text := fmt.Sprintf(`url: [%s]
+request: {path: '/items/{item}'}
+stock: {http: {set: 'PUT /items/{item}', body: '{"units": {count}}', read: 'GET /items/{item}', field: units}}
+%s`, strings.Join(urls, ", "), more)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func runShop(t *testing.T, file string, more ...string) (got result, dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	return finish(t, append([]string{"run", "--quick", "--service", file, "--out", dir}, more...)...), dir
+}
+
+func TestAServiceThatIsRunningIsJudged(t *testing.T) {
+	t.Parallel()
+	s := &shop{sell: sellOne}
+	got, dir := runShop(t, describe(t, s.start(t, 2), "remaining: left\nidempotency_header: Key"))
+	if got.code != exitHeld {
+		t.Fatalf("exit status %d\n%s%s", got.code, got.stdout, got.stderr)
+	}
+	r := mustReadReport(t, dir)
+	if len(r.Rows) != 4 || len(r.Rows[0].ReplicaShares) != 2 {
+		t.Errorf("%d rows, shares %v: want four workloads, on two replicas", len(r.Rows), r.Rows[0].ReplicaShares)
+	}
+	if !slices.ContainsFunc(r.Rows, func(row *report.Row) bool { return row.AgainElsewhere > 0 }) {
+		t.Error("no request was sent again to another replica")
+	}
+	if slices.ContainsFunc(r.Environment.Notes, func(n string) bool { return strings.Contains(n, "remaining") }) {
+		t.Errorf("the notes %q say that remaining is missing", r.Environment.Notes)
+	}
+}
+
+func TestWhatAServiceDoesWrongIsFound(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		sell func(s *shop, w http.ResponseWriter, item string)
+		code int
+		want string
+	}{
+		"sells more than there is": {func(s *shop, _ http.ResponseWriter, item string) {
+			s.stock[item]--
+		}, exitNotHeld, "units sold beyond the stock"},
+		"forgets a sale": {func(s *shop, w http.ResponseWriter, item string) {
+			if sellOne(s, w, item); s.asked%7 == 0 && s.asked > 10 {
+				s.stock[item]++
+			}
+		}, exitNotHeld, "units sold but still in stock"},
+		"refuses with stock left": {func(s *shop, w http.ResponseWriter, item string) {
+			if s.asked%7 == 0 && s.asked > 10 {
+				w.WriteHeader(http.StatusConflict)
+				return
+			}
+			sellOne(s, w, item)
+		}, exitNotHeld, "was refused while at least"},
+		"is busy with stock left": {func(s *shop, w http.ResponseWriter, item string) {
+			if s.asked%7 == 0 && s.asked > 10 {
+				w.WriteHeader(http.StatusTooManyRequests)
+				return
+			}
+			sellOne(s, w, item)
+		}, exitInconclusive, "were turned away as busy"},
+		"fails now and then": {func(s *shop, w http.ResponseWriter, item string) {
+			if s.asked%7 == 0 && s.asked > 10 {
+				w.WriteHeader(http.StatusInternalServerError)
+				return
+			}
+			sellOne(s, w, item)
+		}, exitInconclusive, "requests is unknown"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := &shop{sell: test.sell}
+			got, _ := runShop(t, describe(t, s.start(t, 1), ""))
+			if got.code != test.code || !strings.Contains(got.stdout, test.want) {
+				t.Errorf("exit status %d, want %d and %q\n%s%s", got.code, test.code, test.want, got.stdout, got.stderr)
+			}
+			if !strings.Contains(got.stdout, "not judged: whether every replica sells") {
+				t.Errorf("it is not said that replicas are not told apart:\n%s", got.stdout)
+			}
+		})
+	}
+}
+
+// answering returns a sell that answers with a status and a body, and sells if it is to.
+func answering(status int, body string, sells bool) func(*shop, http.ResponseWriter, string) {
+	return func(s *shop, w http.ResponseWriter, item string) {
+		w.WriteHeader(status)
+		fmt.Fprint(w, body)
+		if sells {
+			s.stock[item]--
+		}
+	}
+}
+
+func TestADescriptionThatIsWrongIsAClearError(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	nobody := "http://" + listener.Addr().String()
+	listener.Close()
+	for name, test := range map[string]struct {
+		sell func(*shop, http.ResponseWriter, string)
+		url  string // in place of the shop's
+		more string
+		want string
+	}{
+		"nobody listens": {url: nobody, want: "connection refused"},
+		"wrong path":     {url: "http://127.0.0.1/%s/wrong", want: "set the stock with "},
+		"HTML":           {sell: answering(200, "<html>welcome", false), want: "the stock went from 10 to 10"},
+		"sells two": {sell: func(s *shop, _ http.ResponseWriter, item string) {
+			s.stock[item] -= 2
+		}, want: "the stock went from 10 to 8"},
+		"status": {sell: answering(302, "over there", true), want: "answered 302 Found: over there to POST /items/1"},
+		"field": {sell: answering(200, `{"code": 5}`, true), more: "sold: {field: code, value: 0}",
+			want: `answered 200 OK: {"code": 5}`},
+		"sold out": {sell: func(s *shop, w http.ResponseWriter, item string) {
+			if s.stock[item] == 0 {
+				http.Error(w, "too late", http.StatusGone)
+				return
+			}
+			sellOne(s, w, item)
+		}, want: "410 Gone: too late to POST /items/1 at"},
+		"no remaining": {sell: sellOne, more: "remaining: rest", want: "no number in the field rest"},
+		"wrong remaining": {sell: answering(200, `{"left": 3}`, true), more: "remaining: left",
+			want: "says that 3 units remain"},
+		"hangs up": {sell: func(*shop, http.ResponseWriter, string) {
+			panic(http.ErrAbortHandler)
+		}, want: "did not answer POST /items/1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := &shop{sell: test.sell}
+			urls := s.start(t, 1)
+			if test.url != "" {
+				urls[0] = strings.Replace(test.url, "127.0.0.1/%s", strings.TrimPrefix(urls[0], "http://"), 1)
+			}
+			got, dir := runShop(t, describe(t, urls, test.more))
+			if lines := strings.Count(strings.TrimSpace(got.stderr), "\n"); got.code != exitUnusable || lines > 0 ||
+				!strings.Contains(got.stderr, test.want) {
+				t.Errorf("exit status %d, want %d and %q in one line\n%s", got.code, exitUnusable, test.want, got.stderr)
+			}
+			if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+				t.Errorf("%v, left behind: %v", err, left)
+			}
+		})
+	}
+}
+
+func TestFlagsOfStrategiesAreNotForAService(t *testing.T) {
+	t.Parallel()
+	file := describe(t, []string{"http://127.0.0.1:1"}, "")
+	for want, args := range map[string][]string{
+		"--strategies cannot be used": {"run", "--service", file, "--strategies", "update"},
+		"--store cannot be used":      {"run", "--service", file, "--store", "redis"},
+		"url lists the replicas":      {"run", "--service", file, "--replicas", "2"},
+		"--counts needs {count}":      {"run", "--service", file, "--counts", "1-2"},
+		"no such file or directory":   {"run", "--service", file + "x"},
+		"needs the command":           {"explore", "--service", file},
+		"stands in the file":          {"explore", "--service", file, "--", "sh"},
+		"--mysql-dsn and --redis are for a service with url": {
+			"run", "--service", "examples/php/right.yaml", "--redis", "127.0.0.1:1",
+		},
+	} {
+		if got := finish(t, args...); got.code != exitUnusable || !strings.Contains(got.stderr, want) {
+			t.Errorf("%v: exit status %d, want %d and %q\n%s", args, got.code, exitUnusable, want, got.stderr)
+		}
+	}
+}
+
+// dying is a program that sells as the example in Python, has a process beside it, and ends after some requests.
+const dying = `import http.server, os, runpy, subprocess
+subprocess.Popen(["sh", "-c", "echo $$ >> %[1]s/pids; exec sleep 1000"])
+handle, requests = http.server.BaseHTTPRequestHandler.handle, 0
+
+def counted(self):
+    global requests
+    requests += 1
+    if requests > 150:
+        print("enough", flush=True)
+        os._exit(7)
+    handle(self)
+
+http.server.BaseHTTPRequestHandler.handle = counted
+runpy.run_path("%[2]s/python/right.py")
+`
+
+func TestNothingOfAServiceThatDiesIsLeft(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := exec.CommandContext(t.Context(), "/usr/bin/python3", "-c", "import pymysql").Run(); err != nil {
+		t.Skip("Python has no client of MySQL")
+	}
+	examples, err := filepath.Abs("examples")
+	if err != nil {
+		t.Fatal(err)
+	}
+	described, err := os.ReadFile("examples/python/right.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{
+		"right.py": fmt.Sprintf(dying, dir, examples),
+		"my.yaml":  strings.Replace(string(described), "../shop.sql", examples+"/shop.sql", 1),
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := finish(t, "run", "--service", filepath.Join(dir, "my.yaml"), "--out", filepath.Join(dir, "out"))
+	if got.code != exitUnusable || !strings.Contains(got.stderr, "(exit status 7); its log ends with:\nenough") {
+		t.Errorf("exit status %d, want %d and how the service ended\n%s", got.code, exitUnusable, got.stderr)
+	}
+	pids, err := os.ReadFile(filepath.Join(dir, "pids"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for pid := range strings.FieldsSeq(string(pids)) {
+		if state, err := os.ReadFile("/proc/" + pid + "/stat"); err == nil && !strings.Contains(string(state), ") Z ") {
+			t.Errorf("process %s is left", pid)
+		}
+	}
+}
