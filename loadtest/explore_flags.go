@@ -44,7 +44,7 @@ func (f *exploreFlags) register(flags *pflag.FlagSet) {
 	flags.IntVar(&f.bounds.Faults, "faults", 1, "the most faults in one schedule, 0 to 2")
 	flags.IntVar(&f.bounds.Preemptions, "preemptions", 2,
 		"the most switches away from a request that could go on, in one schedule; -1: no limit, the default for scripts")
-	flags.BoolVar(&f.quick, "quick", false, "no faults and no cancellations: all strategies in less than a minute")
+	flags.BoolVar(&f.quick, "quick", false, "no faults and few workloads with keys: all strategies in about a minute")
 	flags.BoolVar(&f.bounds.NoReduction, "no-reduction", false,
 		"also execute schedules that differ only in the order of steps that do not affect each other")
 	flags.BoolVar(&f.bounds.Random, "random", false, "execute schedules at random, for what is too large to be exhausted")

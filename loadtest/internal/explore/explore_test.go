@@ -227,6 +227,12 @@ func TestARequestWithoutAKeySellsTwiceIfItIsSentAgain(t *testing.T) {
 	}
 }
 
+func TestAStrategyThatIsWrongNeedNotBeWrongWithAKey(t *testing.T) {
+	if r := explored(t, "mutex", "same-key"); !r.Held() {
+		t.Errorf("a claim about requests without a key is refuted: %+v", r.Cells)
+	}
+}
+
 func TestACancelledSaleIsGivenBackOnce(t *testing.T) {
 	for _, strategy := range []string{"update", "for-update", "batch", "redis-script", "redis-watch"} {
 		wantRight(t, explored(t, strategy, "cancel-sale", explore.LostReply), "", explore.LostReply)

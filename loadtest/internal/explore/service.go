@@ -42,7 +42,9 @@ func (s Service) start(
 func (s Service) running(l *lane) *service.Running {
 	r := &service.Running{Description: s.Description, DB: l.db.DB, Redis: l.keys}
 	for _, replica := range l.replicas {
-		r.URLs = append(r.URLs, replica.URL)
+		if replica.Replica != nil { // scripts have none
+			r.URLs = append(r.URLs, replica.URL)
+		}
 	}
 	return r
 }

@@ -115,11 +115,11 @@ var workloads = []workload{
 	},
 	{
 		name: "one-key", title: "10 units; A buys 1, with a key", stock: []int64{10}, requests: []request{buy(1)},
-		applies: takesKeys, special: WithKey, faults: []string{SentAgain, StockSet},
+		applies: takesKeys, special: WithKey, faults: []string{SentAgain, StockSet}, slow: true,
 	},
 	{
 		name: "two-keys", title: "2 units; A buys 1, B buys 2, each with a key", stock: []int64{2},
-		requests: []request{buy(1), buy(2)}, applies: takesKeys, special: WithKey,
+		requests: []request{buy(1), buy(2)}, applies: takesKeys, special: WithKey, slow: true,
 	},
 	{
 		name: "same-key", title: "10 units; A buys 1, and sends its request to both replicas at once", stock: []int64{10},
