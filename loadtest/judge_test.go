@@ -54,7 +54,6 @@ func TestJudgeRefusesFlagsThatItWouldIgnore(t *testing.T) {
 		{"--clean -1", "--clean -1: must be at least 1"},
 		{"--clean 0", "--clean 0: must be at least 1"},
 		{"--clean 8 --mutants slow", "--clean and --mutants exclude each other"},
-		{"--clean 8 --markdown -", "--clean and --markdown exclude each other"},
 	} {
 		got := finish(t, append([]string{"judge"}, strings.Fields(test.args)...)...)
 		if got.code != exitUnusable || !strings.Contains(got.stderr, test.want) {
