@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -185,31 +186,25 @@ func section(t *testing.T, f *figures, kind string, names []string, current stri
 // expectation finds what a script says about itself.
 var expectation = regexp.MustCompile(`(?m)^expect = (.*)$`)
 
-// scriptsTable lists the scripts with their first sentences, and what they expect.
+// scriptsTable lists the scripts by what they expect.
 func scriptsTable(t *testing.T) string {
 	t.Helper()
-	var b strings.Builder
-	b.WriteString("\n")
-	row(&b, "script", "what it shows", "result")
-	row(&b, "---", "---", "---")
+	byResult := map[string][]string{}
 	for _, d := range readFiles(t, ".star") {
-		var comment []string
-		for line := range strings.Lines(d.text) {
-			text, found := strings.CutPrefix(line, "# ")
-			if !found || regexp.MustCompile(`^(Practice|Bugs?|Survives)`).MatchString(text) {
-				break
-			}
-			comment = append(comment, strings.TrimSpace(text))
-		}
 		expect := expectation.FindStringSubmatch(d.text)
-		if expect == nil || len(comment) == 0 {
+		if expect == nil || !strings.HasPrefix(d.text, "# ") {
 			t.Fatalf("%s does not say what it shows, and what the result must be", d.path)
 		}
-		name := strings.TrimSuffix(filepath.Base(d.path), ".star")
 		result := strings.NewReplacer(`"`, "", "{", "", "}", "").Replace(expect[1])
-		row(&b, fmt.Sprintf("[`%s`](../%s)", name, d.path), strings.Join(comment, " "), result)
+		name := strings.TrimSuffix(filepath.Base(d.path), ".star")
+		byResult[result] = append(byResult[result], fmt.Sprintf("[`%s`](../%s)", name, d.path))
 	}
-	b.WriteString("\n")
+	var b strings.Builder
+	row(&b, "result", "scripts")
+	row(&b, "---", "---")
+	for _, result := range slices.Sorted(maps.Keys(byResult)) {
+		row(&b, result, strings.Join(byResult[result], ", "))
+	}
 	return b.String()
 }
 

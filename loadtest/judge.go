@@ -50,6 +50,7 @@ random order, each under all workloads without or with restocks, until there are
 Exit status: 0 the judge was right each time; 1 it was not, or a mutant never came into effect; 2 wrong usage, or
 something is missing; 3 more than 5 % of the runs of --clean, and more than one, were INCONCLUSIVE; 130 interrupted.`,
 		Example: `  loadtest judge
+  loadtest judge --list
   loadtest judge --mutants update-loses-a-sale,slow
   loadtest judge --clean 100`,
 		Args: noArguments,

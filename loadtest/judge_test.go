@@ -48,6 +48,15 @@ func TestJudgeNamesTheMutantThatDoesNotExist(t *testing.T) {
 	}
 }
 
+func TestJudgeListsWhatItPlants(t *testing.T) {
+	t.Parallel()
+	got := finish(t, "judge", "--list", "--mutants", "slow,explorer-keeps-leases")
+	want := regexp.MustCompile(`^slow +oddity +oddity +Each deduction .*\nexplorer-keeps-leases +explorer +bug +A lease .*\n$`)
+	if got.code != exitHeld || !want.MatchString(got.stdout) {
+		t.Errorf("exit status %d\n%s\n%s", got.code, got.stdout, got.stderr)
+	}
+}
+
 func TestJudgeRefusesFlagsThatItWouldIgnore(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ args, want string }{
