@@ -11,27 +11,23 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
 	"stock/internal/stock"
 	"stock/internal/stock/catalogue"
-	"stock/internal/stock/mutants"
 )
 
 // The tables of the documents are made from the catalogue and from the results of the lab and the two benches. These
 // commands rewrite them, after a change of the catalogue and after new measurements:
 //
 //	go test . -update
-//	go test . -update -lab out/lab/report.json -bench-table out/bench.md -locks-table out/bench-locks.md \
-//		-faults-table out/faults.md
+//	go test . -update -lab out/lab/report.json -bench-table out/bench.md -locks-table out/bench-locks.md
 var (
 	update     = flag.Bool("update", false, "rewrite the generated parts of the documents")
 	labReport  = flag.String("lab", "", "with -update: take the figures from this report.json of loadtest run")
 	benchTable = flag.String("bench-table", "", "with -update: show this file of make bench BENCH='--markdown FILE'")
 	locksTable = flag.String("locks-table", "", "with -update: show this file of make bench-locks BENCH='-markdown FILE'")
-	faultTable = flag.String("faults-table", "", "with -update: show this file of make faults FAULTS='--markdown FILE'")
 )
 
 // strategies is the catalogue, from which the tables of strategies are made.
@@ -86,8 +82,8 @@ func TestTablesAreUpToDate(t *testing.T) {
 		}
 	}
 	for _, kind := range []string{
-		"summary", "catalogue", "conditions", "matrix", "figures", "source", "bench", "locks", "mutants", "scripts",
-		"client", "strategy", "choices",
+		"summary", "catalogue", "conditions", "figures", "source", "bench", "locks", "scripts", "client", "strategy",
+		"choices",
 	} {
 		if !kinds[kind] {
 			t.Errorf("no document has the table %s", kind)
@@ -174,10 +170,6 @@ func section(t *testing.T, f *figures, kind string, names []string, current stri
 		header := regexp.MustCompile(`(?m)^\| case \|.*$`).FindString(current)
 		checkNames(t, kind, regexp.MustCompile("`([a-z-]+)`"), header, "redsync", "redislock", "rueidislock")
 		return current
-	case "matrix":
-		return replaced(t, *faultTable, current)
-	case "mutants":
-		return mutantsTable()
 	case "scripts":
 		return scriptsTable(t)
 	case "client":
@@ -194,31 +186,25 @@ func section(t *testing.T, f *figures, kind string, names []string, current stri
 // expectation finds what a script says about itself.
 var expectation = regexp.MustCompile(`(?m)^expect = (.*)$`)
 
-// scriptsTable lists the scripts with their first sentences, and what they expect.
+// scriptsTable lists the scripts by what they expect.
 func scriptsTable(t *testing.T) string {
 	t.Helper()
-	var b strings.Builder
-	b.WriteString("\n")
-	row(&b, "script", "what it shows", "result")
-	row(&b, "---", "---", "---")
+	byResult := map[string][]string{}
 	for _, d := range readFiles(t, ".star") {
-		var comment []string
-		for line := range strings.Lines(d.text) {
-			text, found := strings.CutPrefix(line, "# ")
-			if !found || regexp.MustCompile(`^(Practice|Bugs?|Survives)`).MatchString(text) {
-				break
-			}
-			comment = append(comment, strings.TrimSpace(text))
-		}
 		expect := expectation.FindStringSubmatch(d.text)
-		if expect == nil || len(comment) == 0 {
+		if expect == nil || !strings.HasPrefix(d.text, "# ") {
 			t.Fatalf("%s does not say what it shows, and what the result must be", d.path)
 		}
-		name := strings.TrimSuffix(filepath.Base(d.path), ".star")
 		result := strings.NewReplacer(`"`, "", "{", "", "}", "").Replace(expect[1])
-		row(&b, fmt.Sprintf("[`%s`](../%s)", name, d.path), strings.Join(comment, " "), result)
+		name := strings.TrimSuffix(filepath.Base(d.path), ".star")
+		byResult[result] = append(byResult[result], fmt.Sprintf("[`%s`](../%s)", name, d.path))
 	}
-	b.WriteString("\n")
+	var b strings.Builder
+	row(&b, "result", "scripts")
+	row(&b, "---", "---")
+	for _, result := range slices.Sorted(maps.Keys(byResult)) {
+		row(&b, result, strings.Join(byResult[result], ", "))
+	}
 	return b.String()
 }
 
@@ -259,29 +245,6 @@ func checkNames(t *testing.T, kind string, name *regexp.Regexp, table string, ot
 			t.Errorf("the table %s names %s, which is not in the catalogue", kind, match[1])
 		}
 	}
-}
-
-// mutantsTable counts the mutants of the service by what they change.
-func mutantsTable() string {
-	bugs, oddities := map[string]int{}, map[string]int{}
-	for _, m := range mutants.All() {
-		if m.Oddity {
-			oddities[m.Family]++
-		} else {
-			bugs[m.Family]++
-		}
-	}
-	var b strings.Builder
-	b.WriteString("\n")
-	row(&b, "family", "bugs", "oddities")
-	row(&b, "---", "---:", "---:")
-	families := slices.AppendSeq(slices.Collect(maps.Keys(bugs)), maps.Keys(oddities))
-	slices.Sort(families)
-	for _, family := range slices.Compact(families) {
-		row(&b, family, strconv.Itoa(bugs[family]), strconv.Itoa(oddities[family]))
-	}
-	b.WriteString("\n")
-	return b.String()
 }
 
 func strategy(name string) *stock.Strategy {

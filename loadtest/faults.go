@@ -36,7 +36,6 @@ type faultsFlags struct {
 	verbose    bool
 	list       bool
 	out        string
-	markdown   string
 }
 
 func faultsCommand(getenv func(string) string) *cobra.Command {
@@ -87,7 +86,6 @@ func (f *faultsFlags) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.verbose, "verbose", false, "play one cell after the other, and print each step")
 	flags.BoolVar(&f.list, "list", false, "list the scenarios, and play none")
 	flags.StringVar(&f.out, "out", "", "directory for the report and the histories (default: out/ and the time)")
-	flags.StringVar(&f.markdown, "markdown", "", "write the tables in Markdown to this file, - for stdout")
 	f.local.register(flags)
 	f.servers.register(flags)
 }
@@ -160,7 +158,7 @@ func (f *faultsFlags) check(flags *pflag.FlagSet) error {
 		return fmt.Errorf("no scenario can be played on these servers: %s; leave --mysql-dsn or --redis out, so that the "+
 			"lab starts that server", why)
 	}
-	return checkWritable("--markdown", f.markdown)
+	return nil
 }
 
 // writeScenarios lists scenarios, and the practices that each one also plays.
@@ -320,9 +318,6 @@ func (f *faultsFlags) report(
 ) error {
 	result, err := lab.Finish(ctx, builder, f.out, failure)
 	if err != nil {
-		return errors.Join(failure, err)
-	}
-	if err := writeTo(f.markdown, stdout, result.WriteFaults); err != nil {
 		return errors.Join(failure, err)
 	}
 	if err := result.WriteText(stdout, report.Colour(stdout)); err != nil {

@@ -29,7 +29,6 @@ type judgeFlags struct {
 	requests    int
 	seed        uint64
 	list        bool
-	markdown    string
 	out         string
 }
 
@@ -51,6 +50,7 @@ random order, each under all workloads without or with restocks, until there are
 Exit status: 0 the judge was right each time; 1 it was not, or a mutant never came into effect; 2 wrong usage, or
 something is missing; 3 more than 5 % of the runs of --clean, and more than one, were INCONCLUSIVE; 130 interrupted.`,
 		Example: `  loadtest judge
+  loadtest judge --list
   loadtest judge --mutants update-loses-a-sale,slow
   loadtest judge --clean 100`,
 		Args: noArguments,
@@ -73,7 +73,6 @@ func (f *judgeFlags) register(flags *pflag.FlagSet) {
 	flags.IntVar(&f.users, "users", 24, "number of concurrent users")
 	flags.IntVar(&f.requests, "requests", 1200, "requests of a run, except under the workloads that have their own number")
 	flags.Uint64Var(&f.seed, "seed", 1, "seed of the requests")
-	flags.StringVar(&f.markdown, "markdown", "", "write the table in Markdown to this file, - for stdout")
 	flags.StringVar(&f.out, "out", "", "keep the histories below this directory (default: keep none)")
 	flags.StringVar(&f.stockBinary, "stock-binary", "",
 		"path of a service that was built with -tags mutants (default: stock-mutants beside this program)")
@@ -87,10 +86,8 @@ func (f *judgeFlags) check(flags *pflag.FlagSet) error {
 		return fmt.Errorf("--clean %d: must be at least 1", f.clean)
 	case clean && len(f.mutants) > 0:
 		return errors.New("--clean and --mutants exclude each other: --clean plants nothing")
-	case clean && f.markdown != "":
-		return errors.New("--clean and --markdown exclude each other: the table is of mutants")
 	}
-	return checkWritable("--markdown", f.markdown)
+	return nil
 }
 
 func (f *judgeFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error) {
@@ -205,11 +202,10 @@ func (f *judgeFlags) judgeMutants(
 		trials = append(trials, trial)
 	}
 	fmt.Fprintf(stdout, "\n%s, seed %d\n", mutation.Summary(trials), f.seed)
-	err := writeTo(f.markdown, stdout, func(w io.Writer) error { return mutation.WriteMarkdown(w, trials) })
-	if err == nil && failed > 0 {
+	if failed > 0 {
 		return errNotHeld
 	}
-	return err
+	return nil
 }
 
 func (f *judgeFlags) judgeClean(ctx context.Context, lab mutation.Lab, stdout io.Writer, screen *screen) error {

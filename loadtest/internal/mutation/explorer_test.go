@@ -1,11 +1,14 @@
 package mutation
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"stock/internal/stock/mutants"
 )
 
 // A mutant that cannot be planted any more, or whose test has another name, would only be noticed by make judge.
@@ -32,6 +35,35 @@ func TestEveryMutantOfTheExplorerCanBePlanted(t *testing.T) {
 			inGallery && len(read(t, "../../scripts/"+script+".star")) == 0 ||
 			subtest != "" && !inGallery && !strings.Contains(tests, `t.Run("`+subtest+`"`) {
 			t.Errorf("%s: there is no test %s", m.Name, m.rewrite.test)
+		}
+	}
+}
+
+func TestTheDocumentCountsTheMutants(t *testing.T) {
+	t.Parallel()
+	families, bugs, oddities := map[string]int{}, 0, 0
+	count := func(family string, oddity bool) {
+		if oddity {
+			oddities++
+			return
+		}
+		families[family]++
+		bugs++
+	}
+	for _, m := range mutants.All() {
+		count(m.Family, m.Oddity)
+	}
+	for _, m := range ExplorerMutants() {
+		count(m.Family, m.Oddity)
+	}
+	counts := []string{fmt.Sprintf("all %d bugs WRONG and all %d oddities CORRECT", bugs, oddities)}
+	for family, n := range families {
+		counts = append(counts, fmt.Sprintf(" %s %d", family, n))
+	}
+	text := strings.Join(strings.Fields(read(t, "../../../docs/judge.md")), " ")
+	for _, want := range counts {
+		if !strings.Contains(text, want) {
+			t.Errorf("docs/judge.md lacks %q", want)
 		}
 	}
 }

@@ -3,7 +3,6 @@ package mutation
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 )
@@ -50,18 +49,4 @@ func Summary(trials []Trial) string {
 	}
 	return fmt.Sprintf("%d of %d bugs were found WRONG, %d of %d oddities CORRECT (%v)",
 		found, bugs, cleared, oddities, took.Round(time.Second))
-}
-
-// WriteMarkdown writes a table of the trials.
-func WriteMarkdown(w io.Writer, trials []Trial) error {
-	var text strings.Builder
-	text.WriteString("| mutant | family | what is planted | verdict | runs | workload | evidence |\n" +
-		"| --- | --- | --- | --- | ---: | --- | --- |\n")
-	for _, t := range trials {
-		fmt.Fprintf(&text, "| %s | %s | %s | %s | %d | %s | %s |\n", t.Name, t.Family, t.Planted,
-			strings.ToUpper(string(t.Verdict)), t.Runs, t.Workload, strings.ReplaceAll(t.Evidence, "|", "\\|"))
-	}
-	fmt.Fprintf(&text, "\n%s\n", Summary(trials))
-	_, err := io.WriteString(w, text.String())
-	return err
 }

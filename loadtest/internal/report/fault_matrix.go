@@ -172,13 +172,7 @@ func (r *Report) writeStories(out printer) {
 	}
 }
 
-// WriteFaults writes a Markdown table of the fault scenarios, and one of what shows that their faults struck.
-func (r *Report) WriteFaults(w io.Writer) error {
-	out := newPrinter(w, false)
-	r.writeStoriesMarkdown(out)
-	return out.Flush()
-}
-
+// writeStoriesMarkdown writes them as a table in Markdown.
 func (r *Report) writeStoriesMarkdown(w io.Writer) {
 	fmt.Fprint(w, "| scenario | what happens | outcome |\n| --- | --- | --- |\n")
 	for _, s := range r.stories() {
