@@ -57,7 +57,7 @@ func startForeignWith(t *testing.T, files *servers.TLS) foreign {
 		"INSERT INTO stock.good_stock VALUES (1, 42), (2, 43)",
 	}
 	actual := strings.NewReplacer("'%'", "'127.0.0.1'", serverstest.Secret, mysqlSecret, ";", "")
-	for _, rule := range serverstest.Rules(t, "../docs/own-servers.md", "CREATE USER lab@", "GRANT ALL ") {
+	for _, rule := range serverstest.Rules(t, "../docs/accounts.md", "CREATE USER lab@", "GRANT ALL ") {
 		statements = append(statements, actual.Replace(rule))
 	}
 	if require != "" {
@@ -87,10 +87,10 @@ func startForeignWith(t *testing.T, files *servers.TLS) foreign {
 
 const userSecret = "user-top-secret"
 
-// limitRedis has the lab use an account of Redis that may do no more than docs/own-servers.md says.
+// limitRedis has the lab use an account of Redis that may do no more than docs/accounts.md says.
 func (f *foreign) limitRedis(t *testing.T) {
 	t.Helper()
-	rules := serverstest.Rules(t, "../docs/own-servers.md", "ACL SETUSER lab ")
+	rules := serverstest.Rules(t, "../docs/accounts.md", "ACL SETUSER lab ")
 	for i := range rules {
 		rules[i] = strings.ReplaceAll(rules[i], serverstest.Secret, userSecret)
 	}

@@ -32,7 +32,7 @@ func TestTheDocumentListsEveryWorkloadWithItsFaults(t *testing.T) {
 		if faults == nil {
 			faults = []string{"none"}
 		}
-		row := fmt.Sprintf("\n| `%s` | %s | %s | ", w.name, w.title, strings.Join(faults, ", "))
+		row := fmt.Sprintf("\n| `%s` | %s | %s |\n", w.name, w.title, strings.Join(faults, ", "))
 		if !strings.Contains(section, row) {
 			t.Errorf("docs/explore.md lacks the row%s", row)
 		}

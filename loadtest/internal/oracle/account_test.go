@@ -33,7 +33,7 @@ func secured(t *testing.T) (config Config, ca *serverstest.CA) {
 	}
 	defer root.Close()
 	_, err = migrations.Up(t.Context(), root)
-	for _, statement := range serverstest.Rules(t, "../../../docs/accounts.md", "CREATE USER ", "GRANT ") {
+	for _, statement := range serverstest.Rules(t, "../../../docs/accounts.md", "CREATE USER stock", "GRANT SELECT") {
 		_, err2 := root.ExecContext(t.Context(), strings.TrimSuffix(statement, ";"))
 		err = errors.Join(err, err2)
 	}
