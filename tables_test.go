@@ -319,22 +319,31 @@ var behaviours = map[stock.Behaviour]string{
 	stock.SellsNothing: "sells nothing",
 }
 
-// catalogueTable shows every strategy with its whole claim.
+// catalogueTable shows every strategy with what it claims. The rest of the claim is on its page.
 func catalogueTable() string {
 	var b strings.Builder
-	row(&b, "strategy", "how it works", "store", "1 replica", "2 replicas", "restocked meanwhile", "holder dies",
-		"holder is stopped", "client sends again")
-	row(&b, slices.Repeat([]string{"---"}, 9)...)
+	row(&b, "strategy", "how it works", "store", "under load", "holder dies", "holder is stopped")
+	row(&b, slices.Repeat([]string{"---"}, 6)...)
 	for _, s := range strategies {
 		var stores []string
 		for _, on := range s.Stores {
 			stores = append(stores, string(on))
 		}
-		c := s.Claim
-		row(&b, pageLink(s), s.Summary, strings.Join(stores, ", "), behaviours[c.OneReplica], behaviours[c.TwoReplicas],
-			behaviours[c.Restocked], onCrash(c), onPause(c), c.ClientRetry.String())
+		row(&b, pageLink(s), s.Summary, strings.Join(stores, ", "), underLoad(s.Claim), onCrash(s.Claim), onPause(s.Claim))
 	}
 	return b.String()
+}
+
+// underLoad says what a strategy claims for one replica, and when it claims something else.
+func underLoad(c stock.Claim) string {
+	text := behaviours[c.OneReplica]
+	if c.TwoReplicas != c.OneReplica {
+		text += "; on two replicas " + behaviours[c.TwoReplicas]
+	}
+	if c.Restocked != c.TwoReplicas {
+		text += "; when restocked " + behaviours[c.Restocked]
+	}
+	return text
 }
 
 // wrap breaks a sentence into lines.
