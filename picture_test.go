@@ -56,8 +56,8 @@ const (
 	pictureEdge  = 16
 	rowHeight    = 23
 	headHeight   = 118
-	barsLeft     = 184
-	barsWidth    = 150
+	barsLeft     = 200
+	barsWidth    = 134
 	groupGap     = 8 // between correct strategies and the others
 )
 

@@ -114,7 +114,11 @@ func sentences(row *report.Row) (sentences []string) {
 	if row.Exclusive && hasSections(row) {
 		claim += ", and that its critical sections never overlap"
 	}
-	add("It claims that it %s. %s", claim, held(row))
+	who := "It claims"
+	if row.Own {
+		who = "The judge expects"
+	}
+	add("%s that it %s. %s", who, claim, held(row))
 	if row.Exclusive && !hasSections(row) {
 		add("It also claims that its critical sections never overlap, but none are on record.")
 	}
