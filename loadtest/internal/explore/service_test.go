@@ -110,6 +110,10 @@ func TestServicesInOtherLanguages(t *testing.T) {
 			if trace := text(t, s.Outcome); !strings.Contains(trace, example.update) {
 				t.Errorf("the trace lacks the UPDATE:\n%s", trace)
 			}
+			file := filepath.Join("../../examples", name, "wrong.yaml")
+			if got, want := r.Replay(s.Token), "loadtest explore --service "+file+" --replay "+s.Token; got != want {
+				t.Errorf("the replay is %q, want %q", got, want)
+			}
 			again, err := x.Replay(t.Context(), wrong.Choice(), s.Token)
 			if err != nil || shape(again) != shape(s.Outcome) {
 				t.Errorf("%v: the replay is\n%s\nand was\n%s", err, shape(again), shape(s.Outcome))

@@ -39,6 +39,7 @@ type Description struct {
 	Stock             Stock         `yaml:"stock"`
 	Pause             time.Duration `yaml:"pause"` // longest sleep during a request, such as between two tries for a lock
 
+	File     string `yaml:"-"` // that this was read from; empty: none
 	SetupSQL string `yaml:"-"` // content of Setup
 	Dir      string `yaml:"-"` // in which the command is started; empty: the current one
 }
@@ -109,6 +110,7 @@ func Default(command []string) *Description {
 func Read(path string, getenv func(string) string) (*Description, error) {
 	d, err := read(path)
 	if err == nil {
+		d.File = path
 		d.setDefaults()
 		err = errors.Join(d.check(), d.expand(getenv))
 	}
