@@ -26,6 +26,7 @@ type Description struct {
 	Command words   `yaml:"command"` // program and arguments; one process for each replica
 	URL     words   `yaml:"url"`     // of replicas that are running already, in place of Command
 	Setup   string  `yaml:"setup"`   // file with SQL that makes the tables, for Command
+	Migrate words   `yaml:"migrate"` // program that makes them, with its arguments; it ends before Command starts
 	Request Request `yaml:"request"` // that sells
 
 	// What an answer means. Those with a field are tried before those without.
@@ -184,8 +185,8 @@ func (d *Description) check() error {
 		return fmt.Errorf("name: %q is part of the names of files, and must have no slash", d.Name)
 	case (len(d.Command) > 0) == (len(d.URL) > 0):
 		return errors.New("give either command, to have your service started, or url, if it is running")
-	case len(d.URL) > 0 && d.Setup != "":
-		return errors.New("setup is for a service with a command: the lab makes no tables on servers of yours")
+	case len(d.URL) > 0 && (d.Setup != "" || len(d.Migrate) > 0):
+		return errors.New("setup and migrate are for a service with a command: the lab makes no tables on servers of yours")
 	case slices.ContainsFunc(d.URL, func(address string) bool {
 		parsed, err := url.Parse(address)
 		return err != nil || parsed.Scheme != "http" && parsed.Scheme != "https" || parsed.Host == ""

@@ -88,6 +88,12 @@ class Usual:
             return sold == 1
 
 
+if sys.argv[1] == "migrate":
+    with connect() as connection, connection.cursor() as cursor:
+        cursor.execute("CREATE TABLE good_stock (goods_id BIGINT PRIMARY KEY, stock BIGINT NOT NULL)")
+    sys.exit()
+
+
 class Shop(BaseHTTPRequestHandler):
     shop = {"renamed": Renamed, "rereads": Rereads, "sleeps": Sleeps, "usual": Usual}[sys.argv[1]]()
 
