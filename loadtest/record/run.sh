@@ -46,7 +46,10 @@ explore() { # NAME EXIT-STATUS
 	status=0
 	bin/loadtest explore --service "$dir/shop.yaml" --workloads last --faults 0 --preemptions 1 --until-refuted \
 		--lanes 2 --out "$dir/explored" || status=$?
-	[ "$status" = "$2" ] || { echo "$0: $1: exit status $status, not $2" >&2 && return 1; }
+	[ "$status" = "$2" ] || {
+		echo "$0: $1: exit status $status, not $2" >&2
+		return 1
+	}
 }
 
 differs=0

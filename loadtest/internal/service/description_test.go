@@ -153,3 +153,17 @@ func TestWhatIsMissingIsSaid(t *testing.T) {
 		}
 	}
 }
+
+func TestShopsOfTheTrackRecordCanBeExplored(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("../../record/*/shop.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no shop is described", err)
+	}
+	for _, file := range files {
+		d, err := service.Read(file, os.Getenv)
+		if err != nil || len(d.Migrate) == 0 || d.OneUnit() {
+			t.Errorf("%s: %v, %+v", file, err, d)
+		}
+	}
+}
