@@ -18,32 +18,32 @@ const (
 
 var buyerBugs = []Mutant{
 	{
-		Name: "ledger-buyer-per-replica", Strategy: "ledger",
+		Name: "ledger-buyer-per-replica", Strategy: "update",
 		Planted: "Each replica counts what a buyer has bought by itself.",
 		change:  countPerReplica,
 	},
 	{
-		Name: "ledger-buyer-unlocked", Strategy: "ledger",
+		Name: "ledger-buyer-unlocked", Strategy: "update",
 		Planted: "The item is not locked before what its buyer has bought is read.",
 		change:  rewrite(1, readsBuyers, readsBuyers, " FOR UPDATE", ""),
 	},
 	{
-		Name: "ledger-buyer-uncounted", Strategy: "ledger",
+		Name: "ledger-buyer-uncounted", Strategy: "update",
 		Planted: "1 sale in 10 does not count towards the limit of its buyer.",
 		change:  onStatement(10, countsBuyers, unsent(1)),
 	},
 	{
-		Name: "ledger-buyer-overcounted", Strategy: "ledger",
+		Name: "ledger-buyer-overcounted", Strategy: "update",
 		Planted: "1 sale in 20 counts one unit too many towards the limit of its buyer.",
 		change:  onArgs(20, countsBuyers, add(countedUnits, 1)),
 	},
 	{
-		Name: "batch-ledger-buyer-per-replica", Strategy: "batch-ledger",
+		Name: "batch-ledger-buyer-per-replica", Strategy: "batch",
 		Planted: "Each replica counts what a buyer has bought by itself.",
 		change:  countPerReplica,
 	},
 	{
-		Name: "batch-ledger-buyer-uncounted", Strategy: "batch-ledger",
+		Name: "batch-ledger-buyer-uncounted", Strategy: "batch",
 		Planted: "1 batch in 5 does not count towards the limits of its buyers.",
 		change:  onStatement(5, countsBuyers, unsent(1)),
 	},

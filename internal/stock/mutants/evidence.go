@@ -55,7 +55,7 @@ var evidenceBugs = []Mutant{
 		},
 	},
 	{
-		Name: "ledger-failure-as-busy", Strategy: "ledger", Story: "commit-unknown/after",
+		Name: "ledger-failure-as-busy", Strategy: "update", Story: "commit-unknown/after",
 		Planted: "A buyer is told busy if the connection is lost after the sale.",
 		change: func(p *plan) {
 			p.deduct = func(next deductFunc) deductFunc {
@@ -70,7 +70,7 @@ var evidenceBugs = []Mutant{
 		},
 	},
 	{
-		Name: "ledger-keyless-as-busy", Strategy: "ledger", Story: "proxy-resends/non-idempotent",
+		Name: "ledger-keyless-as-busy", Strategy: "update", Story: "proxy-resends/non-idempotent",
 		Planted: "Requests are deducted without their keys, and their buyers are told busy.",
 		change: onDeduction(1, func(ctx context.Context, req stock.Request, next deductFunc) (stock.Receipt, error) {
 			req.Key = ""

@@ -35,12 +35,12 @@ var faultBugs = []Mutant{
 			"SELECT id, goods_id, count, (SELECT epoch FROM good_stock s WHERE s.goods_id = reservation.goods_id) AS epoch"),
 	},
 	{
-		Name: "ledger-buyer-any-epoch", Strategy: "ledger", Story: "stock-is-set/limit",
+		Name: "ledger-buyer-any-epoch", Strategy: "update", Story: "stock-is-set/limit",
 		Planted: "What a buyer has bought of an older stock counts towards the limit.",
 		change:  rewrite(1, "AND b.epoch = s.epoch", ""),
 	},
 	{
-		Name: "batch-ledger-buyer-any-epoch", Strategy: "batch-ledger", Story: "stock-is-set/limit",
+		Name: "batch-ledger-buyer-any-epoch", Strategy: "batch", Story: "stock-is-set/limit",
 		Planted: "What a buyer has bought of an older stock counts towards the limit.",
 		change:  rewrite(1, "AND b.epoch = s.epoch", ""),
 	},
@@ -99,7 +99,7 @@ var faultBugs = []Mutant{
 		}),
 	},
 	{
-		Name: "batch-ledger-ignores-a-failure", Strategy: "batch-ledger", Story: "batch-unknown/before",
+		Name: "batch-ledger-ignores-a-failure", Strategy: "batch", Story: "batch-unknown/before",
 		Planted: "A batch of several whose COMMIT fails is confirmed.",
 		change: onFailure(severalUnits, func(error) (driver.Result, error) {
 			return faked{rows: 1}, nil

@@ -28,57 +28,57 @@ const (
 
 var ledgerBugs = []Mutant{
 	{
-		Name: "ledger-forgets", Strategy: "ledger",
+		Name: "ledger-forgets", Strategy: "update",
 		Planted: "1 row in 200 is not recorded.",
 		change:  onStatement(200, records, withoutRows),
 	},
 	{
-		Name: "ledger-wrong-count", Strategy: "ledger",
+		Name: "ledger-wrong-count", Strategy: "update",
 		Planted: "1 row in 100 has one unit more than was sold.",
 		change:  onArgs(100, records, addToRow(ledgerCount, 1)),
 	},
 	{
-		Name: "ledger-wrong-remaining", Strategy: "ledger",
+		Name: "ledger-wrong-remaining", Strategy: "update",
 		Planted: "1 row in 100 has another remaining stock than the buyer was told.",
 		change:  onArgs(100, records, addToRow(ledgerRemaining, 1)),
 	},
 	{
-		Name: "ledger-wrong-item", Strategy: "ledger",
+		Name: "ledger-wrong-item", Strategy: "update",
 		Planted: "1 row in 100 is of the item with the next id.",
 		change:  onArgs(100, records, addToRow(ledgerItem, 1)),
 	},
 	{
-		Name: "ledger-no-deduction", Strategy: "ledger",
+		Name: "ledger-no-deduction", Strategy: "update",
 		Planted: "1 row in 200 is recorded without the deduction.",
 		change:  rewrite(200, deducts, unchanged),
 	},
 	{
-		Name: "ledger-again-same-replica", Strategy: "ledger",
+		Name: "ledger-again-same-replica", Strategy: "update",
 		Planted: "A request that is sent again to the same replica gets its answer and is deducted again.",
 		change:  deductAgain(func(sent resent) bool { return sent.own }),
 	},
 	{
-		Name: "ledger-again-later", Strategy: "ledger",
+		Name: "ledger-again-later", Strategy: "update",
 		Planted: "A request that is sent again after ten others gets its answer and is deducted again.",
 		change:  deductAgain(func(sent resent) bool { return sent.own && sent.others >= 10 }),
 	},
 	{
-		Name: "ledger-again-elsewhere", Strategy: "ledger",
+		Name: "ledger-again-elsewhere", Strategy: "update",
 		Planted: "A request that is sent again to the other replica gets its answer and is deducted again.",
 		change:  deductAgain(func(sent resent) bool { return sent.replayed && !sent.own }),
 	},
 	{
-		Name: "ledger-again-in-flight", Strategy: "ledger",
+		Name: "ledger-again-in-flight", Strategy: "update",
 		Planted: "A request that is sent again while the first one is in flight is refused and deducted nevertheless.",
 		change:  deductAgain(func(sent resent) bool { return sent.inFlight }),
 	},
 	{
-		Name: "batch-ledger-again", Strategy: "batch-ledger",
+		Name: "batch-ledger-again", Strategy: "batch",
 		Planted: "A request that is sent again gets its answer and is deducted again.",
 		change:  deductAgain(func(sent resent) bool { return sent.replayed }),
 	},
 	{
-		Name: "ledger-replays-less", Strategy: "ledger",
+		Name: "ledger-replays-less", Strategy: "update",
 		Planted: "A replay tells one unit less than the first answer.",
 		change: onReplay(func(_ stock.Request, receipt *stock.Receipt) error {
 			receipt.Remaining--
@@ -86,12 +86,12 @@ var ledgerBugs = []Mutant{
 		}),
 	},
 	{
-		Name: "ledger-replays-sold-out", Strategy: "ledger",
+		Name: "ledger-replays-sold-out", Strategy: "update",
 		Planted: "A replay of a sale says sold out.",
 		change:  onReplay(func(req stock.Request, _ *stock.Receipt) error { return soldOut(req) }),
 	},
 	{
-		Name: "ledger-hides-a-replay", Strategy: "ledger",
+		Name: "ledger-hides-a-replay", Strategy: "update",
 		Planted: "A replay is not marked as one.",
 		change: onReplay(func(_ stock.Request, receipt *stock.Receipt) error {
 			receipt.Replayed = false
@@ -99,12 +99,12 @@ var ledgerBugs = []Mutant{
 		}),
 	},
 	{
-		Name: "ledger-feigns-a-replay", Strategy: "ledger",
+		Name: "ledger-feigns-a-replay", Strategy: "update",
 		Planted: "1 first answer in 50 is marked as a replay.",
 		change:  onReceipt(50, func(_ stock.Request, receipt *stock.Receipt) { receipt.Replayed = true }),
 	},
 	{
-		Name: "batch-ledger-replays-less", Strategy: "batch-ledger",
+		Name: "batch-ledger-replays-less", Strategy: "batch",
 		Planted: "A replay tells one unit less than the first answer.",
 		change: onReplay(func(_ stock.Request, receipt *stock.Receipt) error {
 			receipt.Remaining--
@@ -112,12 +112,12 @@ var ledgerBugs = []Mutant{
 		}),
 	},
 	{
-		Name: "batch-ledger-forgets", Strategy: "batch-ledger",
+		Name: "batch-ledger-forgets", Strategy: "batch",
 		Planted: "A batch of several does not record its last row.",
 		change:  onStatement(1, anotherRow, withoutLastRow),
 	},
 	{
-		Name: "batch-ledger-wrong-remaining", Strategy: "batch-ledger",
+		Name: "batch-ledger-wrong-remaining", Strategy: "batch",
 		Planted: "1 batch in 50 records another remaining stock than its first buyer was told.",
 		change:  onArgs(50, records, add(firstRow+ledgerRemaining, 1)),
 	},

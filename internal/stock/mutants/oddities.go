@@ -78,7 +78,7 @@ var oddities = []Mutant{
 		}),
 	},
 	{
-		Name: "unknown-with-key", Strategy: "ledger",
+		Name: "unknown-with-key", Strategy: "update",
 		Planted: "1 buyer in 50 gets an error after the deduction, and the receipt when the request is sent again.",
 		change: onDeduction(50, func(ctx context.Context, req stock.Request, next deductFunc) (stock.Receipt, error) {
 			receipt, err := next(ctx, req)
@@ -106,12 +106,12 @@ var oddities = []Mutant{
 		}),
 	},
 	{
-		Name: "busy-in-flight", Strategy: "ledger",
+		Name: "busy-in-flight", Strategy: "update",
 		Planted: "A request that is sent again while the first one is in flight is told busy.",
 		change:  tellRetriesBusy,
 	},
 	{
-		Name: "in-progress-once", Strategy: "ledger",
+		Name: "in-progress-once", Strategy: "update",
 		Planted: "A request that is sent again is refused once as in progress.",
 		change:  refuseReplayOnce,
 	},
@@ -121,7 +121,7 @@ var oddities = []Mutant{
 		change:  onStatement(3, overwrites, unsent(0)),
 	},
 	{
-		Name: "deadlocks", Strategy: "batch-ledger",
+		Name: "deadlocks", Strategy: "batch",
 		Planted: "1 deduction in 10 is the victim of a deadlock, and tries again.",
 		change: onStatement(10, deducts, func(
 			context.Context, string, []driver.NamedValue, executeFunc,

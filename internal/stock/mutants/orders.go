@@ -108,17 +108,17 @@ var orderBugs = []Mutant{
 		}),
 	},
 	{
-		Name: "ledger-order-keeps-lines", Strategy: "ledger",
+		Name: "ledger-order-keeps-lines", Strategy: "update",
 		Planted: "An order that is refused keeps the deductions of the items before the one that is sold out.",
 		change:  onOrder(1, keepLines),
 	},
 	{
-		Name: "ledger-order-forgets-a-line", Strategy: "ledger",
+		Name: "ledger-order-forgets-a-line", Strategy: "update",
 		Planted: "The last line of an order is not recorded.",
 		change:  onStatement(1, anotherLine, withoutLastLine),
 	},
 	{
-		Name: "ledger-order-again", Strategy: "ledger",
+		Name: "ledger-order-again", Strategy: "update",
 		Planted: "An order that is sent again gets its answer and is deducted again.",
 		change: onReplayedOrder(func(
 			ctx context.Context, req stock.OrderRequest, receipt stock.OrderReceipt, next orderFunc,
@@ -130,7 +130,7 @@ var orderBugs = []Mutant{
 		}),
 	},
 	{
-		Name: "ledger-order-replays-less", Strategy: "ledger",
+		Name: "ledger-order-replays-less", Strategy: "update",
 		Planted: "The replay of an order tells one unit less for its last line than the first answer.",
 		change: onReplayedOrder(func(
 			_ context.Context, _ stock.OrderRequest, receipt stock.OrderReceipt, _ orderFunc,

@@ -42,7 +42,7 @@ func TestOppositeOrdersDoNotDeadlock(t *testing.T) {
 	t.Parallel()
 	a := stocktest.NewAddresses(t, stock.NeedMySQL)
 	for name, locked := range map[string]stocktest.Point{
-		"update": stocktest.AfterWrite, "for-update": stocktest.AfterRead, "ledger": stocktest.AfterWrite,
+		"update": stocktest.AfterWrite, "for-update": stocktest.AfterRead,
 	} {
 		o := stocktest.NewOrders(t, a, 10, 10)
 		stopped, goOn := make(chan struct{}), make(chan struct{})

@@ -122,7 +122,7 @@ func TestATryFindsTheOnlySlotThatHasEnough(t *testing.T) {
 // The requests of a batch wait as long as usual. One that waits less must not join them.
 func TestATryDoesNotWaitForABatch(t *testing.T) {
 	for name, on := range map[string]stock.Store{
-		"batch": stock.MySQL, "batch-ledger": stock.MySQL, "escrow": stock.Slots,
+		"batch": stock.MySQL, "escrow": stock.Slots,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
