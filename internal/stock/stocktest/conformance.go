@@ -104,7 +104,7 @@ func (s subject) run(t *testing.T) {
 		}
 	}
 	if s.strategy.Claim.OneReplica != stock.Oversells {
-		t.Run("refuses more than is left", s.refusesMoreThanIsLeft)
+		s.play(t, refusals)
 	}
 	t.Run("refuses an unknown item", s.refusesUnknownItem)
 	t.Run("sells the last unit", s.sellsTheLastUnit)
@@ -322,16 +322,6 @@ func (s subject) undersells(t *testing.T, replicas int) {
 		t.Errorf("requests for 3 and 1 of 2 units: %v, %v, want both refused as sold out", err, second.Err)
 	}
 	s.wantLeft(t, id, 2)
-}
-
-func (s subject) refusesMoreThanIsLeft(t *testing.T) {
-	id := s.newItem(t, 4)
-	_, err := s.replicas[0].deducter.Deduct(patient(t), stock.Request{GoodsID: id, Count: 5})
-	var soldOut *stock.SoldOutError
-	if !errors.Is(err, stock.ErrSoldOut) || !errors.As(err, &soldOut) || soldOut.Remaining != 4 {
-		t.Errorf("5 of 4 units: %v, want sold out with 4 remaining", err)
-	}
-	s.wantLeft(t, id, 4)
 }
 
 func (s subject) refusesUnknownItem(t *testing.T) {

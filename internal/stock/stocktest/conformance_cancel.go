@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -18,27 +17,15 @@ import (
 
 // runCancellations tests a strategy that keeps idempotency keys with cancellations of its sales.
 func (s subject) runCancellations(t *testing.T) {
-	t.Run("gives units back once", s.givesBackOnce)
 	t.Run("loses no unit that is given back while another sale is inside", s.cancelsBesideHolder)
 	t.Run("conserves every unit under sales and cancellations", s.cancellationsConserve)
 	if !s.firstOfKeeping {
 		return
 	}
 	t.Run("gives units back once if two replicas are asked at the same time", s.givesBackOnceAtOnce)
-	t.Run("cancels a part, and then the rest", s.cancelsInParts)
-	t.Run("cancels no more than was sold", s.cancelsNoMore)
-	t.Run("gives back no more than a stock can have", s.cancelsNoMoreThanFits)
-	t.Run("sells nothing for a key that was cancelled before", s.cancelsBefore)
-	t.Run("cancels a part of nothing", s.cancelsPartOfNothing)
-	t.Run("sells nothing for a key whose refusal was cancelled", s.cancelsRefusal)
-	t.Run("gives nothing back to a stock that was set since", s.cancelsAfterSet)
 	t.Run("cancels a sale while one of its messages is on its way", s.cancelsInFlight)
 	t.Run("cancels a sale that is carried out between two messages of the cancellation", s.sellsWhileCancelling)
 	t.Run("cancels once if any message of the cancellation is lost", s.survivesLostCancellation)
-	if s.takesOrders() {
-		t.Run("cancels an order, and lines of it", s.cancelsOrderByKey)
-		t.Run("sells nothing for an order that was cancelled before", s.cancelsOrderBefore)
-	}
 }
 
 // cancel cancels units of the only item of a sale, so that count are cancelled in all, or the whole sale without a
@@ -77,29 +64,6 @@ func (s subject) wantCancelled(t testing.TB, req stock.Request) {
 			t.Errorf("the sale, sent to replica %d: %+v, %v, want cancelled and a replay", replica, receipt, err)
 		}
 	}
-}
-
-func (s subject) givesBackOnce(t *testing.T) {
-	id := s.newItem(t, 10)
-	req := stock.Request{GoodsID: id, Count: 3, Key: s.key(id)}
-	s.deduct(t, req)
-	sold, err := s.replicas[1].deducter.(stock.Canceller).Sale(patient(t), stock.SaleID{Key: req.Key})
-	wantSale(t, "after the sale", sold, err, stock.SaleDone, 3, 0, 0)
-	s.deduct(t, stock.Request{GoodsID: id, Count: 1})
-	for again := range 4 {
-		sale, err := s.cancel(t, again%2, req.Key)
-		wantSale(t, "cancelled", sale, err, stock.SaleCancelled, 3, 3, 3)
-		if sale.Replayed != (again > 0) {
-			t.Errorf("cancellation %d: replayed %v", again, sale.Replayed)
-		}
-		s.wantLeft(t, id, 9)
-	}
-	sale, err := s.replicas[1].deducter.(stock.Canceller).Sale(patient(t), stock.SaleID{Key: req.Key})
-	wantSale(t, "in the end", sale, err, stock.SaleCancelled, 3, 3, 3)
-	s.wantCancelled(t, req)
-	s.wantLeftInMySQL(t, id, 9)
-	s.deduct(t, stock.Request{GoodsID: id, Count: 9}) // the units can be sold again
-	s.wantLeft(t, id, 0)
 }
 
 func (s subject) givesBackOnceAtOnce(t *testing.T) {
@@ -144,144 +108,6 @@ func (s subject) retryCancel(ctx context.Context, replica int, key string, count
 		}
 		time.Sleep(time.Millisecond)
 	}
-}
-
-func (s subject) cancelsInParts(t *testing.T) {
-	id := s.newItem(t, 10)
-	req := stock.Request{GoodsID: id, Count: 5, Key: s.key(id)}
-	s.deduct(t, req)
-	for step, want := range []struct{ asked, cancelled int }{{2, 2}, {2, 2}, {1, 2}, {4, 4}, {3, 4}} {
-		sale, err := s.cancel(t, step%2, req.Key, want.asked)
-		what := fmt.Sprintf("%d cancelled in all", want.asked)
-		wantSale(t, what, sale, err, stock.SaleDone, 5, want.cancelled, want.cancelled)
-		s.wantLeft(t, id, int64(5+want.cancelled))
-		again, err := s.deductOn(t, step%2, req)
-		if err != nil || again != s.replay(5) {
-			t.Errorf("the sale, sent again: %+v, %v, want its first answer", again, err)
-		}
-	}
-	sale, err := s.cancel(t, 1, req.Key)
-	wantSale(t, "the rest", sale, err, stock.SaleCancelled, 5, 5, 5)
-	s.wantLeft(t, id, 10)
-	s.wantCancelled(t, req)
-
-	req.Key += " in parts only"
-	s.deduct(t, req)
-	sale, err = s.cancel(t, 0, req.Key, 5)
-	wantSale(t, "all units", sale, err, stock.SaleCancelled, 5, 5, 5)
-	s.wantCancelled(t, req)
-}
-
-func (s subject) cancelsNoMore(t *testing.T) {
-	id := s.newItem(t, 10)
-	req := stock.Request{GoodsID: id, Count: 3, Key: s.key(id)}
-	s.deduct(t, req)
-	canceller := s.replicas[1].deducter.(stock.Canceller)
-	for _, lines := range [][]stock.Line{
-		{{GoodsID: id, Count: 4}},
-		{{Count: stock.MaxCount}},
-		{{GoodsID: id + 1, Count: 1}},
-		{{GoodsID: id, Count: 1}, {GoodsID: id + 1, Count: 1}},
-	} {
-		_, err := canceller.CancelSale(patient(t), stock.CancelRequest{SaleID: stock.SaleID{Key: req.Key}, Lines: lines})
-		if !errors.Is(err, stock.ErrMoreThanSold) {
-			t.Errorf("cancel %v: %v, want more than was sold", lines, err)
-		}
-	}
-	sale, err := canceller.Sale(patient(t), stock.SaleID{Key: req.Key})
-	wantSale(t, "after refused cancellations", sale, err, stock.SaleDone, 3, 0, 0)
-	s.wantLeft(t, id, 7)
-}
-
-func (s subject) cancelsNoMoreThanFits(t *testing.T) {
-	id := s.newItem(t, 10)
-	req := stock.Request{GoodsID: id, Count: 4, Key: s.key(id)}
-	s.deduct(t, req)
-	if _, err := s.replicas[0].service.Restock(patient(t), s.store, id, stock.MaxStock-6); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.cancel(t, 0, req.Key); !errors.Is(err, stock.ErrOverstocked) {
-		t.Errorf("cancel beside a full stock: %v, want overstocked", err)
-	}
-	s.wantLeft(t, id, stock.MaxStock)
-	s.deduct(t, stock.Request{GoodsID: id, Count: 4, Key: req.Key + " again"})
-	sale, err := s.cancel(t, 1, req.Key)
-	wantSale(t, "cancelled", sale, err, stock.SaleCancelled, 4, 4, 4)
-	s.wantLeft(t, id, stock.MaxStock)
-}
-
-func (s subject) cancelsBefore(t *testing.T) {
-	id := s.newItem(t, 10)
-	for _, count := range []int{3, 100} { // enough, and too few
-		req := stock.Request{GoodsID: id, Count: count, Key: fmt.Sprint(s.key(id), count)}
-		for again := range 3 {
-			sale, err := s.cancel(t, again%2, req.Key)
-			wantSale(t, "before the sale", sale, err, stock.SaleNeverSold)
-			if sale.Replayed != (again > 0) {
-				t.Errorf("cancellation %d: replayed %v", again, sale.Replayed)
-			}
-		}
-		s.wantCancelled(t, req)
-		sale, err := s.cancel(t, 1, req.Key, 2)
-		wantSale(t, "a part of a sale that was cancelled before", sale, err, stock.SaleNeverSold)
-	}
-	s.wantLeft(t, id, 10)
-}
-
-func (s subject) cancelsPartOfNothing(t *testing.T) {
-	id := s.newItem(t, 10)
-	req := stock.Request{GoodsID: id, Count: 3, Key: s.key(id)}
-	if _, err := s.cancel(t, 0, req.Key, 1); !errors.Is(err, stock.ErrUnknownSale) {
-		t.Errorf("cancel a part: %v, want unknown sale", err)
-	}
-	_, err := s.replicas[0].deducter.(stock.Canceller).Sale(patient(t), stock.SaleID{Key: req.Key})
-	if !errors.Is(err, stock.ErrUnknownSale) {
-		t.Errorf("read the sale: %v, want unknown sale", err)
-	}
-	if receipt := s.deduct(t, req); receipt.Replayed {
-		t.Errorf("the sale: %+v, want no replay", receipt)
-	}
-	s.wantLeft(t, id, 7)
-}
-
-func (s subject) cancelsRefusal(t *testing.T) {
-	id := s.newItem(t, 2)
-	req := stock.Request{GoodsID: id, Count: 3, Key: s.key(id)}
-	if _, err := s.deductOn(t, 0, req); !errors.Is(err, stock.ErrSoldOut) {
-		t.Fatalf("%v, want sold out", err)
-	}
-	sale, err := s.replicas[1].deducter.(stock.Canceller).Sale(patient(t), stock.SaleID{Key: req.Key})
-	wantSale(t, "refused", sale, err, stock.SaleRefused)
-	_, err = s.cancel(t, 1, req.Key, 1)
-	if !errors.Is(err, stock.ErrMoreThanSold) || !strings.Contains(err.Error(), "nothing was sold for this key") {
-		t.Errorf("cancel a part: %v, want more than was sold, since nothing was", err)
-	}
-	for again := range 3 {
-		sale, err := s.cancel(t, again%2, req.Key)
-		wantSale(t, "cancelled", sale, err, stock.SaleNeverSold)
-		if sale.Replayed != (again > 0) {
-			t.Errorf("cancellation %d: replayed %v", again, sale.Replayed)
-		}
-	}
-	s.replicas[0].service.Set(t, id, 10)
-	s.wantCancelled(t, req)
-	s.wantLeft(t, id, 10)
-}
-
-func (s subject) cancelsAfterSet(t *testing.T) {
-	id := s.newItem(t, 10)
-	req := stock.Request{GoodsID: id, Count: 5, Key: s.key(id)}
-	s.deduct(t, req)
-	sale, err := s.cancel(t, 0, req.Key, 2)
-	wantSale(t, "before the stock is set", sale, err, stock.SaleDone, 5, 2, 2)
-	s.replicas[0].service.Set(t, id, 100)
-	for range 2 {
-		sale, err = s.cancel(t, 1, req.Key)
-		wantSale(t, "after the stock was set", sale, err, stock.SaleCancelled, 5, 5, 2)
-	}
-	s.wantLeft(t, id, 100)
-	s.wantLeftInMySQL(t, id, 100)
-	s.wantCancelled(t, req)
 }
 
 // nth selects the n-th message that has a key, or is a COMMIT.
@@ -557,55 +383,4 @@ func (s subject) buyAndCancel(
 		}
 	}
 	return req.Count - cancel
-}
-
-func (s subject) cancelsOrderByKey(t *testing.T) {
-	a, b := s.newItem(t, 10), s.newItem(t, 10)
-	key, canceller := s.key(a), s.replicas[1].deducter.(stock.Canceller)
-	lines := []stock.Line{{GoodsID: a, Count: 2}, {GoodsID: b, Count: 3}}
-	if _, err := s.orderOn(t, 0, key, lines...); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.cancel(t, 0, key, 1); !errors.Is(err, stock.ErrMoreThanSold) {
-		t.Errorf("cancel a unit of an item that is not named: %v, want more than was sold", err)
-	}
-	for _, step := range []struct {
-		lines []stock.Line
-		state stock.SaleState
-		want  []int
-		left  [2]int64
-	}{
-		{[]stock.Line{{GoodsID: b, Count: 1}}, stock.SaleDone, []int{2, 0, 0, 3, 1, 1}, [2]int64{8, 8}},
-		{
-			[]stock.Line{{GoodsID: b, Count: 1}, {GoodsID: a, Count: 2}},
-			stock.SaleDone, []int{2, 2, 2, 3, 1, 1}, [2]int64{10, 8},
-		},
-		{nil, stock.SaleCancelled, []int{2, 2, 2, 3, 3, 3}, [2]int64{10, 10}},
-	} {
-		for range 2 {
-			sale, err := canceller.CancelSale(patient(t), stock.CancelRequest{SaleID: stock.SaleID{Key: key}, Lines: step.lines})
-			wantSale(t, fmt.Sprintf("cancel %v", step.lines), sale, err, step.state, step.want...)
-		}
-		s.wantLeft(t, a, step.left[0])
-		s.wantLeft(t, b, step.left[1])
-		again, err := s.orderOn(t, 1, key, lines...)
-		if step.state == stock.SaleDone && (err != nil || !again.Replayed || again.Lines[1].Remaining != 7) ||
-			step.state == stock.SaleCancelled && !errors.Is(err, stock.ErrCancelled) {
-			t.Errorf("the order, sent again once it is %s: %+v, %v", step.state, again, err)
-		}
-	}
-}
-
-func (s subject) cancelsOrderBefore(t *testing.T) {
-	a, b := s.newItem(t, 10), s.newItem(t, 10)
-	sale, err := s.cancel(t, 0, s.key(a))
-	wantSale(t, "before the order", sale, err, stock.SaleNeverSold)
-	for replica := range s.replicas {
-		receipt, err := s.orderOn(t, replica, s.key(a), stock.Line{GoodsID: a, Count: 1}, stock.Line{GoodsID: b, Count: 1})
-		if !errors.Is(err, stock.ErrCancelled) || !receipt.Replayed {
-			t.Errorf("the order: %+v, %v, want cancelled and a replay", receipt, err)
-		}
-	}
-	s.wantLeft(t, a, 10)
-	s.wantLeft(t, b, 10)
 }

@@ -18,26 +18,22 @@ import (
 // runKeys tests a strategy that keeps idempotency keys with requests that are sent again with the same key. Locks that
 // keep them in the same way differ only in when requests meet.
 func (s subject) runKeys(t *testing.T) {
-	t.Run("replays a sale on the other replica", s.replaysSale)
-	t.Run("replays sold out although the item was restocked", s.replaysSoldOut)
+	s.play(t, keyScripts)
 	t.Run("deducts once for a request that is sent again while the first one stops", s.deductsOnceMeanwhile)
 	t.Run("deducts once for each key of many", s.deductsOncePerKey)
 	if s.takesOrders() {
-		t.Run("replays an order on the other replica", s.replaysOrder)
+		s.play(t, keyedOrderScripts)
 	}
 	if !s.firstOfKeeping {
 		return
 	}
-	t.Run("replays the sale of the last units", s.replaysLastUnits)
-	t.Run("refuses a key that was used for another request", s.refusesReusedKey)
+	s.play(t, firstKeyScripts)
 	t.Run("deducts once for fifty requests with one key", s.deductsOnce)
 	t.Run("sells to one of two items that are asked for with one key at once", s.sellsOneOfTwo)
 	t.Run("accepts the key of a request that was refused", s.forgetsRefusals)
 	t.Run("deducts once if any message with the key is lost", s.survivesLostMessages)
-	t.Run("deducts for every request without a key", s.deductsWithoutKeys)
 	if s.takesOrders() {
-		t.Run("replays the refusal of an order", s.replaysRefusedOrder)
-		t.Run("refuses a key that was used for another order", s.refusesReusedKeyOfOrder)
+		s.play(t, firstOrderScripts)
 		t.Run("carries an order out once if it is sent many times", s.ordersOnce)
 		t.Run("carries an order out once if it is sent again while the first one stops", s.ordersOnceMeanwhile)
 	}
@@ -59,70 +55,6 @@ func (s subject) replay(remaining int64) stock.Receipt {
 		remaining = 0
 	}
 	return stock.Receipt{Remaining: remaining, Attempts: 1, Replayed: true}
-}
-
-func (s subject) replaysSale(t *testing.T) {
-	id := s.newItem(t, 10)
-	req := stock.Request{GoodsID: id, Count: 3, Key: s.key(id)}
-	if first := s.deduct(t, req); !s.leaves(first, 7) || first.Replayed {
-		t.Errorf("first: %+v, want 7 remaining and no replay", first)
-	}
-	s.deduct(t, stock.Request{GoodsID: id, Count: 1})
-	req.Hold = time.Millisecond // need not be the same
-	for replica := range s.replicas {
-		again, err := s.deductOn(t, replica, req)
-		if err != nil || again != s.replay(7) {
-			t.Errorf("again on replica %d: %+v, %v, want a replay with 7 remaining", replica, again, err)
-		}
-	}
-	s.wantLeft(t, id, 6)
-}
-
-func (s subject) replaysLastUnits(t *testing.T) {
-	id := s.newItem(t, 3)
-	req := stock.Request{GoodsID: id, Count: 3, Key: s.key(id)}
-	s.deduct(t, req)
-	for replica := range s.replicas {
-		if again, err := s.deductOn(t, replica, req); err != nil || again != s.replay(0) {
-			t.Errorf("again on replica %d: %+v, %v, want a replay with 0 remaining", replica, again, err)
-		}
-	}
-	s.wantLeft(t, id, 0)
-}
-
-func (s subject) replaysSoldOut(t *testing.T) {
-	id := s.newItem(t, 2)
-	req := stock.Request{GoodsID: id, Count: 3, Key: s.key(id)}
-	for replica, want := range []bool{false, true} {
-		receipt, err := s.deductOn(t, replica, req)
-		soldOut, ok := errors.AsType[*stock.SoldOutError](err)
-		if !ok || *soldOut != (stock.SoldOutError{GoodsID: id, Asked: 3, Remaining: 2}) || receipt.Replayed != want {
-			t.Errorf("on replica %d: %+v, %v, want sold out with 2 remaining, replayed %v", replica, receipt, err, want)
-		}
-		s.replicas[0].service.Set(t, id, 10)
-	}
-	s.wantLeft(t, id, 10)
-}
-
-func (s subject) refusesReusedKey(t *testing.T) {
-	id, otherID := s.newItem(t, 10), s.newItem(t, 10)
-	req := stock.Request{GoodsID: id, Count: 3, Key: s.key(id)}
-	s.deduct(t, req)
-	otherCount, otherItem := req, req
-	otherCount.Count = 2
-	otherItem.GoodsID = otherID
-	for _, other := range []stock.Request{otherCount, otherItem} {
-		if _, err := s.deductOn(t, 1, other); !errors.Is(err, stock.ErrKeyReused) {
-			t.Errorf("%+v: %v, want key reused", other, err)
-		}
-	}
-	tooMany := req // also if the other request would be refused anyway
-	tooMany.Count = 100
-	if _, err := s.deductOn(t, 1, tooMany); !errors.Is(err, stock.ErrKeyReused) {
-		t.Errorf("%+v: %v, want key reused", tooMany, err)
-	}
-	s.wantLeft(t, id, 7)
-	s.wantLeft(t, otherID, 10)
 }
 
 // deductsOnceMeanwhile sends a request again, to both replicas, while the first one stops at one of its points.
@@ -376,22 +308,6 @@ func (a Addresses) behindProxies(
 	return NewService(t, deps, strategy).Deducter(t, strategy.Name, on), proxies
 }
 
-func (s subject) deductsWithoutKeys(t *testing.T) {
-	id := s.newItem(t, 10)
-	for range 2 {
-		if receipt := s.deduct(t, stock.Request{GoodsID: id, Count: 3}); receipt.Replayed {
-			t.Errorf("%+v, want no replay", receipt)
-		}
-	}
-	s.wantLeft(t, id, 4)
-}
-
-// orderOn sends an order with a key.
-func (s subject) orderOn(t testing.TB, replica int, key string, lines ...stock.Line) (stock.OrderReceipt, error) {
-	t.Helper()
-	return s.sendOrder(patient(t), replica, keyedOrder(t, key, lines...))
-}
-
 func (s subject) sendOrder(ctx context.Context, replica int, req stock.OrderRequest) (stock.OrderReceipt, error) {
 	return s.replicas[replica].deducter.(stock.Orderer).Order(ctx, req)
 }
@@ -406,73 +322,14 @@ func keyedOrder(t testing.TB, key string, lines ...stock.Line) stock.OrderReques
 	return req
 }
 
-func (s subject) replaysOrder(t *testing.T) {
-	a, b := s.newItem(t, 10), s.newItem(t, 20)
-	lines := []stock.Line{{GoodsID: b, Count: 2}, {GoodsID: a, Count: 1}, {GoodsID: b, Count: 3}}
-	first, err := s.orderOn(t, 0, s.key(a), lines...)
-	if err != nil || first.Replayed {
-		t.Fatalf("first: %+v, %v, want a receipt and no replay", first, err)
-	}
-	s.deduct(t, stock.Request{GoodsID: a, Count: 1})
-	slices.Reverse(lines)
-	for replica := range s.replicas {
-		again, err := s.orderOn(t, replica, s.key(a), lines...)
-		if err != nil || !again.Replayed || len(again.Lines) != 2 ||
-			again.Lines[0] != (stock.LineReceipt{Line: stock.Line{GoodsID: a, Count: 1}, Remaining: 9}) ||
-			again.Lines[1] != (stock.LineReceipt{Line: stock.Line{GoodsID: b, Count: 5}, Remaining: 15}) {
-			t.Errorf("again on replica %d: %+v, %v, want a replay with 9 and 15 remaining", replica, again, err)
-		}
-	}
-	s.wantLeft(t, a, 8)
-	s.wantLeft(t, b, 15)
-}
-
-func (s subject) replaysRefusedOrder(t *testing.T) {
-	a, b := s.newItem(t, 10), s.newItem(t, 1)
-	lines := []stock.Line{{GoodsID: a, Count: 2}, {GoodsID: b, Count: 2}}
-	for replica, want := range []bool{false, true} {
-		receipt, err := s.orderOn(t, replica, s.key(a), lines...)
-		line, isLine := errors.AsType[*stock.LineError](err)
-		soldOut, ok := errors.AsType[*stock.SoldOutError](err)
-		if !isLine || !ok || line.GoodsID != b || *soldOut != (stock.SoldOutError{GoodsID: b, Asked: 2, Remaining: 1}) ||
-			receipt.Replayed != want {
-			t.Errorf("on replica %d: %+v, %v, want item %d sold out at 1, replayed %v", replica, receipt, err, b, want)
-		}
-		s.wantLeft(t, a, 10)
-		s.replicas[0].service.Set(t, b, 10)
-	}
-}
-
-func (s subject) refusesReusedKeyOfOrder(t *testing.T) {
-	a, b := s.newItem(t, 10), s.newItem(t, 10)
-	first := []stock.Line{{GoodsID: a, Count: 1}, {GoodsID: b, Count: 1}}
-	if _, err := s.orderOn(t, 0, s.key(a), first...); err != nil {
-		t.Fatal(err)
-	}
-	for _, lines := range [][]stock.Line{
-		{{GoodsID: a, Count: 1}},
-		{{GoodsID: b, Count: 1}},
-		{{GoodsID: a, Count: 1}, {GoodsID: b, Count: 2}},
-	} {
-		if _, err := s.orderOn(t, 1, s.key(a), lines...); !errors.Is(err, stock.ErrKeyReused) {
-			t.Errorf("another order %v: %v, want key reused", lines, err)
-		}
-	}
-	_, err := s.deductOn(t, 1, stock.Request{GoodsID: a, Count: 1, Key: s.key(a)})
-	if !errors.Is(err, stock.ErrKeyReused) {
-		t.Errorf("a deduction with the key of an order: %v, want key reused", err)
-	}
-	s.wantLeft(t, a, 9)
-	s.wantLeft(t, b, 9)
-}
-
 func (s subject) ordersOnce(t *testing.T) {
 	a, b := s.newItem(t, 10), s.newItem(t, 10)
+	req := keyedOrder(t, s.key(a), stock.Line{GoodsID: a, Count: 2}, stock.Line{GoodsID: b, Count: 3})
 	var wg sync.WaitGroup
 	for i := range 20 {
 		wg.Go(func() {
 			for {
-				receipt, err := s.orderOn(t, i%2, s.key(a), stock.Line{GoodsID: a, Count: 2}, stock.Line{GoodsID: b, Count: 3})
+				receipt, err := s.sendOrder(patient(t), i%2, req)
 				if errors.Is(err, stock.ErrInProgress) || errors.Is(err, stock.ErrBusy) {
 					continue
 				}
