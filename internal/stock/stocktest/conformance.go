@@ -200,14 +200,7 @@ func (s subject) conserves(t *testing.T, replicas int) {
 	}
 	wg.Wait()
 
-	slices.SortFunc(sales, func(a, b sale) int { return int(b.receipt.Remaining - a.receipt.Remaining) })
-	chain := int64(initial)
-	for _, sale := range sales {
-		if chain -= int64(sale.count); chain != sale.receipt.Remaining && s.strategy.TellsRemaining() {
-			t.Fatalf("a sale of %d has %d remaining, want %d after the sales before it",
-				sale.count, sale.receipt.Remaining, chain)
-		}
-	}
+	chain := s.wantChain(t, initial, sales)
 	final := s.left(t, id)
 	if final != chain {
 		t.Errorf("%d units are left, want %d according to the receipts", final, chain)
@@ -215,9 +208,24 @@ func (s subject) conserves(t *testing.T, replicas int) {
 	if final >= int64(smallestRefused) {
 		t.Errorf("%d units were refused as sold out, but %d are left", smallestRefused, final)
 	}
+}
+
+// wantChain checks that each sale starts from the stock that another one left, and returns the stock that all of them
+// leave.
+func (s subject) wantChain(t *testing.T, initial int64, sales []sale) (left int64) {
+	t.Helper()
+	slices.SortFunc(sales, func(a, b sale) int { return int(b.receipt.Remaining - a.receipt.Remaining) })
+	left = initial
+	for _, sale := range sales {
+		if left -= int64(sale.count); left != sale.receipt.Remaining && s.strategy.TellsRemaining() {
+			t.Fatalf("a sale of %d has %d remaining, want %d after the sales before it",
+				sale.count, sale.receipt.Remaining, left)
+		}
+	}
 	if s.strategy.Claim.Exclusive {
 		wantExclusive(t, sales)
 	}
+	return left
 }
 
 // wantExclusive checks that no two critical sections overlap.

@@ -1,7 +1,6 @@
 package stocktest
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -110,87 +109,24 @@ func (s subject) retryCancel(ctx context.Context, replica int, key string, count
 	}
 }
 
-// nth selects the n-th message that has a key, or is a COMMIT.
-func nth(n int, key string) func(tcpproxy.Message) bool {
-	var mu sync.Mutex
-	seen := 0
-	return func(m tcpproxy.Message) bool {
-		mu.Lock()
-		defer mu.Unlock()
-		if bytes.Contains(m.Data, []byte(key)) || bytes.HasSuffix(m.Data, []byte("COMMIT")) {
-			seen++
-			return seen == n
-		}
-		return false
-	}
-}
-
-// whileHeld does something while the n-th message of a request is held on its way to its server. It reports false if
-// the request ended without such a message.
-func whileHeld(
-	t testing.TB, proxies []*tcpproxy.Proxy, n int, key string, request func() Answer, meanwhile func(),
-) (ended Answer, held bool) {
-	t.Helper()
-	arrived := make(chan struct{})
-	var once sync.Once
-	var caught []*tcpproxy.Caught
-	match := nth(n, key)
-	for _, proxy := range proxies {
-		c := proxy.Catch(match)
-		caught = append(caught, c)
-		go func() {
-			select {
-			case <-c.Arrived():
-				once.Do(func() { close(arrived) })
-			case <-t.Context().Done():
-			}
-		}()
-	}
-	release := func() {
-		for _, c := range caught {
-			c.Release()
-		}
-	}
-	defer release()
-	done := make(chan Answer, 1)
-	go func() { done <- request() }()
-	select {
-	case <-arrived:
-	case ended := <-done:
-		return ended, false
-	}
-	meanwhile()
-	release()
-	return <-done, true
-}
-
 // cancelsInFlight cancels a sale while one of its messages is on its way: the first, the second and so on.
 func (s subject) cancelsInFlight(t *testing.T) {
 	victim, proxies := s.behindProxies(t)
 	for _, units := range []int64{10, 2} { // enough, and too few
-		for n := 1; ; n++ {
+		eachMessage(t, func(n int) bool {
 			id := s.newItem(t, units)
 			req := stock.Request{GoodsID: id, Count: 3, Key: s.key(id)}
-			cancelled := false
-			ended, held := whileHeld(t, proxies, n, req.Key, func() Answer {
-				receipt, err := victim.Deduct(patient(t), req)
-				return Answer{receipt, err}
-			}, func() {
-				sale, err := cancelBy(stock.LimitWait(patient(t), 0), s.replicas[1].deducter, stock.SaleID{Key: req.Key})
-				switch {
-				case err == nil:
-					cancelled = sale.CannotSell()
-				case !errors.Is(err, stock.ErrInProgress) && !errors.Is(err, stock.ErrBusy):
-					t.Errorf("cancel while message %d is held: %v, want cancelled, in progress or busy", n, err)
-				}
+			sent := holdNth(t, proxies, n, req.Key, false, func() (stock.Receipt, error) {
+				return victim.Deduct(patient(t), req)
 			})
-			if !held {
-				if n == 1 {
-					t.Error("no message has the key")
-				}
-				break
+			if !sent.held {
+				return false
 			}
-			if cancelled && ended.Err == nil {
+			early, err := cancelBy(stock.LimitWait(patient(t), 0), s.replicas[1].deducter, stock.SaleID{Key: req.Key})
+			if err != nil && !errors.Is(err, stock.ErrInProgress) && !errors.Is(err, stock.ErrBusy) {
+				t.Errorf("cancel while message %d is held: %v, want cancelled, in progress or busy", n, err)
+			}
+			if ended := sent.resume(); err == nil && early.CannotSell() && ended.Err == nil {
 				t.Errorf("message %d arrived after the cancellation, but the sale was confirmed: %+v", n, ended.Receipt)
 			}
 			sale, err := s.retryCancel(patient(t), 1, req.Key)
@@ -200,7 +136,8 @@ func (s subject) cancelsInFlight(t *testing.T) {
 			s.wantLeft(t, id, units)
 			s.wantCancelled(t, req)
 			s.wantLeft(t, id, units)
-		}
+			return true
+		})
 	}
 }
 
@@ -208,33 +145,29 @@ func (s subject) cancelsInFlight(t *testing.T) {
 // has not reached its server.
 func (s subject) sellsWhileCancelling(t *testing.T) {
 	victim, proxies := s.behindProxies(t)
-	for n := 1; ; n++ {
+	eachMessage(t, func(n int) bool {
 		id := s.newItem(t, 10)
 		req := stock.Request{GoodsID: id, Count: 3, Key: s.key(id)}
-		var sold error
-		ended, held := whileHeld(t, proxies, n, req.Key, func() Answer {
+		sent := holdNth(t, proxies, n, req.Key, false, func() (stock.Receipt, error) {
 			_, err := cancelBy(patient(t), victim, stock.SaleID{Key: req.Key})
-			return Answer{Err: err}
-		}, func() {
-			_, sold = s.deductOn(t, 1, req)
-			if sold == nil {
-				if _, err := s.cancel(t, 1, req.Key, 1); err != nil {
-					t.Errorf("cancel a part while message %d is held: %v", n, err)
-				}
-			}
+			return stock.Receipt{}, err
 		})
-		if !held {
-			if n == 1 {
-				t.Error("no message has the key")
-			}
-			return
+		if !sent.held {
+			return false
 		}
-		if ended.Err != nil || sold != nil && !errors.Is(sold, stock.ErrCancelled) {
+		_, sold := s.deductOn(t, 1, req)
+		if sold == nil {
+			if _, err := s.cancel(t, 1, req.Key, 1); err != nil {
+				t.Errorf("cancel a part while message %d is held: %v", n, err)
+			}
+		}
+		if ended := sent.resume(); ended.Err != nil || sold != nil && !errors.Is(sold, stock.ErrCancelled) {
 			t.Errorf("message %d was held: the cancellation ended with %v, and the sale meanwhile with %v", n, ended.Err, sold)
 		}
 		s.wantLeft(t, id, 10)
 		s.wantCancelled(t, req)
-	}
+		return true
+	})
 }
 
 // survivesLostCancellation cuts the connection before a message of a cancellation, and before its reply.
@@ -242,19 +175,16 @@ func (s subject) survivesLostCancellation(t *testing.T) {
 	victim, proxies := s.behindProxies(t)
 	for _, where := range []tcpproxy.CutPoint{tcpproxy.BeforeRequest, tcpproxy.BeforeReply} {
 		for _, sells := range []bool{true, false} {
-			for n := 1; ; n++ {
+			eachMessage(t, func(n int) (struck bool) {
 				id := s.newItem(t, 10)
 				req := stock.Request{GoodsID: id, Count: 3, Key: s.key(id)}
 				if sells {
 					s.deduct(t, req)
 				}
-				match := nth(n, req.Key)
-				for _, proxy := range proxies {
-					proxy.Select(match)
-					proxy.Cut(1, where)
-				}
-				_, err := cancelBy(patient(t), victim, stock.SaleID{Key: req.Key})
-				struck := slices.ContainsFunc(proxies, func(p *tcpproxy.Proxy) bool { return !p.Armed() })
+				var err error
+				struck = cutNth(proxies, n, req.Key, where, func() {
+					_, err = cancelBy(patient(t), victim, stock.SaleID{Key: req.Key})
+				})
 				if struck == (err == nil) && n == 1 {
 					t.Errorf("cut %s of message %d: %v", where, n, err)
 				}
@@ -264,10 +194,8 @@ func (s subject) survivesLostCancellation(t *testing.T) {
 				}
 				s.wantLeft(t, id, 10)
 				s.wantCancelled(t, req)
-				if !struck {
-					break
-				}
-			}
+				return struck
+			})
 		}
 	}
 }
@@ -309,8 +237,8 @@ func (s subject) cancelsBesideHolderAt(t *testing.T, replica int, point Point, k
 	s.wantLeft(t, id, manyUnits-2)
 }
 
-// cancellationsConserve sells to many buyers, each with a key, who then cancel nothing, a part, or everything, some of
-// them before they know whether they were sold anything. Some buy without a key.
+// cancellationsConserve sells to many buyers. Most requests have a key and are sent twice at once. These buyers then
+// cancel nothing, a part, or everything, some of them before they know whether they were sold anything.
 func (s subject) cancellationsConserve(t *testing.T) {
 	const buyers, requests, initial = 12, 5, 70
 	id, ctx := s.newItem(t, initial), patient(t)
@@ -361,16 +289,23 @@ func (s subject) buyAndCancel(
 		cancel = 0
 	}
 	replica := rng.IntN(replicas)
-	var cancelling sync.WaitGroup
+	var meanwhile sync.WaitGroup
 	if cancel == req.Count { // at the same time as the sale
-		cancelling.Go(func() {
+		meanwhile.Go(func() {
 			if _, err := s.retryCancel(ctx, rng.IntN(replicas), req.Key); err != nil {
 				t.Errorf("cancel: %v", err)
 			}
 		})
 	}
+	var copied error
+	if req.Key != "" {
+		meanwhile.Go(func() { _, copied = s.retryRefusals(ctx, (replica+1)%replicas, req) })
+	}
 	_, err := s.retryRefusals(ctx, replica, req)
-	cancelling.Wait()
+	meanwhile.Wait()
+	if req.Key != "" && cancel < req.Count && errors.Is(err, stock.ErrSoldOut) != errors.Is(copied, stock.ErrSoldOut) {
+		t.Errorf("two requests with one key were answered %v and %v", err, copied)
+	}
 	switch {
 	case errors.Is(err, stock.ErrSoldOut), errors.Is(err, stock.ErrCancelled) && cancel == req.Count:
 		return 0

@@ -1,11 +1,9 @@
 package stocktest
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -20,7 +18,6 @@ import (
 func (s subject) runKeys(t *testing.T) {
 	s.play(t, keyScripts)
 	t.Run("deducts once for a request that is sent again while the first one stops", s.deductsOnceMeanwhile)
-	t.Run("deducts once for each key of many", s.deductsOncePerKey)
 	if s.takesOrders() {
 		s.play(t, keyedOrderScripts)
 	}
@@ -28,13 +25,11 @@ func (s subject) runKeys(t *testing.T) {
 		return
 	}
 	s.play(t, firstKeyScripts)
-	t.Run("deducts once for fifty requests with one key", s.deductsOnce)
 	t.Run("sells to one of two items that are asked for with one key at once", s.sellsOneOfTwo)
 	t.Run("accepts the key of a request that was refused", s.forgetsRefusals)
 	t.Run("deducts once if any message with the key is lost", s.survivesLostMessages)
 	if s.takesOrders() {
 		s.play(t, firstOrderScripts)
-		t.Run("carries an order out once if it is sent many times", s.ordersOnce)
 		t.Run("carries an order out once if it is sent again while the first one stops", s.ordersOnceMeanwhile)
 	}
 }
@@ -99,33 +94,6 @@ func (s subject) waiting(replica int, goodsID int64) int {
 	return queue.Waiting(goodsID)
 }
 
-func (s subject) deductsOnce(t *testing.T) {
-	const requests = 50
-	id, ctx := s.newItem(t, 10), patient(t)
-	req := stock.Request{GoodsID: id, Count: 3, Key: s.key(id)}
-	var mu sync.Mutex
-	var deducted int
-	var wg sync.WaitGroup
-	for i := range requests {
-		wg.Go(func() {
-			receipt, err := s.retryRefusals(ctx, i%2, req)
-			if err != nil || !s.leaves(receipt, 7) {
-				t.Errorf("request %d: %+v, %v, want a receipt with 7 remaining", i, receipt, err)
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			if !receipt.Replayed {
-				deducted++
-			}
-		})
-	}
-	wg.Wait()
-	if deducted != 1 {
-		t.Errorf("%d requests deducted, want 1", deducted)
-	}
-	s.wantLeft(t, id, 7)
-}
-
 // sellsOneOfTwo asks for two items with one key, many times at once.
 func (s subject) sellsOneOfTwo(t *testing.T) {
 	ids, ctx := [2]int64{s.newItem(t, 10), s.newItem(t, 10)}, patient(t)
@@ -148,51 +116,6 @@ func (s subject) sellsOneOfTwo(t *testing.T) {
 	if sold[0] == sold[1] || left != [2]int64{9, 10} && left != [2]int64{10, 9} {
 		t.Errorf("sold %v, %v units are left, want one of the items sold once", sold, left)
 	}
-}
-
-// deductsOncePerKey sends many requests, of which half have keys, at once to both replicas, or to one if the
-// strategy is correct only there. Each one with a key is sent twice. Together they ask for more than there is.
-func (s subject) deductsOncePerKey(t *testing.T) {
-	const buyers, initial = 40, 60
-	id, ctx := s.newItem(t, initial), patient(t)
-	replicas := 2
-	if s.strategy.Claim.TwoReplicas != stock.Correct {
-		replicas = 1
-	}
-	var mu sync.Mutex
-	sold := map[string]int{}
-	var wg sync.WaitGroup
-	for buyer := range buyers {
-		req := stock.Request{GoodsID: id, Count: 1 + buyer%3}
-		name := fmt.Sprint(buyer)
-		sent := 1
-		if buyer%2 == 0 {
-			req.Key, sent = s.key(id)+" "+name, 2
-		}
-		for i := range sent {
-			wg.Go(func() {
-				_, err := s.retryRefusals(ctx, (buyer/2+i)%replicas, req)
-				mu.Lock()
-				defer mu.Unlock()
-				units := req.Count
-				if errors.Is(err, stock.ErrSoldOut) {
-					units = 0
-				} else if err != nil {
-					t.Errorf("buyer %d: %v", buyer, err)
-				}
-				if before, ok := sold[name]; ok && before != units {
-					t.Errorf("buyer %d was told of %d units and of %d", buyer, before, units)
-				}
-				sold[name] = units
-			})
-		}
-	}
-	wg.Wait()
-	left := int64(initial)
-	for _, units := range sold {
-		left -= int64(units)
-	}
-	s.wantLeft(t, id, left)
 }
 
 // retryRefusals sends a request again until it is not refused as in progress or busy.
@@ -238,25 +161,14 @@ func (s subject) survivesLostMessages(t *testing.T) {
 	victim, proxies := s.behindProxies(t)
 	for _, where := range []tcpproxy.CutPoint{tcpproxy.BeforeRequest, tcpproxy.BeforeReply} {
 		for _, units := range []int64{10, 2} { // enough, and too few
-			for k := 1; ; k++ {
+			eachMessage(t, func(n int) (struck bool) {
 				id := s.newItem(t, units)
 				req := stock.Request{GoodsID: id, Count: 3, Key: s.key(id)}
-				for _, proxy := range proxies {
-					proxy.Select(func(m tcpproxy.Message) bool {
-						return bytes.Contains(m.Data, []byte(req.Key)) || bytes.HasSuffix(m.Data, []byte("COMMIT"))
-					})
-					proxy.Cut(k, where)
-				}
-				_, first := victim.Deduct(patient(t), req)
-				struck := slices.ContainsFunc(proxies, func(p *tcpproxy.Proxy) bool { return !p.Armed() })
-				s.wantOneSale(t, fmt.Sprintf("cut %s of message %d with %d units", where, k, units), req, units, first)
-				if !struck && k == 1 {
-					t.Error("no message has the key")
-				}
-				if !struck {
-					break
-				}
-			}
+				var first error
+				struck = cutNth(proxies, n, req.Key, where, func() { _, first = victim.Deduct(patient(t), req) })
+				s.wantOneSale(t, fmt.Sprintf("cut %s of message %d with %d units", where, n, units), req, units, first)
+				return struck
+			})
 		}
 	}
 }
@@ -322,35 +234,11 @@ func keyedOrder(t testing.TB, key string, lines ...stock.Line) stock.OrderReques
 	return req
 }
 
-func (s subject) ordersOnce(t *testing.T) {
-	a, b := s.newItem(t, 10), s.newItem(t, 10)
-	req := keyedOrder(t, s.key(a), stock.Line{GoodsID: a, Count: 2}, stock.Line{GoodsID: b, Count: 3})
-	var wg sync.WaitGroup
-	for i := range 20 {
-		wg.Go(func() {
-			for {
-				receipt, err := s.sendOrder(patient(t), i%2, req)
-				if errors.Is(err, stock.ErrInProgress) || errors.Is(err, stock.ErrBusy) {
-					continue
-				}
-				if err != nil || receipt.Lines[0].Remaining != 8 || receipt.Lines[1].Remaining != 7 {
-					t.Errorf("order %d: %+v, %v, want a receipt with 8 and 7 remaining", i, receipt, err)
-				}
-				return
-			}
-		})
-	}
-	wg.Wait()
-	s.wantLeft(t, a, 8)
-	s.wantLeft(t, b, 7)
-}
-
 // ordersOnceMeanwhile sends an order again, to both replicas, while the first one stops at its first point, at its
 // second, and so on. Orders with work to do lock their items; others may be one message.
 func (s subject) ordersOnceMeanwhile(t *testing.T) {
 	for _, work := range []time.Duration{0, time.Nanosecond} {
-		for n := 1; s.ordersOnceWhileStopped(t, work, n); n++ {
-		}
+		eachMessage(t, func(n int) bool { return s.ordersOnceWhileStopped(t, work, n) })
 	}
 }
 
@@ -369,9 +257,6 @@ func (s subject) ordersOnceWhileStopped(t *testing.T, work time.Duration, n int)
 			receipt, err = s.sendOrder(ctx, 0, req)
 			return receipt.Receipt, err
 		})
-	if !stopped && n == 1 {
-		t.Error("the order passes no point")
-	}
 	for replica := range s.replicas {
 		again, err := s.sendOrder(stock.LimitWait(patient(t), 0), replica, req)
 		isRefused := errors.Is(err, stock.ErrInProgress) || errors.Is(err, stock.ErrBusy)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"testing"
 
@@ -77,18 +76,7 @@ func (s subject) ordersConserve(t *testing.T) {
 	wg.Wait()
 
 	for _, id := range ids {
-		chain := int64(initial)
-		slices.SortFunc(sales[id], func(a, b sale) int { return int(b.receipt.Remaining - a.receipt.Remaining) })
-		for _, sale := range sales[id] {
-			if chain -= int64(sale.count); chain != sale.receipt.Remaining {
-				t.Fatalf("a sale of %d of item %d has %d remaining, want %d after the sales before it",
-					sale.count, id, sale.receipt.Remaining, chain)
-			}
-		}
-		s.wantLeft(t, id, chain)
-		if s.strategy.Claim.Exclusive {
-			wantExclusive(t, sales[id])
-		}
+		s.wantLeft(t, id, s.wantChain(t, initial, sales[id]))
 	}
 }
 

@@ -132,8 +132,8 @@ var (
 	}
 )
 
-// orderScripts test strategies that take orders, keyedOrderScripts those that keep keys too, and firstOrderScripts those
-// that keep them in a way of their own.
+// orderScripts test strategies that take orders, keyedOrderScripts those that keep keys, too, and firstOrderScripts
+// those that keep them in a way of their own.
 var (
 	orderScripts = []script{
 		{"confirms every line of an order", []int64{10, 10}, `
