@@ -100,7 +100,7 @@ var oddities = []Mutant{
 	},
 	{
 		Name: "in-progress-once", Strategy: "update",
-		Planted: "A request that is sent again is refused once as in progress.",
+		Planted: "1 request in 10 that is sent again is refused once as in progress.",
 		change:  refuseReplayOnce,
 	},
 	{
@@ -169,7 +169,7 @@ func loseOrders(n int64) change {
 	})
 }
 
-// refuseReplayOnce refuses the first replay of each key.
+// refuseReplayOnce refuses the first replay of every tenth key.
 func refuseReplayOnce(p *plan) {
 	var refused memory[string, bool]
 	isFirst := func(a *answer) bool {
@@ -179,7 +179,7 @@ func refuseReplayOnce(p *plan) {
 		_, known := refused.swap(a.req.Key, true)
 		return !known
 	}
-	onAnswer(1, isFirst, tell(stock.ErrInProgress))(p)
+	onAnswer(10, isFirst, tell(stock.ErrInProgress))(p)
 }
 
 // fillFirstSlot writes the sum of all slots into the first one.

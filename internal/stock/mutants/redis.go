@@ -118,11 +118,12 @@ func onCommand(
 // checkFirst reads the stock before the script that sells. It sends the script the first requests that fit, and refuses
 // the others, by what it has read. A call with idempotency keys has more keys, and nothing is checked.
 func checkFirst(p *plan) {
+	const soldEntry = "'XADD', KEYS[3], '*', 'units'"
 	const firstCount = 7 // EVAL, the script, the number of keys, three keys, the random number
 	p.command = func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
 		args := cmd.Args()
 		script, isScript := cmd.(*redis.Cmd)
-		if !isScript || cmd.Name() != "eval" || args[2] != 3 || !strings.Contains(args[1].(string), "'XADD', KEYS[3]") {
+		if !isScript || cmd.Name() != "eval" || args[2] != 3 || !strings.Contains(args[1].(string), soldEntry) {
 			return next(ctx, cmd)
 		}
 		get := redis.NewStringCmd(ctx, "get", args[3])
