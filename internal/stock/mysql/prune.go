@@ -68,8 +68,8 @@ func (o oldRows) pruneAll(
 	return deleted, nil
 }
 
-// prune deletes what has up to PruneLimit keys, or nothing and fails with ErrBusy if one of the rows is locked for long,
-// or at all with NOWAIT.
+// prune deletes what has up to PruneLimit keys, or nothing and fails with ErrBusy if one of the rows is locked for
+// long, or at all with NOWAIT.
 func (o oldRows) prune(
 	ctx context.Context, store Store, nowait string, kind any, age time.Duration,
 ) (found int, rows int64, err error) {
