@@ -131,22 +131,18 @@ func (f *exploreFlags) choose(ctx context.Context, l *lab.Lab) (choices []scenar
 	if err != nil {
 		return nil, cmp.Or(ctx.Err(), err)
 	}
-	var known []string
+	if err := scenario.CheckNames(f.strategies, catalogue); err != nil {
+		return nil, err
+	}
 	for _, s := range catalogue {
-		known = append(known, s.Name)
 		if f.strategies == nil && (s.Baseline() || explore.Obstacle(s) != "") {
 			continue
 		}
-		if why := explore.Obstacle(s); why != "" && slices.Contains(f.strategies, s.Name) {
+		if why := explore.Obstacle(s); why != "" && s.IsIn(f.strategies) {
 			return nil, fmt.Errorf("%s cannot be explored: %s", s.Name, why)
 		}
-		if f.strategies == nil || slices.Contains(f.strategies, s.Name) {
+		if f.strategies == nil || s.IsIn(f.strategies) {
 			choices = append(choices, scenario.Choice{Strategy: s, Store: s.Stores[0]})
-		}
-	}
-	for _, name := range f.strategies {
-		if !slices.Contains(known, name) {
-			return nil, scenario.UnknownStrategy(name, known)
 		}
 	}
 	return choices, nil

@@ -221,26 +221,20 @@ func faultLab(l *lab.Lab, reading bool) *fault.Lab {
 // choose returns the strategies that are named, or all if none is. A name may also be that of a practice.
 func (f *faultsFlags) choose(catalogue []scenario.Strategy, scenarios []fault.Scenario) ([]scenario.Choice, error) {
 	var choices []scenario.Choice
-	var known []string
 	for _, s := range catalogue {
-		known = append(known, s.Name)
-		if f.strategies == nil || slices.Contains(f.strategies, s.Name) {
+		if f.strategies == nil || s.IsIn(f.strategies) {
 			choices = append(choices, scenario.Choice{Strategy: s, Store: s.Stores[0]})
 		}
 	}
+	var practices []string
 	for _, s := range scenarios {
 		for _, p := range s.Practices {
-			if !slices.Contains(known, p.Name) { // several scenarios may have it
-				known = append(known, p.Name)
+			if !slices.Contains(practices, p.Name) { // several scenarios may have it
+				practices = append(practices, p.Name)
 			}
 		}
 	}
-	for _, name := range f.strategies {
-		if !slices.Contains(known, name) {
-			return nil, scenario.UnknownStrategy(name, known)
-		}
-	}
-	return choices, nil
+	return choices, scenario.CheckNames(f.strategies, catalogue, practices...)
 }
 
 // compared says what came of a story, and whether that is claimed.

@@ -125,7 +125,7 @@ func TestLedgerIsAuditedByRunAndByVerify(t *testing.T) {
 	}
 	r := mustReadReport(t, dir)
 	for _, row := range r.Rows {
-		if row.Strategy == "ledger" && (row.Replays == 0 || row.LedgerGaps > 0 || row.Requests != 300 && !row.JudgedOnly) {
+		if row.Strategy == "update" && (row.Replays == 0 || row.LedgerGaps > 0 || row.Requests != 300 && !row.JudgedOnly) {
 			t.Errorf("%s: %d requests, %d replays, %d gaps", row.Label(), row.Requests, row.Replays, row.LedgerGaps)
 		}
 		if row.Workload.Name == "retries" && (row.AgainInStock < 50 || row.AgainElsewhere < 50) {
@@ -138,7 +138,7 @@ func TestLedgerIsAuditedByRunAndByVerify(t *testing.T) {
 	}
 
 	// verify finds a sale that is not in the ledger from the files alone.
-	paths, err := filepath.Glob(filepath.Join(dir, "history", "*-ledger-plenty-*.jsonl"))
+	paths, err := filepath.Glob(filepath.Join(dir, "history", "*-update-plenty-*.jsonl"))
 	if err != nil || len(paths) != 1 {
 		t.Fatalf("histories %v, %v", paths, err)
 	}

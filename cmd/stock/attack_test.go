@@ -235,7 +235,7 @@ func buyLockedItem(t *testing.T, p *program, s attackedServers) (end func()) {
 		t.Error(err)
 		return nil
 	}
-	strategies := []string{"update", "for-update", "ledger", "batch", "lock-redis-queue"}
+	strategies := []string{"update", "for-update", "batch", "lock-redis-queue"}
 	inParallel(func(attacker int) {
 		for i := range 10 {
 			ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)

@@ -18,10 +18,10 @@ func Validate(strategies []Strategy) error {
 		switch {
 		case s.Name == "":
 			errs = append(errs, fmt.Errorf("row %d has no name", i))
-		case seen[s.Name]:
+		case seen[s.Name], s.Formerly != "" && seen[s.Formerly]:
 			errs = append(errs, fmt.Errorf("%s: listed twice", s.Name))
 		}
-		seen[s.Name] = true
+		seen[s.Name], seen[s.Formerly] = true, true
 		for _, rule := range rules {
 			if rule.broken(s) {
 				errs = append(errs, fmt.Errorf("%s: %s", s.Name, rule.message))

@@ -4,93 +4,48 @@ import "stock/internal/stock"
 
 // Claims that several strategies share.
 var (
-	losesUpdates = stock.Claim{
-		OneReplica:  stock.LosesUpdates,
-		TwoReplicas: stock.LosesUpdates,
-		Restocked:   stock.LosesUpdates,
-		HolderCrash: stock.CrashIsHarmless,
-		HolderPause: stock.LateLosesUpdates,
-		LateWrite:   stock.LateLosesUpdates,
-		ClientRetry: stock.RetryDeductsAgain,
-	}
+	losesUpdates = always(stock.LosesUpdates, stock.CrashIsHarmless, stock.LateLosesUpdates)
 	// mutexOfOneReplica is the claim of a mutex, which other replicas do not see.
-	mutexOfOneReplica = stock.Claim{
-		OneReplica:  stock.Correct,
-		TwoReplicas: stock.LosesUpdates,
-		Restocked:   stock.LosesUpdates,
-		Exclusive:   true,
-		HolderCrash: stock.CrashIsHarmless,
-		HolderPause: stock.LateLosesUpdates,
-		LateWrite:   stock.LateLosesUpdates,
-		ClientRetry: stock.RetryRepeatsAnswer,
-	}
+	mutexOfOneReplica = onOneReplica(losesUpdates, stock.Correct)
 	// undersells is the claim of a deduction that is undone if there was too little.
-	undersells = stock.Claim{
-		OneReplica:  stock.Undersells,
-		TwoReplicas: stock.Undersells,
-		Restocked:   stock.Undersells,
-		HolderCrash: stock.CrashIsHarmless,
-		HolderPause: stock.LateIsHarmless,
-		LateWrite:   stock.LateIsHarmless,
-		ClientRetry: stock.RetryDeductsAgain,
-		CrashCaveat: "but the units that it is giving back are lost",
-	}
+	undersells = exceptCrash(always(stock.Undersells, stock.CrashIsHarmless, stock.LateIsHarmless),
+		"but the units that it is giving back are lost")
 	// oneStatement is the claim of a single atomic write.
-	oneStatement = stock.Claim{
-		OneReplica:  stock.Correct,
-		TwoReplicas: stock.Correct,
-		Restocked:   stock.Correct,
-		Exclusive:   true,
-		HolderCrash: stock.CrashIsHarmless,
-		HolderPause: stock.LateIsHarmless,
-		LateWrite:   stock.LateIsHarmless,
-		ClientRetry: stock.RetryRepeatsAnswer,
-	}
+	oneStatement = always(stock.Correct, stock.CrashIsHarmless, stock.LateIsHarmless)
 	// rowLock is the claim of a transaction that locks the item's row.
-	rowLock = stock.Claim{
-		OneReplica:  stock.Correct,
-		TwoReplicas: stock.Correct,
-		Restocked:   stock.Correct,
-		Exclusive:   true,
-		HolderCrash: stock.CrashRollsBack,
-		HolderPause: stock.LateBlocks,
-		LateWrite:   stock.LateBlocks,
-		ClientRetry: stock.RetryRepeatsAnswer,
-	}
+	rowLock = always(stock.Correct, stock.CrashRollsBack, stock.LateBlocks)
 	// optimisticLocking is the claim of a write that is refused if the row has changed.
-	optimisticLocking = stock.Claim{
-		OneReplica:  stock.Correct,
-		TwoReplicas: stock.Correct,
-		Restocked:   stock.Correct,
-		Exclusive:   true,
-		HolderCrash: stock.CrashIsHarmless,
-		HolderPause: stock.LateIsRefused,
-		LateWrite:   stock.LateIsRefused,
-		ClientRetry: stock.RetryRepeatsAnswer,
-	}
+	optimisticLocking = always(stock.Correct, stock.CrashIsHarmless, stock.LateIsRefused)
 	// leasedLock is the claim of a lock with a lease and without a fence.
-	leasedLock = stock.Claim{
-		OneReplica:  stock.Correct,
-		TwoReplicas: stock.Correct,
-		Restocked:   stock.LosesUpdates,
-		Exclusive:   true,
-		HolderCrash: stock.CrashBlocksLease,
-		HolderPause: stock.LateIsNotSent,
-		LateWrite:   stock.LateLosesUpdates,
-		ClientRetry: stock.RetryRepeatsAnswer,
-	}
+	leasedLock = besideRestocks(onPause(
+		always(stock.Correct, stock.CrashBlocksLease, stock.LateLosesUpdates), stock.LateIsNotSent), stock.LosesUpdates)
 	// fencedLock is the claim of a lock whose token the store checks.
-	fencedLock = stock.Claim{
-		OneReplica:  stock.Correct,
-		TwoReplicas: stock.Correct,
-		Restocked:   stock.Correct,
-		Exclusive:   true,
-		HolderCrash: stock.CrashBlocksLease,
-		HolderPause: stock.LateIsRefused,
-		LateWrite:   stock.LateIsRefused,
-		ClientRetry: stock.RetryRepeatsAnswer,
-	}
+	fencedLock = always(stock.Correct, stock.CrashBlocksLease, stock.LateIsRefused)
 )
+
+// always is the claim of a strategy that behaves in one way on one replica, on two, and beside restocks; late follows
+// from a pause of the holder and from a late write. Only correct strategies exclude others and keep keys.
+func always(behaviour stock.Behaviour, crash stock.Crash, late stock.LateWrite) stock.Claim {
+	c := stock.Claim{
+		OneReplica: behaviour, TwoReplicas: behaviour, Restocked: behaviour,
+		HolderCrash: crash, HolderPause: late, LateWrite: late,
+	}
+	return onOneReplica(c, behaviour)
+}
+
+func onOneReplica(c stock.Claim, behaviour stock.Behaviour) stock.Claim {
+	c.OneReplica, c.Exclusive, c.ClientRetry = behaviour, behaviour == stock.Correct, stock.RetryDeductsAgain
+	if behaviour == stock.Correct {
+		c.ClientRetry = stock.RetryRepeatsAnswer
+	}
+	return c
+}
+
+// besideRestocks is a claim of a strategy that behaves in another way beside restocks.
+func besideRestocks(c stock.Claim, behaviour stock.Behaviour) stock.Claim {
+	c.Restocked = behaviour
+	return c
+}
 
 // deductingAgain is a claim of a strategy without keys.
 func deductingAgain(c stock.Claim) stock.Claim {
@@ -124,16 +79,20 @@ func exceptLate(c stock.Claim, caveat string) stock.Claim {
 	return c
 }
 
+// exceptCrash is a claim with an exception to what follows from a crash.
+func exceptCrash(c stock.Claim, caveat string) stock.Claim {
+	c.CrashCaveat = caveat
+	return c
+}
+
 // asDurableAsRedis is a claim of a strategy whose sales only Redis knows.
 func asDurableAsRedis(c stock.Claim) stock.Claim {
-	c.CrashCaveat = "but a crash or a failover of Redis may lose the last sales"
-	return c
+	return exceptCrash(c, "but a crash or a failover of Redis may lose the last sales")
 }
 
 // returningLater is a claim of a strategy that holds units before it sells them.
 func returningLater(c stock.Claim) stock.Claim {
-	c.CrashCaveat = "but the units that the dead replica held are back only half a minute later"
-	return c
+	return exceptCrash(c, "but the units that the dead replica held are back only half a minute later")
 }
 
 // overlapping is a claim of a strategy whose critical sections may overlap.

@@ -8,11 +8,12 @@ import (
 // mysqlStrategies leave exclusion to MySQL.
 var mysqlStrategies = []stock.Strategy{
 	{
-		Name:    "update",
-		Summary: "One conditional UPDATE that also returns the units left.",
-		Claim:   onBuyerLimit(oneStatement, stock.BuyerLimitIsKept),
-		Stores:  []stock.Store{stock.MySQL},
-		New:     mysql.NewUpdate,
+		Name:     "update",
+		Formerly: "ledger",
+		Summary:  "One conditional UPDATE that also returns the units left.",
+		Claim:    onBuyerLimit(oneStatement, stock.BuyerLimitIsKept),
+		Stores:   []stock.Store{stock.MySQL},
+		New:      mysql.NewUpdate,
 	},
 	{
 		Name:    "for-update",
@@ -69,13 +70,6 @@ var mysqlStrategies = []stock.Strategy{
 		New:     mysql.NewSerializable,
 	},
 	{
-		Name:    "ledger",
-		Summary: "A name for update, kept from when only this strategy had keys.",
-		Claim:   onBuyerLimit(oneStatement, stock.BuyerLimitIsKept),
-		Stores:  []stock.Store{stock.MySQL},
-		New:     mysql.NewUpdate,
-	},
-	{
 		Name:    "update-check-first",
 		Summary: "As update, but checks a buyer's limit before it locks the item.",
 		Claim:   onBuyerLimit(oneStatement, stock.BuyerLimitIsExceeded),
@@ -109,18 +103,12 @@ var mysqlStrategies = []stock.Strategy{
 		New:    mysql.NewUnits,
 	},
 	{
-		Name:    "batch",
-		Summary: "Group commit: requests that wait in a replica during a commit share the next one.",
-		Claim:   onBuyerLimit(oneStatement, stock.BuyerLimitIsKept),
-		Stores:  []stock.Store{stock.MySQL},
-		New:     mysql.NewBatch,
-	},
-	{
-		Name:    "batch-ledger",
-		Summary: "A name for batch, kept from when only this strategy had keys.",
-		Claim:   onBuyerLimit(oneStatement, stock.BuyerLimitIsKept),
-		Stores:  []stock.Store{stock.MySQL},
-		New:     mysql.NewBatch,
+		Name:     "batch",
+		Formerly: "batch-ledger",
+		Summary:  "Group commit: requests that wait in a replica during a commit share the next one.",
+		Claim:    onBuyerLimit(oneStatement, stock.BuyerLimitIsKept),
+		Stores:   []stock.Store{stock.MySQL},
+		New:      mysql.NewBatch,
 	},
 	{
 		Name: "reserve",

@@ -14,7 +14,7 @@ import (
 
 func TestTheseStrategiesTakeOrders(t *testing.T) {
 	t.Parallel()
-	withoutLock := []string{"update", "for-update", "ledger", "batch", "batch-ledger"}
+	withoutLock := []string{"update", "for-update", "batch"}
 	service := stocktest.NewService(t, stocktest.NewAddresses(t).Connect(t))
 	for _, status := range service.Statuses() {
 		var want []stock.Store
@@ -41,7 +41,7 @@ func TestALockWaitTimeoutLeavesNoHalfOrder(t *testing.T) {
 	impatient := o.OnReplica(a.WithMySQLParam(t, "innodb_lock_wait_timeout", "1"))
 	impatient.Deps.MySQL.SetMaxOpenConns(1) // the next order uses the same connection
 	unlock := stocktest.LockRow(t, o.Deps.MySQL, o.Items[1])
-	for _, name := range []string{"update", "for-update", "ledger", "lock-redis-lua"} {
+	for _, name := range []string{"update", "for-update", "lock-redis-lua"} {
 		_, err := impatient.Place(name, stock.MySQL, nil, 1, 1)
 		line, isLine := errors.AsType[*stock.LineError](err)
 		if !isLine || line.GoodsID != o.Items[1] || !errors.Is(err, stock.ErrBusy) {

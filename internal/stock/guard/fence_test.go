@@ -36,14 +36,27 @@ func wantFenced(t testing.TB, err error) {
 	}
 }
 
+// A late holder that stopped before its write has read a stock that has changed since, or that a restock brought back.
+// What one has read that stopped before its read is still right: this is why a write is not checked against the stock
+// alone.
 func TestAFenceRefusesTheWriteOfALateHolder(t *testing.T) {
 	eachFenced(t, func(t *testing.T, name string, on stock.Store) {
-		d := newDuel(t, name, name, on)
-		late := stocktest.Park(t, d.first, d.request(1), stocktest.BeforeWrite)
-		d.expireFirst()
-		stocktest.Sell(t, d.second, d.request(2))
-		wantFenced(t, late.Resume())
-		d.wantLeft(t, initial-2)
+		for _, late := range []struct {
+			at       stocktest.Point
+			restocks int64
+		}{{stocktest.BeforeWrite, 0}, {stocktest.BeforeRead, 0}, {stocktest.BeforeWrite, 2}} {
+			d := newDuel(t, name, name, on)
+			holder := stocktest.Park(t, d.first, d.request(1), late.at)
+			d.expireFirst()
+			stocktest.Sell(t, d.second, d.request(2))
+			if late.restocks > 0 {
+				if _, err := d.service.Restock(t.Context(), on, d.item, late.restocks); err != nil {
+					t.Fatal(err)
+				}
+			}
+			wantFenced(t, holder.Resume())
+			d.wantLeft(t, initial-2+late.restocks)
+		}
 	})
 }
 
@@ -68,33 +81,6 @@ func TestALateWriteBetweenTheNextHoldersReadAndWriteIsNotLost(t *testing.T) {
 			})
 		})
 	}
-}
-
-// This is why the stock is not all that a write is checked against. What this late holder has read is still right.
-func TestAFenceRefusesALateHolderThatReadsAfterTheNextOneHasWritten(t *testing.T) {
-	eachFenced(t, func(t *testing.T, name string, on stock.Store) {
-		d := newDuel(t, name, name, on)
-		late := stocktest.Park(t, d.first, d.request(1), stocktest.BeforeRead)
-		d.expireFirst()
-		stocktest.Sell(t, d.second, d.request(2))
-		wantFenced(t, late.Resume())
-		d.wantLeft(t, initial-2)
-	})
-}
-
-// The late holder finds the stock that it has read, but a later holder has sold in between.
-func TestARestockDoesNotLetALateHolderWrite(t *testing.T) {
-	eachFenced(t, func(t *testing.T, name string, on stock.Store) {
-		d := newDuel(t, name, name, on)
-		late := stocktest.Park(t, d.first, d.request(1), stocktest.BeforeWrite)
-		d.expireFirst()
-		stocktest.Sell(t, d.second, d.request(2))
-		if _, err := d.service.Restock(t.Context(), on, d.item, 2); err != nil {
-			t.Fatal(err)
-		}
-		wantFenced(t, late.Resume())
-		d.wantLeft(t, initial)
-	})
 }
 
 func TestAHolderWhoseStockChangesAtEveryTryGivesUp(t *testing.T) {
@@ -192,29 +178,6 @@ func TestTwoKindsOfLocksOnOneItemLoseNothing(t *testing.T) {
 	}
 }
 
-func TestAFencedHolderReadsAgainAfterTheStockIsSetOrRestocked(t *testing.T) {
-	t.Parallel()
-	for _, on := range bothStores {
-		t.Run(string(on), func(t *testing.T) {
-			t.Parallel()
-			d := newDuel(t, "lock-redis-fenced", "lock-redis-fenced", on)
-			holder := stocktest.Park(t, d.first, d.request(1), stocktest.BeforeWrite)
-			d.setStock(t, 100)
-			if err := holder.Resume(); err != nil {
-				t.Errorf("the stock was set: %v", err)
-			}
-			holder = stocktest.Park(t, d.first, d.request(1), stocktest.BeforeWrite)
-			if _, err := d.service.Restock(t.Context(), on, d.item, 5); err != nil {
-				t.Fatal(err)
-			}
-			if err := holder.Resume(); err != nil {
-				t.Errorf("units were added: %v", err)
-			}
-			d.wantLeft(t, 103)
-		})
-	}
-}
-
 func TestALockWithoutAFenceLosesARestock(t *testing.T) {
 	t.Parallel()
 	service := stocktest.NewService(t, stocktest.NewAddresses(t).Connect(t))
@@ -280,7 +243,8 @@ func sellAs(ctx context.Context, d stock.Deps, on stock.Store, goodsID int64, ho
 	return store.Write(ctx, goodsID, units)
 }
 
-// Tokens of two issuers may be equal by chance.
+// Tokens of two issuers may be equal by chance. Lua's numbers are exact only up to 2^53, and as text "9" sorts after
+// "10".
 func TestASaleIsIdentifiedByItsTokenAndItsIssuer(t *testing.T) {
 	t.Parallel()
 	deps := stocktest.NewAddresses(t, stock.NeedMySQL, stock.NeedRedis).Connect(t)
@@ -293,7 +257,9 @@ func TestASaleIsIdentifiedByItsTokenAndItsIssuer(t *testing.T) {
 		}{
 			{"a", 9, false}, {"a", 9, true}, {"a", 8, true}, {"a", 10, false}, {"a", 9, true},
 			{"b", 10, false}, {"b", 9, true}, {"a", 8, false},
+			{"a", 19, false}, {"a", 20, false}, {"a", 19, true}, {"a", 1<<53 + 1, false}, {"a", 1 << 53, true},
 			{"a", 1<<63 + 1, false}, {"a", 1 << 63, true}, {"a", 1<<63 + 2, false},
+			{"a", 1<<64 - 1, false}, {"a", 1<<64 - 2, true},
 		} {
 			err := sellAs(t.Context(), deps, on, 1, stock.Holder{Issuer: step.issuer, Token: step.token})
 			if errors.Is(err, stock.ErrFenced) != step.refused || err != nil && !step.refused {

@@ -98,26 +98,6 @@ func waitForItem(t *testing.T, o stocktest.Orders, counts ...int) (done <-chan e
 	return ended
 }
 
-func TestAnOrderOfFreeItemsDoesNotWaitForAnOrderOfAHeldItem(t *testing.T) {
-	t.Parallel()
-	o := stocktest.NewOrders(t, stocktest.NewAddresses(t, stock.NeedMySQL), 10, 10)
-	o.Deps.MySQLLocks.SetMaxOpenConns(6) // one order of two items, one of the other two, the holder, and one to spare
-	o.Service = stocktest.NewService(t, o.Deps)
-	d := o.Service.Deducter(t, "lock-mysql-getlock", stock.MySQL)
-	holder := stocktest.Park(t, d, stock.Request{GoodsID: o.Items[1], Count: 1}, stocktest.BeforeWrite)
-	waiting := waitForItem(t, *o, 1, 1)
-
-	others := *o
-	others.Renew(10, 10)
-	if _, err := others.Place("lock-mysql-getlock", stock.MySQL, nil, 1, 1); err != nil {
-		t.Errorf("the order of free items: %v", err)
-	}
-	if err := errors.Join(holder.Resume(), <-waiting); err != nil {
-		t.Error(err)
-	}
-	o.WantLeft(stock.MySQL, 9, 8)
-}
-
 // Only one of the orders that include a held item has reserved connections: two would have reserved all.
 func TestOrdersOfAHeldItemLeaveHalfOfTheConnectionsToOthers(t *testing.T) {
 	t.Parallel()

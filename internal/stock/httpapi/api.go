@@ -103,6 +103,9 @@ func New(config Config) (*API, error) {
 			a.reserver = status.Name
 		}
 		a.offers[status.Name] = o
+		if status.Formerly != "" {
+			a.offers[status.Formerly] = o
+		}
 		a.names = append(a.names, status.Name)
 	}
 	if a.offers[config.DefaultStrategy] == nil {

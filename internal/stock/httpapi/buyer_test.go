@@ -32,7 +32,7 @@ func TestABuyerIsRefusedBeyondTheLimit(t *testing.T) {
 	if left := get(t, first.public+"/stock/1").text(t, "stock"); left != "5997" {
 		t.Errorf("%s units are left, want 5997", left)
 	}
-	const count = `stock_deductions_total{outcome="buyer-limit",store="mysql",strategy="ledger"}`
+	const count = `stock_deductions_total{outcome="buyer-limit",store="mysql",strategy="update"}`
 	if got := metric(t, second, count); got != "1" {
 		t.Errorf("%s is %s, want 1", count, got)
 	}

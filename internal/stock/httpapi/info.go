@@ -13,6 +13,7 @@ import (
 func listStrategies(config Config) ([]byte, error) {
 	type row struct {
 		Name         string                 `json:"name"`
+		Formerly     string                 `json:"formerly,omitempty"`
 		Summary      string                 `json:"summary"`
 		Control      bool                   `json:"control"`
 		WriteBehind  bool                   `json:"write_behind"`
@@ -39,6 +40,7 @@ func listStrategies(config Config) ([]byte, error) {
 		reservations := append([]stock.Store{}, s.Reservations...)
 		list.Strategies = append(list.Strategies, row{
 			Name:           s.Name,
+			Formerly:       s.Formerly,
 			Summary:        s.Summary,
 			Control:        s.Control,
 			WriteBehind:    s.WriteBehind,

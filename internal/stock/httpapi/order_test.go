@@ -242,7 +242,7 @@ func TestStrategiesListTheStoresOfOrders(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t, options{deps: stock.Deps{MySQL: database(t), Redis: redisClient(t)}})
 	want := map[string]string{
-		"none": "[]", "update": "[mysql]", "ledger": "[mysql]", "batch": "[mysql]", "batch-ledger": "[mysql]",
+		"none": "[]", "update": "[mysql]", "batch": "[mysql]",
 		"lock-redis-lua": "[mysql redis]", "lock-etcd": "[]", // there is no etcd
 	}
 	for _, row := range get(t, r.public+"/strategies").json["strategies"].([]any) {

@@ -71,7 +71,7 @@ func TestAReadOnlyMySQLIsUnavailableUntilItTakesWritesAgain(t *testing.T) {
 	sell := func(status int, problem string) {
 		t.Helper()
 		for _, strategy := range []string{
-			"update", "for-update", "optimistic-version", "serializable", "ledger", "slots", "batch", "batch-ledger", "mutex",
+			"update", "for-update", "optimistic-version", "serializable", "slots", "batch", "mutex",
 		} {
 			post(t, r.public+"/stock/deduct/"+strategy+"?goods_id=1&count=1", "").want(t, status, problem)
 		}

@@ -3,7 +3,9 @@ package mutants
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"time"
 
 	"stock/internal/stock"
 )
@@ -14,43 +16,61 @@ func onDeduction(
 ) change {
 	return func(p *plan) {
 		strikes := p.every(n)
-		p.deduct = func(next deductFunc) deductFunc {
-			return func(ctx context.Context, req stock.Request) (stock.Receipt, error) {
-				if strikes() {
-					return instead(ctx, req, next)
-				}
-				return next(ctx, req)
+		p.deduct = func(ctx context.Context, req stock.Request, next deductFunc) (stock.Receipt, error) {
+			if strikes() {
+				return instead(ctx, req, next)
 			}
+			return next(ctx, req)
 		}
 	}
 }
 
-// onReceipt changes the receipt of every n-th sale.
-func onReceipt(n int64, edit func(stock.Request, *stock.Receipt)) change {
+// answer is that to a deduction which was carried out or refused.
+type answer struct {
+	req     stock.Request
+	receipt stock.Receipt
+	err     error
+}
+
+func isSale(a *answer) bool   { return a.err == nil }
+func isReplay(a *answer) bool { return a.err == nil && a.receipt.Replayed }
+
+// failedWith matches an answer with an error.
+func failedWith(err error) func(*answer) bool {
+	return func(a *answer) bool { return errors.Is(a.err, err) }
+}
+
+// onAnswer changes every n-th answer to a deduction of those that match.
+func onAnswer(n int64, match func(*answer) bool, edit func(*answer)) change {
 	return func(p *plan) {
 		strikes := p.every(n)
-		afterSale(func(req stock.Request, receipt *stock.Receipt) {
-			if strikes() {
-				edit(req, receipt)
+		p.deduct = func(ctx context.Context, req stock.Request, next deductFunc) (stock.Receipt, error) {
+			receipt, err := next(ctx, req)
+			a := &answer{req, receipt, err}
+			if match(a) && strikes() {
+				edit(a)
 			}
-		})(p)
-	}
-}
-
-// afterSale calls a function with the receipt of every sale. It counts no strikes.
-func afterSale(then func(stock.Request, *stock.Receipt)) change {
-	return func(p *plan) {
-		p.deduct = func(next deductFunc) deductFunc {
-			return func(ctx context.Context, req stock.Request) (stock.Receipt, error) {
-				receipt, err := next(ctx, req)
-				if err == nil {
-					then(req, &receipt)
-				}
-				return receipt, err
-			}
+			return a.receipt, a.err
 		}
 	}
 }
+
+// fail replaces an answer by an error.
+func (a *answer) fail(err error) { a.receipt, a.err = stock.Receipt{}, err }
+
+// tell is an edit of onAnswer: it replaces the answer by an error.
+func tell(err error) func(*answer) { return func(a *answer) { a.fail(err) } }
+
+// tellSoldOut is an edit of onAnswer: it tells the buyer that nothing is left.
+func tellSoldOut(a *answer) { a.fail(soldOut(a.req)) }
+
+// addRemaining is an edit of onAnswer: it adds to the units that the buyer is told.
+func addRemaining(units int64) func(*answer) { return func(a *answer) { a.receipt.Remaining += units } }
+
+// wait is an edit of onAnswer: it delays the answer.
+func wait(delay func() time.Duration) func(*answer) { return func(*answer) { time.Sleep(delay()) } }
+
+var errPlanted = fmt.Errorf("%w: planted", stock.ErrBusy)
 
 // onOrder takes the place of every n-th order of at least two lines.
 func onOrder(
@@ -58,16 +78,46 @@ func onOrder(
 ) change {
 	return func(p *plan) {
 		strikes := p.every(n)
-		p.order = func(next orderFunc) orderFunc {
-			return func(ctx context.Context, req stock.OrderRequest) (stock.OrderReceipt, error) {
-				if len(req.Lines()) > 1 && strikes() {
-					return instead(ctx, req, next)
-				}
-				return next(ctx, req)
+		p.order = func(ctx context.Context, req stock.OrderRequest, next orderFunc) (stock.OrderReceipt, error) {
+			if len(req.Lines()) > 1 && strikes() {
+				return instead(ctx, req, next)
 			}
+			return next(ctx, req)
 		}
 	}
 }
+
+// orderAnswer is that to an order which was carried out or refused.
+type orderAnswer struct {
+	req     stock.OrderRequest
+	receipt stock.OrderReceipt
+	err     error
+	again   func(stock.OrderRequest) // carries out another order
+}
+
+func isOrdered(a *orderAnswer) bool       { return a.err == nil }
+func isReplayedOrder(a *orderAnswer) bool { return a.err == nil && a.receipt.Replayed }
+
+// isRefused reports that one of the items is sold out. A replay is no refusal.
+func isRefused(a *orderAnswer) bool { return errors.Is(a.err, stock.ErrSoldOut) && !a.receipt.Replayed }
+
+// onOrderAnswer changes every n-th answer to an order of at least two lines, of those that match.
+func onOrderAnswer(n int64, match func(*orderAnswer) bool, edit func(*orderAnswer)) change {
+	return func(p *plan) {
+		strikes := p.every(n)
+		p.order = func(ctx context.Context, req stock.OrderRequest, next orderFunc) (stock.OrderReceipt, error) {
+			receipt, err := next(ctx, req)
+			a := &orderAnswer{req, receipt, err, func(other stock.OrderRequest) { _, _ = next(ctx, other) }}
+			if len(req.Lines()) > 1 && match(a) && strikes() {
+				edit(a)
+			}
+			return a.receipt, a.err
+		}
+	}
+}
+
+// last is the last line of the receipt.
+func (a *orderAnswer) last() *stock.LineReceipt { return &a.receipt.Lines[len(a.receipt.Lines)-1] }
 
 // withLines is an order with other lines.
 func withLines(req stock.OrderRequest, lines ...stock.Line) stock.OrderRequest {
@@ -84,22 +134,6 @@ func soldOut(req stock.Request) error {
 	return &stock.SoldOutError{GoodsID: req.GoodsID, Asked: req.Count}
 }
 
-// tellSoldOut carries out the deduction and tells the buyer that the item is sold out.
-func tellSoldOut(ctx context.Context, req stock.Request, next deductFunc) (stock.Receipt, error) {
-	if _, err := next(ctx, req); err != nil {
-		return stock.Receipt{}, err
-	}
-	return stock.Receipt{}, soldOut(req)
-}
-
-// tellBusy carries out the deduction and tells the buyer that the service was busy.
-func tellBusy(ctx context.Context, req stock.Request, next deductFunc) (stock.Receipt, error) {
-	if _, err := next(ctx, req); err != nil {
-		return stock.Receipt{}, err
-	}
-	return stock.Receipt{}, stock.ErrBusy
-}
-
 // refuse deducts nothing.
 func refuse(_ context.Context, req stock.Request, _ deductFunc) (stock.Receipt, error) {
 	return stock.Receipt{}, soldOut(req)
@@ -108,10 +142,9 @@ func refuse(_ context.Context, req stock.Request, _ deductFunc) (stock.Receipt, 
 // tellPrevious tells each buyer what remained after the sale before, of the same item.
 func tellPrevious(p *plan) {
 	var told memory[int64, int64]
-	afterSale(func(req stock.Request, receipt *stock.Receipt) {
-		if last, known := told.swap(req.GoodsID, receipt.Remaining); known {
-			p.strikes.Add(1)
-			receipt.Remaining = last
+	onAnswer(1, isSale, func(a *answer) {
+		if last, known := told.swap(a.req.GoodsID, a.receipt.Remaining); known {
+			a.receipt.Remaining = last
 		}
 	})(p)
 }
@@ -119,38 +152,15 @@ func tellPrevious(p *plan) {
 // tellOfAnother tells every tenth buyer what remains of another item.
 func tellOfAnother(p *plan) {
 	var sold memory[int64, int64]
-	tenth := p.every(10)
-	afterSale(func(req stock.Request, receipt *stock.Receipt) {
-		own := receipt.Remaining
-		if other, known := sold.get(req.GoodsID + 1); known && tenth() {
-			receipt.Remaining = other
+	knowsOther := func(a *answer) bool {
+		if !isSale(a) {
+			return false
 		}
-		sold.swap(req.GoodsID, own)
-	})(p)
-}
-
-// tellNothingLeft replaces what is left in each refusal.
-func tellNothingLeft(p *plan) {
-	p.deduct = func(next deductFunc) deductFunc {
-		return func(ctx context.Context, req stock.Request) (stock.Receipt, error) {
-			receipt, err := next(ctx, req)
-			if refused, ok := errors.AsType[*stock.SoldOutError](err); ok && refused.Remaining > 0 {
-				p.strikes.Add(1)
-				err = soldOut(req)
-			}
-			return receipt, err
-		}
+		sold.swap(a.req.GoodsID, a.receipt.Remaining)
+		_, known := sold.get(a.req.GoodsID + 1)
+		return known
 	}
-}
-
-// swapRemaining swaps what the first and the last line of an order are told.
-func swapRemaining(ctx context.Context, req stock.OrderRequest, next orderFunc) (stock.OrderReceipt, error) {
-	receipt, err := next(ctx, req)
-	if err == nil {
-		first, last := &receipt.Lines[0], &receipt.Lines[len(receipt.Lines)-1]
-		first.Remaining, last.Remaining = last.Remaining, first.Remaining
-	}
-	return receipt, err
+	onAnswer(10, knowsOther, func(a *answer) { a.receipt.Remaining, _ = sold.get(a.req.GoodsID + 1) })(p)
 }
 
 // missLastLine carries out an order without its last line and confirms it nevertheless.

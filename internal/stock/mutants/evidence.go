@@ -3,9 +3,6 @@ package mutants
 import (
 	"context"
 	"database/sql/driver"
-	"errors"
-	"fmt"
-	"strings"
 	"time"
 
 	"stock/internal/stock"
@@ -34,13 +31,11 @@ var evidenceBugs = []Mutant{
 		Planted: "Only 1 buyer in 20 is served, and the others are told busy.",
 		change: func(p *plan) {
 			served := p.every(20)
-			p.deduct = func(next deductFunc) deductFunc {
-				return func(ctx context.Context, req stock.Request) (stock.Receipt, error) {
-					if served() {
-						return next(ctx, req)
-					}
-					return stock.Receipt{}, fmt.Errorf("%w: planted", stock.ErrBusy)
+			p.deduct = func(ctx context.Context, req stock.Request, next deductFunc) (stock.Receipt, error) {
+				if served() {
+					return next(ctx, req)
 				}
+				return stock.Receipt{}, errPlanted
 			}
 		},
 	},
@@ -55,26 +50,19 @@ var evidenceBugs = []Mutant{
 		},
 	},
 	{
-		Name: "ledger-failure-as-busy", Strategy: "ledger", Story: "commit-unknown/after",
+		Name: "ledger-failure-as-busy", Strategy: "update", Story: "commit-unknown/after",
 		Planted: "A buyer is told busy if the connection is lost after the sale.",
-		change: func(p *plan) {
-			p.deduct = func(next deductFunc) deductFunc {
-				return func(ctx context.Context, req stock.Request) (stock.Receipt, error) {
-					receipt, err := next(ctx, req)
-					if errors.Is(err, stock.ErrUnknown) {
-						err = stock.ErrBusy
-					}
-					return receipt, err
-				}
-			}
-		},
+		change:  onAnswer(1, failedWith(stock.ErrUnknown), tell(stock.ErrBusy)),
 	},
 	{
-		Name: "ledger-keyless-as-busy", Strategy: "ledger", Story: "proxy-resends/non-idempotent",
+		Name: "ledger-keyless-as-busy", Strategy: "update", Story: "proxy-resends/non-idempotent",
 		Planted: "Requests are deducted without their keys, and their buyers are told busy.",
 		change: onDeduction(1, func(ctx context.Context, req stock.Request, next deductFunc) (stock.Receipt, error) {
 			req.Key = ""
-			return tellBusy(ctx, req, next)
+			if _, err := next(ctx, req); err != nil {
+				return stock.Receipt{}, err
+			}
+			return stock.Receipt{}, stock.ErrBusy
 		}),
 	},
 	{
@@ -93,26 +81,21 @@ var evidenceBugs = []Mutant{
 // hideOverlaps lets others into the critical section when its holder has written. Orders of several items are left
 // alone: they would be torn apart.
 func hideOverlaps(p *plan) {
-	type single struct{}
 	tenth, twentieth := p.every(10), p.every(20)
-	p.deduct = func(next deductFunc) deductFunc {
-		return func(ctx context.Context, req stock.Request) (stock.Receipt, error) {
-			receipt, err := next(context.WithValue(ctx, single{}, true), req)
-			if err == nil && twentieth() {
-				const early = int64(100 * time.Millisecond)
-				receipt.Entered, receipt.Left = receipt.Entered-early, receipt.Left-early
-			}
-			return receipt, err
+	p.deduct = func(ctx context.Context, req stock.Request, next deductFunc) (stock.Receipt, error) {
+		receipt, err := next(marked(ctx), req)
+		if err == nil && twentieth() {
+			const early = int64(100 * time.Millisecond)
+			receipt.Entered, receipt.Left = receipt.Entered-early, receipt.Left-early
 		}
+		return receipt, err
 	}
-	p.execute = func(next executeFunc) executeFunc {
-		return func(ctx context.Context, statement string, args []driver.NamedValue) (driver.Result, error) {
-			result, err := next(ctx, statement, args)
-			if err == nil && ctx.Value(single{}) != nil && strings.Contains(statement, overwrites) && tenth() {
-				_, err = next(ctx, "COMMIT", nil)
-				time.Sleep(5 * time.Millisecond)
-			}
-			return result, err
+	p.execute = func(s *statement) (driver.Result, error) {
+		result, err := s.result()
+		if err == nil && isMarked(s.ctx) && s.contains(overwrites) && tenth() {
+			_, err = s.also("COMMIT", nil)
+			time.Sleep(5 * time.Millisecond)
 		}
+		return result, err
 	}
 }

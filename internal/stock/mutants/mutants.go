@@ -40,7 +40,7 @@ func All() []Mutant {
 	return slices.Concat(
 		family("mysql", mysqlBugs), family("redis", redisBugs), family("stream", streamBugs),
 		family("ledger", ledgerBugs), family("buyers", buyerBugs), family("batching", batchingBugs),
-		family("slots", slotsBugs), family("escrow", escrowBugs), family("units", unitBugs),
+		family("slots", slotsBugs), family("units", unitBugs),
 		family("locks", lockBugs), family("fences", fenceBugs), family("orders", orderBugs), family("stores", storeBugs),
 		family("restocks", restockBugs), family("reservations", reservationBugs), family("faults", faultBugs),
 		family("evidence", evidenceBugs),

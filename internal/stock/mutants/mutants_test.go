@@ -38,7 +38,7 @@ func TestEveryMutantChangesAStepOfAKnownStrategy(t *testing.T) {
 		if inDeducter && original.New == nil || inLock && original.Lock == nil {
 			t.Errorf("%s: strategy %s does not take the step that the mutant changes", m.Name, m.Strategy)
 		}
-		onTheWay := p.execute != nil || p.query != nil || p.begin != nil || p.commit != nil ||
+		onTheWay := p.edit != nil || p.execute != nil || p.row != nil || p.begin != nil || p.commit != nil ||
 			p.script != nil || p.command != nil
 		if !inDeducter && !inLock && !onTheWay {
 			t.Errorf("%s changes nothing", m.Name)
@@ -59,7 +59,7 @@ func TestThereAreBugsInEveryFamilyAndOddities(t *testing.T) {
 		sum++
 	}
 	for _, family := range []string{
-		"mysql", "redis", "stream", "ledger", "batching", "slots", "escrow", "units", "locks", "fences",
+		"mysql", "redis", "stream", "ledger", "batching", "slots", "units", "locks", "fences",
 		"orders", "stores", "restocks", "reservations", "buyers", "evidence",
 	} {
 		if bugs[family] < 5 {

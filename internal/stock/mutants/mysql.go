@@ -4,8 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
-	"slices"
-	"strings"
+	"errors"
 	"sync"
 
 	"stock/internal/stock"
@@ -13,7 +12,7 @@ import (
 
 // Texts of the statements that mutants change.
 const (
-	deducts    = "LAST_INSERT_ID(stock - ?)" // in the UPDATE of update, ledger and batch
+	deducts    = "LAST_INSERT_ID(stock - ?)" // in the UPDATE of update and batch
 	enough     = "AND stock >= ?"
 	overwrites = "SET stock = ?, version = version + 1 WHERE goods_id = ?" // of read-modify-write
 	locksRow   = " FOR UPDATE"
@@ -42,27 +41,25 @@ var mysqlBugs = []Mutant{
 	{
 		Name: "update-one-unit-more", Strategy: "update",
 		Planted: "1 sale in 100 deducts one unit more than was asked for.",
-		change:  onArgs(100, deducts, add(0, 1)),
+		change:  onEvery(100, deducts, adding(0, 1)),
 	},
 	{
 		Name: "update-one-unit-less", Strategy: "update",
 		Planted: "1 sale in 100 deducts one unit less than was asked for.",
-		change:  onArgs(100, deducts, add(0, -1)),
+		change:  onEvery(100, deducts, adding(0, -1)),
 	},
 	{
 		Name: "update-neighbour", Strategy: "update",
 		Planted: "1 sale in 50 is deducted from the item with the next id.",
-		change:  onArgs(50, deducts, add(1, 1)),
+		change:  onEvery(50, deducts, adding(1, 1)),
 	},
 	{
 		Name: "update-twice", Strategy: "update",
 		Planted: "1 sale in 100 is deducted twice.",
-		change: onStatement(100, deducts, func(
-			ctx context.Context, statement string, args []driver.NamedValue, next executeFunc,
-		) (driver.Result, error) {
-			result, err := next(ctx, statement, args)
+		change: instead(100, deducts, func(s *statement) (driver.Result, error) {
+			result, err := s.result()
 			if err == nil {
-				_, err = next(ctx, "UPDATE good_stock SET stock = stock - ? WHERE goods_id = ?", args[:2])
+				_, err = s.also("UPDATE good_stock SET stock = stock - ? WHERE goods_id = ?", s.args[:2])
 			}
 			return result, err
 		}),
@@ -70,12 +67,12 @@ var mysqlBugs = []Mutant{
 	{
 		Name: "update-sold-as-sold-out", Strategy: "update",
 		Planted: "1 buyer in 100 is told sold out after the deduction.",
-		change:  onDeduction(100, tellSoldOut),
+		change:  onAnswer(100, isSale, tellSoldOut),
 	},
 	{
 		Name: "update-sold-as-busy", Strategy: "update",
 		Planted: "1 buyer in 100 is told busy after the deduction.",
-		change:  onDeduction(100, tellBusy),
+		change:  onAnswer(100, isSale, tell(stock.ErrBusy)),
 	},
 	{
 		Name: "update-refuses", Strategy: "update",
@@ -95,7 +92,7 @@ var mysqlBugs = []Mutant{
 	{
 		Name: "update-off-by-one", Strategy: "update",
 		Planted: "1 buyer in 200 is told one unit more than remains.",
-		change:  onReceipt(200, func(_ stock.Request, receipt *stock.Receipt) { receipt.Remaining++ }),
+		change:  onAnswer(200, isSale, addRemaining(1)),
 	},
 	{
 		Name: "update-stale-remaining", Strategy: "update",
@@ -110,7 +107,10 @@ var mysqlBugs = []Mutant{
 	{
 		Name: "update-refusal-remaining", Strategy: "update",
 		Planted: "Buyers who ask for more than is left are told that nothing is left.",
-		change:  tellNothingLeft,
+		change: onAnswer(1, func(a *answer) bool {
+			refused, ok := errors.AsType[*stock.SoldOutError](a.err)
+			return ok && refused.Remaining > 0
+		}, func(a *answer) { a.err = soldOut(a.req) }),
 	},
 	{
 		Name: "update-takes-from-the-next", Strategy: "update",
@@ -138,9 +138,7 @@ var mysqlBugs = []Mutant{
 	{
 		Name: "for-update-enters-early", Strategy: "for-update",
 		Planted: "The critical section is said to begin when the request arrives.",
-		change: onReceipt(1, func(_ stock.Request, receipt *stock.Receipt) {
-			receipt.Entered -= receipt.Waited.Nanoseconds()
-		}),
+		change:  onAnswer(1, isSale, func(a *answer) { a.receipt.Entered -= a.receipt.Waited.Nanoseconds() }),
 	},
 	{
 		Name: "serializable-read-committed", Strategy: "serializable",
@@ -183,31 +181,27 @@ var mysqlBugs = []Mutant{
 // takeFromTheNext moves units from one deduction to the next one of the same item, so that the sum is right again. It
 // leaves orders alone: they can be rolled back after the UPDATE.
 func takeFromTheNext(p *plan) {
-	markRequests(p)
+	p.deduct = markRequests
 	var owed debts
 	strikes := p.every(50)
-	p.execute = func(next executeFunc) executeFunc {
-		return func(ctx context.Context, statement string, args []driver.NamedValue) (driver.Result, error) {
-			if ctx.Value(inRequest{}) == nil || !strings.Contains(statement, deducts) {
-				return next(ctx, statement, args)
-			}
-			item, count := args[1].Value.(int64), args[0].Value.(int64)
-			due := owed.collect(item)
-			deducted := count + due
-			if due == 0 && strikes() {
-				deducted = 0
-			}
-			args = slices.Clone(args)
-			args[0].Value, args[2].Value = deducted, max(deducted, count)
-			result, err := next(ctx, statement, args)
-			if err == nil {
-				if changedOne(result) {
-					due += count - deducted
-				}
-			}
-			owed.add(item, due)
-			return result, err
+	p.execute = func(s *statement) (driver.Result, error) {
+		if !isMarked(s.ctx) || !s.contains(deducts) {
+			return s.result()
 		}
+		item, count := s.args[1].Value.(int64), s.args[0].Value.(int64)
+		due := owed.collect(item)
+		deducted := count + due
+		if due == 0 && strikes() {
+			deducted = 0
+		}
+		s.set(0, deducted)
+		s.set(2, max(deducted, count))
+		result, err := s.result()
+		if err == nil && changedOne(result) {
+			due += count - deducted
+		}
+		owed.add(item, due)
+		return result, err
 	}
 }
 
@@ -238,20 +232,18 @@ func (d *debts) collect(item int64) int64 {
 // keepFirstStock makes the retries of a request decide by the stock that its first try read.
 func keepFirstStock(p *plan) {
 	type firstStock struct{}
-	p.deduct = func(next deductFunc) deductFunc {
-		return func(ctx context.Context, req stock.Request) (stock.Receipt, error) {
-			return next(context.WithValue(ctx, firstStock{}, new(driver.Value)), req)
-		}
+	p.deduct = func(ctx context.Context, req stock.Request, next deductFunc) (stock.Receipt, error) {
+		return next(context.WithValue(ctx, firstStock{}, new(driver.Value)), req)
 	}
-	onRow("AS seen", func(ctx context.Context, _ []driver.NamedValue, row []driver.Value) {
-		first, ok := ctx.Value(firstStock{}).(*driver.Value)
+	p.row = func(s *statement, row []driver.Value) {
+		first, ok := s.ctx.Value(firstStock{}).(*driver.Value)
 		switch {
-		case !ok:
+		case !ok || !s.contains("AS seen"):
 		case *first == nil:
 			*first = row[0]
 		default:
 			p.strikes.Add(1)
 			row[0] = *first
 		}
-	})(p)
+	}
 }

@@ -14,12 +14,12 @@ func sentUnits(
 	ctx context.Context, t *testing.T, p *plan, count int64, reply func() (driver.Result, error),
 ) (units int64) {
 	t.Helper()
-	send := p.execute(func(_ context.Context, _ string, args []driver.NamedValue) (driver.Result, error) {
+	send := func(_ context.Context, _ string, args []driver.NamedValue) (driver.Result, error) {
 		units = args[0].Value.(int64)
 		return reply()
-	})
+	}
 	args := []driver.NamedValue{{Value: count}, {Value: int64(1)}, {Value: count}}
-	_, _ = send(ctx, deducts, args)
+	_, _ = p.execute(&statement{ctx, deducts, args, send})
 	return units
 }
 
@@ -28,7 +28,7 @@ func oneRow() (driver.Result, error) { return driver.RowsAffected(1), nil }
 // atTheStrike returns a plan that leaves out the next deduction.
 func atTheStrike(t *testing.T) (p *plan, deduction context.Context) {
 	t.Helper()
-	p, deduction = &plan{}, context.WithValue(t.Context(), inRequest{}, true)
+	p, deduction = &plan{}, marked(t.Context())
 	takeFromTheNext(p)
 	for range 49 {
 		if got := sentUnits(deduction, t, p, 2, oneRow); got != 2 {

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -21,30 +19,30 @@ var oddities = []Mutant{
 	{
 		Name: "slow", Strategy: "update",
 		Planted: "Each deduction and each order takes 5 ms longer.",
-		change:  both(slowDeductions(5*time.Millisecond), slowOrders(5*time.Millisecond)),
+		change: both(
+			onAnswer(1, anyAnswer, wait(func() time.Duration { return 5 * time.Millisecond })),
+			onOrderAnswer(1, isAnyOrder, func(*orderAnswer) { time.Sleep(5 * time.Millisecond) })),
 	},
 	{
 		Name: "late-answers", Strategy: "redis-script",
 		Planted: "1 buyer in 5 is answered 50 ms after the deduction.",
-		change:  waitAfter(5, func() time.Duration { return 50 * time.Millisecond }),
+		change:  onAnswer(5, anyAnswer, wait(func() time.Duration { return 50 * time.Millisecond })),
 	},
 	{
 		Name: "unordered-answers", Strategy: "batch",
 		Planted: "Buyers are answered up to 20 ms after the deduction, in any order.",
-		change:  waitAfter(1, func() time.Duration { return rand.N(20 * time.Millisecond) }),
+		change:  onAnswer(1, anyAnswer, wait(func() time.Duration { return rand.N(20 * time.Millisecond) })),
 	},
 	{
 		Name: "slow-replica", Strategy: "optimistic-version",
 		Planted: "The second replica takes 10 ms longer.",
 		change: func(p *plan) {
-			p.deduct = func(next deductFunc) deductFunc {
-				return func(ctx context.Context, req stock.Request) (stock.Receipt, error) {
-					if p.isSecond() {
-						p.strikes.Add(1)
-						time.Sleep(10 * time.Millisecond)
-					}
-					return next(ctx, req)
+			p.deduct = func(ctx context.Context, req stock.Request, next deductFunc) (stock.Receipt, error) {
+				if p.isSecond() {
+					p.strikes.Add(1)
+					time.Sleep(10 * time.Millisecond)
 				}
+				return next(ctx, req)
 			}
 		},
 	},
@@ -52,7 +50,7 @@ var oddities = []Mutant{
 		Name: "busy", Strategy: "update",
 		Planted: "1 buyer in 50 is told busy, and nothing is deducted.",
 		change: onDeduction(50, func(context.Context, stock.Request, deductFunc) (stock.Receipt, error) {
-			return stock.Receipt{}, fmt.Errorf("%w: planted", stock.ErrBusy)
+			return stock.Receipt{}, errPlanted
 		}),
 	},
 	{
@@ -65,10 +63,7 @@ var oddities = []Mutant{
 	{
 		Name: "unknown-sold", Strategy: "update",
 		Planted: "1 buyer in 100 gets an error after the deduction.",
-		change: onDeduction(100, func(ctx context.Context, req stock.Request, next deductFunc) (stock.Receipt, error) {
-			_, err := next(ctx, req)
-			return stock.Receipt{}, errors.Join(stock.ErrUnknown, err)
-		}),
+		change:  onAnswer(100, anyAnswer, func(a *answer) { a.fail(errors.Join(stock.ErrUnknown, a.err)) }),
 	},
 	{
 		Name: "unknown-not-sold", Strategy: "update",
@@ -78,15 +73,10 @@ var oddities = []Mutant{
 		}),
 	},
 	{
-		Name: "unknown-with-key", Strategy: "ledger",
+		Name: "unknown-with-key", Strategy: "update",
 		Planted: "1 buyer in 50 gets an error after the deduction, and the receipt when the request is sent again.",
-		change: onDeduction(50, func(ctx context.Context, req stock.Request, next deductFunc) (stock.Receipt, error) {
-			receipt, err := next(ctx, req)
-			if receipt.Replayed {
-				return receipt, err
-			}
-			return stock.Receipt{}, errors.Join(stock.ErrUnknown, err)
-		}),
+		change: onAnswer(50, func(a *answer) bool { return !a.receipt.Replayed },
+			func(a *answer) { a.fail(errors.Join(stock.ErrUnknown, a.err)) }),
 	},
 	{
 		Name: "unknown-order", Strategy: "for-update",
@@ -96,37 +86,33 @@ var oddities = []Mutant{
 	{
 		Name: "lost-connection", Strategy: "update",
 		Planted: "1 UPDATE in 100 is carried out, but its reply does not arrive: the connection to MySQL seems lost.",
-		change: onStatement(100, deducts, func(
-			ctx context.Context, statement string, args []driver.NamedValue, next executeFunc,
-		) (driver.Result, error) {
-			if _, err := next(ctx, statement, args); err != nil {
+		change: instead(100, deducts, func(s *statement) (driver.Result, error) {
+			if _, err := s.result(); err != nil {
 				return nil, err
 			}
 			return nil, mysql.ErrInvalidConn
 		}),
 	},
 	{
-		Name: "busy-in-flight", Strategy: "ledger",
+		Name: "busy-in-flight", Strategy: "update",
 		Planted: "A request that is sent again while the first one is in flight is told busy.",
-		change:  tellRetriesBusy,
+		change:  onAnswer(1, failedWith(stock.ErrInProgress), func(a *answer) { a.err = errPlanted }),
 	},
 	{
-		Name: "in-progress-once", Strategy: "ledger",
-		Planted: "A request that is sent again is refused once as in progress.",
+		Name: "in-progress-once", Strategy: "update",
+		Planted: "1 request in 10 that is sent again is refused once as in progress.",
 		change:  refuseReplayOnce,
 	},
 	{
 		Name: "many-attempts", Strategy: "optimistic-stock",
 		Planted: "1 write in 3 fails as if another had been faster.",
-		change:  onStatement(3, overwrites, unsent(0)),
+		change:  instead(3, overwrites, unsent(0)),
 	},
 	{
-		Name: "deadlocks", Strategy: "batch-ledger",
+		Name: "deadlocks", Strategy: "batch",
 		Planted: "1 deduction in 10 is the victim of a deadlock, and tries again.",
-		change: onStatement(10, deducts, func(
-			context.Context, string, []driver.NamedValue, executeFunc,
-		) (driver.Result, error) {
-			return nil, &mysql.MySQLError{Number: 1213, Message: "Deadlock found when trying to get lock"}
+		change: instead(10, deducts, func(*statement) (driver.Result, error) {
+			return nil, &mysql.MySQLError{Number: deadlock, Message: "Deadlock found when trying to get lock"}
 		}),
 	},
 	{
@@ -146,7 +132,7 @@ var oddities = []Mutant{
 	{
 		Name: "one-full-slot", Strategy: "slots",
 		Planted: "All units are in the first slot.",
-		change:  fillFirstSlot,
+		change:  onEvery(1, spreads, fillFirstSlot),
 	},
 	{
 		Name: "uneven-stream", Strategy: "redis-stream",
@@ -168,34 +154,8 @@ var oddities = []Mutant{
 	},
 }
 
-// slowDeductions delays every deduction.
-func slowDeductions(delay time.Duration) change {
-	return onDeduction(1, func(ctx context.Context, req stock.Request, next deductFunc) (stock.Receipt, error) {
-		time.Sleep(delay)
-		return next(ctx, req)
-	})
-}
-
-// waitAfter delays the answer of every n-th deduction.
-func waitAfter(n int64, delay func() time.Duration) change {
-	return onDeduction(n, func(ctx context.Context, req stock.Request, next deductFunc) (stock.Receipt, error) {
-		receipt, err := next(ctx, req)
-		time.Sleep(delay())
-		return receipt, err
-	})
-}
-
-// slowOrders delays every order.
-func slowOrders(delay time.Duration) change {
-	return func(p *plan) {
-		p.order = func(next orderFunc) orderFunc {
-			return func(ctx context.Context, req stock.OrderRequest) (stock.OrderReceipt, error) {
-				time.Sleep(delay)
-				return next(ctx, req)
-			}
-		}
-	}
-}
+func anyAnswer(*answer) bool       { return true }
+func isAnyOrder(*orderAnswer) bool { return true }
 
 // loseOrders answers every n-th order with an error. It carries out every second of them.
 func loseOrders(n int64) change {
@@ -209,52 +169,24 @@ func loseOrders(n int64) change {
 	})
 }
 
-// tellRetriesBusy tells those busy whose first request is still in progress.
-func tellRetriesBusy(p *plan) {
-	p.deduct = func(next deductFunc) deductFunc {
-		return func(ctx context.Context, req stock.Request) (stock.Receipt, error) {
-			receipt, err := next(ctx, req)
-			if errors.Is(err, stock.ErrInProgress) {
-				p.strikes.Add(1)
-				err = fmt.Errorf("%w: planted", stock.ErrBusy)
-			}
-			return receipt, err
-		}
-	}
-}
-
-// refuseReplayOnce refuses the first replay of each key.
+// refuseReplayOnce refuses the first replay of every tenth key.
 func refuseReplayOnce(p *plan) {
 	var refused memory[string, bool]
-	p.deduct = func(next deductFunc) deductFunc {
-		return func(ctx context.Context, req stock.Request) (stock.Receipt, error) {
-			receipt, err := next(ctx, req)
-			if !receipt.Replayed {
-				return receipt, err
-			}
-			if _, known := refused.swap(req.Key, true); known {
-				return receipt, err
-			}
-			p.strikes.Add(1)
-			return stock.Receipt{}, stock.ErrInProgress
+	isFirst := func(a *answer) bool {
+		if !a.receipt.Replayed {
+			return false
 		}
+		_, known := refused.swap(a.req.Key, true)
+		return !known
 	}
+	onAnswer(10, isFirst, tell(stock.ErrInProgress))(p)
 }
 
 // fillFirstSlot writes the sum of all slots into the first one.
-func fillFirstSlot(p *plan) {
-	p.execute = func(next executeFunc) executeFunc {
-		return func(ctx context.Context, statement string, args []driver.NamedValue) (driver.Result, error) {
-			if strings.HasPrefix(statement, spreads) {
-				p.strikes.Add(1)
-				args = slices.Clone(args)
-				for i := 5; i < len(args); i += 3 {
-					units, _ := args[i].Value.(int64)
-					add(2, units)(args)
-					args[i].Value = int64(0)
-				}
-			}
-			return next(ctx, statement, args)
-		}
+func fillFirstSlot(s *statement) {
+	for i := 5; i < len(s.args); i += 3 {
+		units, _ := s.args[i].Value.(int64)
+		s.add(2, units)
+		s.set(i, int64(0))
 	}
 }

@@ -15,12 +15,9 @@ import (
 
 // The steps that a mutant can take the place of.
 type (
-	deductFunc  func(context.Context, stock.Request) (stock.Receipt, error)
-	orderFunc   func(context.Context, stock.OrderRequest) (stock.OrderReceipt, error)
-	endFunc     func(context.Context, stock.ReservationID) (stock.Reservation, error)
-	lockFunc    func(ctx context.Context, key string) (*locks.Lease, error)
-	executeFunc func(ctx context.Context, statement string, args []driver.NamedValue) (driver.Result, error)
-	queryFunc   func(ctx context.Context, statement string, args []driver.NamedValue) (driver.Rows, error)
+	deductFunc func(context.Context, stock.Request) (stock.Receipt, error)
+	orderFunc  func(context.Context, stock.OrderRequest) (stock.OrderReceipt, error)
+	lockFunc   func(ctx context.Context, key string) (*locks.Lease, error)
 )
 
 // plan is what a mutant does differently. A function that is nil leaves its step alone.
@@ -30,21 +27,22 @@ type plan struct {
 
 	// In the strategy.
 	deps    func(*stock.Deps)
-	deduct  func(deductFunc) deductFunc
-	order   func(orderFunc) orderFunc
-	cancel  func(stock.Reserver) endFunc
-	confirm func(stock.Reserver) endFunc
-	lock    func(lockFunc) lockFunc
+	deduct  func(ctx context.Context, req stock.Request, next deductFunc) (stock.Receipt, error)
+	order   func(ctx context.Context, req stock.OrderRequest, next orderFunc) (stock.OrderReceipt, error)
+	cancel  func(ctx context.Context, id stock.ReservationID, inner stock.Reserver) (stock.Reservation, error)
+	confirm func(ctx context.Context, id stock.ReservationID, inner stock.Reserver) (stock.Reservation, error)
+	lock    func(ctx context.Context, key string, next lockFunc) (*locks.Lease, error)
 
 	// On the way to MySQL, for the whole process.
-	execute func(executeFunc) executeFunc
-	query   func(queryFunc) queryFunc
+	edit    func(*statement) // before it is sent; not its args in place, which database/sql may send again
+	execute func(*statement) (driver.Result, error)
+	row     func(*statement, []driver.Value) // that a query has read
 	begin   func(driver.TxOptions) driver.TxOptions
 	commit  func(driver.Tx) error
 
 	// On the way to Redis, for the whole process.
 	script  func(lua string) string
-	command func(redis.ProcessHook) redis.ProcessHook
+	command func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error
 }
 
 // every returns a function that is true for every n-th call in this replica, and counts these calls as strikes.
@@ -82,7 +80,7 @@ func (p *plan) strategy(original stock.Strategy) stock.Strategy {
 			if err != nil || p.lock == nil {
 				return inner, err
 			}
-			return &locker{closer{inner}, p.lock(inner.Lock)}, nil
+			return &locker{closer{inner}, inner, p}, nil
 		}
 	}
 	return s
@@ -97,81 +95,93 @@ func (p *plan) edited(d stock.Deps) stock.Deps {
 
 func (p *plan) deducter(inner stock.Deducter) stock.Deducter {
 	keeper, _ := inner.(stock.Canceller)
-	d := deducter{closer{inner}, keeper, inner.Deduct}
-	if p.deduct != nil {
-		d.deduct = p.deduct(d.deduct)
-	}
+	d := deducter{closer{inner}, keeper, inner, p}
 	if holds, takesReservations := inner.(stock.Reserver); takesReservations {
-		r := reserver{d, holds, holds.Cancel, holds.Confirm}
-		if p.cancel != nil {
-			r.cancel = p.cancel(holds)
-		}
-		if p.confirm != nil {
-			r.confirm = p.confirm(holds)
-		}
-		return r
+		return reserver{d, holds}
 	}
-	whole, takesOrders := inner.(stock.Orderer)
-	if !takesOrders {
-		return d
+	if whole, takesOrders := inner.(stock.Orderer); takesOrders {
+		return orderer{d, whole}
 	}
-	o := orderer{d, whole.Order}
-	if p.order != nil {
-		o.order = p.order(o.order)
-	}
-	return o
+	return d
 }
 
 type deducter struct {
 	closer
 	stock.Canceller // nil for a strategy that keeps no keys, which is never asked
 
-	deduct deductFunc
+	inner stock.Deducter
+	plan  *plan
 }
 
 func (d deducter) Deduct(ctx context.Context, req stock.Request) (stock.Receipt, error) {
-	return d.deduct(ctx, req)
+	if d.plan.deduct == nil {
+		return d.inner.Deduct(ctx, req)
+	}
+	return d.plan.deduct(ctx, req, d.inner.Deduct)
 }
 
 type orderer struct {
 	deducter
-	order orderFunc
+	whole stock.Orderer
 }
 
 func (o orderer) Order(ctx context.Context, req stock.OrderRequest) (stock.OrderReceipt, error) {
-	return o.order(ctx, req)
+	if o.plan.order == nil {
+		return o.whole.Order(ctx, req)
+	}
+	return o.plan.order(ctx, req, o.whole.Order)
 }
 
 // reserver is a strategy that takes reservations. None of them takes orders.
 type reserver struct {
 	deducter
 	stock.Reserver
-	cancel, confirm endFunc
 }
 
 func (r reserver) Cancel(ctx context.Context, id stock.ReservationID) (stock.Reservation, error) {
-	return r.cancel(ctx, id)
+	if r.plan.cancel == nil {
+		return r.Reserver.Cancel(ctx, id)
+	}
+	return r.plan.cancel(ctx, id, r.Reserver)
 }
 
 func (r reserver) Confirm(ctx context.Context, id stock.ReservationID) (stock.Reservation, error) {
-	return r.confirm(ctx, id)
+	if r.plan.confirm == nil {
+		return r.Reserver.Confirm(ctx, id)
+	}
+	return r.plan.confirm(ctx, id, r.Reserver)
 }
 
 type locker struct {
 	closer
-	lock lockFunc
+	inner locks.Locker
+	plan  *plan
 }
 
-func (l *locker) Lock(ctx context.Context, key string) (*locks.Lease, error) { return l.lock(ctx, key) }
+func (l *locker) Lock(ctx context.Context, key string) (*locks.Lease, error) {
+	return l.plan.lock(ctx, key, l.inner.Lock)
+}
 
 // closer closes what works in the background.
-type closer struct{ inner any }
+type closer struct{ closes any }
 
 func (c closer) Close() error {
-	if inner, ok := c.inner.(io.Closer); ok {
+	if inner, ok := c.closes.(io.Closer); ok {
 		return inner.Close()
 	}
 	return nil
+}
+
+// mark marks the context of the requests whose statements a mutant changes, to tell them from all others.
+type mark struct{}
+
+func marked(ctx context.Context) context.Context { return context.WithValue(ctx, mark{}, true) }
+
+func isMarked(ctx context.Context) bool { return ctx.Value(mark{}) != nil }
+
+// markRequests is a deduct of a plan: it marks the contexts of deductions.
+func markRequests(ctx context.Context, req stock.Request, next deductFunc) (stock.Receipt, error) {
+	return next(marked(ctx), req)
 }
 
 // memory remembers the last value of each key.

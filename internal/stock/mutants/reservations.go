@@ -2,6 +2,7 @@ package mutants
 
 import (
 	"context"
+	"strings"
 
 	"stock/internal/stock"
 )
@@ -13,8 +14,9 @@ const (
 	confirms  = "SET state = 'confirmed'"
 	expires   = isHeld + "AND " + hasLapsed + " FOR UPDATE"
 	givesBack = "stock = stock + CASE goods_id"
-	// recordsHold has the values of a hold. The second one is the key.
-	recordsHold = "(?, ?, ?, ?, ?, ?, 'held', ?, ?)"
+	// recordsHolds inserts holds. Of the values of each, the second is the key.
+	recordsHolds = "INSERT INTO reservation"
+	holdColumns  = 10
 )
 
 var reservationBugs = []Mutant{
@@ -36,7 +38,7 @@ var reservationBugs = []Mutant{
 	{
 		Name: "reserve-gives-back-more", Strategy: "reserve",
 		Planted: "1 time in 10 that units are given back, there is one more.",
-		change:  onArgs(10, givesBack, add(1, 1)),
+		change:  onEvery(10, givesBack, adding(1, 1)),
 	},
 	{
 		Name: "reserve-expires-early", Strategy: "reserve",
@@ -47,7 +49,11 @@ var reservationBugs = []Mutant{
 	{
 		Name: "reserve-forgets-keys", Strategy: "reserve",
 		Planted: "The keys of holds are not recorded.",
-		change:  rewrite(1, recordsHold, "(?, IF(? = '', NULL, NULL), ?, ?, ?, ?, 'held', ?, ?)"),
+		change: onEvery(1, recordsHolds, func(s *statement) {
+			for i := range strings.Count(s.text, "(?") {
+				s.set(holdColumns*i+1, nil)
+			}
+		}),
 	},
 }
 
@@ -55,19 +61,19 @@ var reservationBugs = []Mutant{
 func cancelTwice(p *plan) {
 	var deps stock.Deps
 	p.deps = func(d *stock.Deps) { deps = *d }
-	p.cancel = func(inner stock.Reserver) endFunc {
-		return func(ctx context.Context, id stock.ReservationID) (stock.Reservation, error) {
-			before, err := inner.Reservation(ctx, id)
-			if err == nil && before.State == stock.Cancelled {
-				p.strikes.Add(1)
-				_, err = deps.MySQL.ExecContext(ctx,
-					"UPDATE good_stock SET stock = stock + ?, version = version + 1 WHERE goods_id = ?",
-					before.Count, before.GoodsID)
-			}
-			if err != nil {
-				return stock.Reservation{}, err
-			}
-			return inner.Cancel(ctx, id)
+	p.cancel = func(
+		ctx context.Context, id stock.ReservationID, inner stock.Reserver,
+	) (stock.Reservation, error) {
+		before, err := inner.Reservation(ctx, id)
+		if err == nil && before.State == stock.Cancelled {
+			p.strikes.Add(1)
+			_, err = deps.MySQL.ExecContext(ctx,
+				"UPDATE good_stock SET stock = stock + ?, version = version + 1 WHERE goods_id = ?",
+				before.Count, before.GoodsID)
 		}
+		if err != nil {
+			return stock.Reservation{}, err
+		}
+		return inner.Cancel(ctx, id)
 	}
 }

@@ -1,14 +1,5 @@
 package mutants
 
-import (
-	"context"
-	"database/sql/driver"
-	"slices"
-	"strings"
-
-	"stock/internal/stock"
-)
-
 var slotsBugs = []Mutant{
 	{
 		Name: "slots-unchecked", Strategy: "slots",
@@ -33,8 +24,10 @@ var slotsBugs = []Mutant{
 	},
 	{
 		Name: "slots-tail-loses-a-unit", Strategy: "slots",
-		Planted: "A unit disappears whenever the last units are spread anew.",
-		change:  loseWhenSpread,
+		Planted: "A unit disappears whenever units are spread anew.",
+		change: rewrite(1, "SELECT slot, stock, sold FROM good_slot WHERE goods_id = ? ORDER BY slot FOR UPDATE",
+			"SELECT slot, stock - (slot = 0 AND stock > 0) AS stock, sold FROM good_slot WHERE goods_id = ?"+
+				" ORDER BY slot FOR UPDATE"),
 	},
 	{
 		Name: "slots-loses-a-sale", Strategy: "slots",
@@ -42,30 +35,10 @@ var slotsBugs = []Mutant{
 		change: rewrite(200, "SET stock = stock - ? WHERE goods_id = ? AND slot",
 			"SET stock = stock - 0 * ? WHERE goods_id = ? AND slot"),
 	},
-}
-
-var escrowBugs = []Mutant{
-	{
-		Name: "escrow-home-unchecked", Strategy: "escrow",
-		Planted: "The UPDATE of a replica's own row has no condition that there is enough.",
-		change:  rewrite(1, "AND slot = ? AND stock >= ?", "AND slot = ? AND (stock >= ? OR TRUE)"),
-	},
 	{
 		Name: "escrow-home-only", Strategy: "escrow",
 		Planted: "A batch that a replica's own row cannot cover is refused, although all rows together can.",
 		change:  rewrite(1, "SELECT slot, stock, sold FROM good_slot", "SELECT slot, 0 AS stock, sold FROM good_slot"),
-	},
-	{
-		Name: "escrow-draw-unlocked", Strategy: "escrow",
-		Planted: "Units are shared out anew without locking the rows.",
-		change:  rewrite(1, "ORDER BY slot FOR UPDATE", "ORDER BY slot"),
-	},
-	{
-		Name: "escrow-share-loses-a-unit", Strategy: "escrow",
-		Planted: "A unit disappears whenever units are shared out anew.",
-		change: rewrite(1, "SELECT slot, stock, sold FROM good_slot WHERE goods_id = ? ORDER BY slot FOR UPDATE",
-			"SELECT slot, stock - (slot = 0 AND stock > 0) AS stock, sold FROM good_slot WHERE goods_id = ?"+
-				" ORDER BY slot FOR UPDATE"),
 	},
 	{
 		Name: "escrow-loses-a-batch", Strategy: "escrow",
@@ -101,33 +74,6 @@ var unitBugs = []Mutant{
 		Planted: "Units without a row are overlooked when the stock is read.",
 		change:  rewrite(1, "SELECT unmade +", "SELECT 0 * unmade +"),
 	},
-}
-
-// inRequest marks the context of the requests whose statements a mutant changes, to tell them from all others.
-type inRequest struct{}
-
-// markRequests marks the contexts of deductions.
-func markRequests(p *plan) {
-	p.deduct = func(next deductFunc) deductFunc {
-		return func(ctx context.Context, req stock.Request) (stock.Receipt, error) {
-			return next(context.WithValue(ctx, inRequest{}, true), req)
-		}
-	}
-}
-
-// loseWhenSpread makes a deduction that spreads the last units anew put one unit less into the first slot.
-func loseWhenSpread(p *plan) {
-	markRequests(p)
-	p.execute = func(next executeFunc) executeFunc {
-		return func(ctx context.Context, statement string, args []driver.NamedValue) (driver.Result, error) {
-			if ctx.Value(inRequest{}) != nil && strings.HasPrefix(statement, spreads) && args[2].Value != int64(0) {
-				p.strikes.Add(1)
-				args = slices.Clone(args)
-				add(2, -1)(args)
-			}
-			return next(ctx, statement, args)
-		}
-	}
 }
 
 // spreads is the beginning of the statement that writes all slots of an item. Its arguments are, for each slot, the

@@ -4,7 +4,7 @@ var storeBugs = []Mutant{
 	{
 		Name: "mysql-one-too-few", Strategy: "update",
 		Planted: "The stock in MySQL is set to one unit too few.",
-		change:  onArgs(1, "INSERT INTO good_stock", add(1, -1)),
+		change:  onEvery(1, "INSERT INTO good_stock", adding(1, -1)),
 	},
 	{
 		Name: "redis-one-too-few", Strategy: "redis-script",
@@ -14,7 +14,7 @@ var storeBugs = []Mutant{
 	{
 		Name: "slots-one-too-few", Strategy: "slots",
 		Planted: "The stock of the first slot is set to one unit too few.",
-		change:  onArgs(1, spreads, add(2, -1)),
+		change:  onEvery(1, spreads, adding(2, -1)),
 	},
 	{
 		Name: "redis-keeps-the-old", Strategy: "redis-script",
@@ -24,6 +24,6 @@ var storeBugs = []Mutant{
 	{
 		Name: "mysql-one-too-few-behind", Strategy: "redis-stream",
 		Planted: "The stock in MySQL, to which sales in Redis are written later, is set to one unit too few.",
-		change:  onArgs(1, "INSERT INTO good_stock", add(1, -1)),
+		change:  onEvery(1, "INSERT INTO good_stock", adding(1, -1)),
 	},
 }

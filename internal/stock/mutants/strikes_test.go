@@ -28,9 +28,9 @@ func TestACommandWithAnotherOptionIsNoStrike(t *testing.T) {
 		replaced++
 		return nil
 	})(p)
-	send := p.command(func(context.Context, redis.Cmder) error { return nil })
 	for _, args := range [][]any{{"set", "key", "1"}, {"set", "key", "1", "NX"}, {"get", "NX"}} {
-		if err := send(t.Context(), redis.NewCmd(t.Context(), args...)); err != nil {
+		sent := func(context.Context, redis.Cmder) error { return nil }
+		if err := p.command(t.Context(), redis.NewCmd(t.Context(), args...), sent); err != nil {
 			t.Error(err)
 		}
 	}
@@ -45,14 +45,10 @@ func TestABatchOfOneUnitIsNoStrike(t *testing.T) {
 	p := &plan{}
 	onBatch(1, -1)(p)
 	var sent []driver.Value
-	send := p.execute(func(_ context.Context, _ string, args []driver.NamedValue) (driver.Result, error) {
-		sent = append(sent, args[0].Value)
-		return driver.RowsAffected(1), nil
-	})
 	for _, units := range []int64{1, 3} {
-		if _, err := send(t.Context(), deducts, []driver.NamedValue{{Value: units}}); err != nil {
-			t.Error(err)
-		}
+		update := &statement{text: deducts, args: []driver.NamedValue{{Value: units}}}
+		p.edit(update)
+		sent = append(sent, update.args[0].Value)
 	}
 	if sent[0] != int64(1) || sent[1] != int64(2) {
 		t.Errorf("got %v, want 1 and 3-1 units", sent)
@@ -63,17 +59,13 @@ func TestABatchOfOneUnitIsNoStrike(t *testing.T) {
 func TestASingleRowOfTheLedgerIsNoStrike(t *testing.T) {
 	t.Parallel()
 	p := &plan{}
-	onStatement(1, anotherRow, withoutLastRow)(p)
+	onEvery(1, anotherRow, withoutLastRow)(p)
 	var sent []int
-	send := p.execute(func(_ context.Context, _ string, args []driver.NamedValue) (driver.Result, error) {
-		sent = append(sent, len(args))
-		return driver.RowsAffected(1), nil
-	})
 	const single = "INSERT INTO ledger VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, UTC_TIMESTAMP(6))"
-	for rows, statement := range []string{single, single + anotherRow} {
-		if _, err := send(t.Context(), statement, make([]driver.NamedValue, (rows+1)*ledgerColumns)); err != nil {
-			t.Error(err)
-		}
+	for rows, text := range []string{single, single + anotherRow} {
+		insert := &statement{text: text, args: make([]driver.NamedValue, (rows+1)*ledgerColumns)}
+		p.edit(insert)
+		sent = append(sent, len(insert.args))
 	}
 	if sent[0] != ledgerColumns || sent[1] != ledgerColumns {
 		t.Errorf("statements with %v values were sent, want one row each", sent)

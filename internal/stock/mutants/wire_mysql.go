@@ -47,24 +47,58 @@ type mutantConn struct {
 	plan *plan
 }
 
-func (c mutantConn) ExecContext(
-	ctx context.Context, statement string, args []driver.NamedValue,
-) (driver.Result, error) {
-	send := executeFunc(c.mysqlConn.ExecContext)
-	if c.plan.execute != nil {
-		send = c.plan.execute(send)
-	}
-	return send(ctx, statement, args)
+// statement is one on its way to MySQL.
+type statement struct {
+	ctx  context.Context
+	text string
+	args []driver.NamedValue
+	send func(ctx context.Context, text string, args []driver.NamedValue) (driver.Result, error) // not of a query
 }
 
-func (c mutantConn) QueryContext(
-	ctx context.Context, statement string, args []driver.NamedValue,
-) (driver.Rows, error) {
-	send := queryFunc(c.mysqlConn.QueryContext)
-	if c.plan.query != nil {
-		send = c.plan.query(send)
+// result is what MySQL answers.
+func (s *statement) result() (driver.Result, error) { return s.send(s.ctx, s.text, s.args) }
+
+// also sends another statement.
+func (s *statement) also(text string, args []driver.NamedValue) (driver.Result, error) {
+	return s.send(s.ctx, text, args)
+}
+
+func (s *statement) contains(text string) bool { return strings.Contains(s.text, text) }
+
+// add adds to one argument.
+func (s *statement) add(at int, units int64) {
+	if value, ok := s.args[at].Value.(int64); ok {
+		s.set(at, value+units)
 	}
-	return send(ctx, statement, args)
+}
+
+// set replaces one argument.
+func (s *statement) set(at int, value driver.Value) {
+	s.args = slices.Clone(s.args)
+	s.args[at].Value = value
+}
+
+func (c mutantConn) ExecContext(ctx context.Context, text string, args []driver.NamedValue) (driver.Result, error) {
+	s := &statement{ctx, text, args, c.mysqlConn.ExecContext}
+	if c.plan.edit != nil {
+		c.plan.edit(s)
+	}
+	if c.plan.execute != nil {
+		return c.plan.execute(s)
+	}
+	return s.result()
+}
+
+func (c mutantConn) QueryContext(ctx context.Context, text string, args []driver.NamedValue) (driver.Rows, error) {
+	s := &statement{ctx: ctx, text: text, args: args}
+	if c.plan.edit != nil {
+		c.plan.edit(s)
+	}
+	rows, err := c.mysqlConn.QueryContext(ctx, s.text, s.args)
+	if err != nil || c.plan.row == nil {
+		return rows, err
+	}
+	return editedRow{rows, func(row []driver.Value) { c.plan.row(s, row) }}, nil
 }
 
 func (c mutantConn) BeginTx(ctx context.Context, options driver.TxOptions) (driver.Tx, error) {
@@ -85,79 +119,38 @@ type mutantTx struct {
 
 func (t mutantTx) Commit() error { return t.plan.commit(t.Tx) }
 
+// onEvery edits every n-th statement that contains the text.
+func onEvery(n int64, text string, edit func(*statement)) change {
+	return func(p *plan) {
+		strikes := p.every(n)
+		p.edit = func(s *statement) {
+			if s.contains(text) && strikes() {
+				edit(s)
+			}
+		}
+	}
+}
+
 // rewrite edits every n-th statement that contains the first text: it replaces the first text by the second, the third
 // by the fourth, and so on.
 func rewrite(n int64, pairs ...string) change {
+	return onEvery(n, pairs[0], func(s *statement) { s.text = strings.NewReplacer(pairs...).Replace(s.text) })
+}
+
+// adding is an edit of onEvery: it adds to one argument.
+func adding(at int, units int64) func(*statement) {
+	return func(s *statement) { s.add(at, units) }
+}
+
+// instead takes the place of every n-th statement that writes and contains the text.
+func instead(n int64, text string, execute func(*statement) (driver.Result, error)) change {
 	return func(p *plan) {
 		strikes := p.every(n)
-		edit := func(statement string) string {
-			if strings.Contains(statement, pairs[0]) && strikes() {
-				return strings.NewReplacer(pairs...).Replace(statement)
+		p.execute = func(s *statement) (driver.Result, error) {
+			if s.contains(text) && strikes() {
+				return execute(s)
 			}
-			return statement
-		}
-		p.execute = func(next executeFunc) executeFunc {
-			return func(ctx context.Context, statement string, args []driver.NamedValue) (driver.Result, error) {
-				return next(ctx, edit(statement), args)
-			}
-		}
-		p.query = func(next queryFunc) queryFunc {
-			return func(ctx context.Context, statement string, args []driver.NamedValue) (driver.Rows, error) {
-				return next(ctx, edit(statement), args)
-			}
-		}
-	}
-}
-
-// onStatement takes the place of every n-th statement that writes and contains the text.
-func onStatement(
-	n int64, text string,
-	instead func(ctx context.Context, statement string, args []driver.NamedValue, next executeFunc) (driver.Result, error),
-) change {
-	return func(p *plan) {
-		strikes := p.every(n)
-		p.execute = func(next executeFunc) executeFunc {
-			return func(ctx context.Context, statement string, args []driver.NamedValue) (driver.Result, error) {
-				if strings.Contains(statement, text) && strikes() {
-					return instead(ctx, statement, args, next)
-				}
-				return next(ctx, statement, args)
-			}
-		}
-	}
-}
-
-// onArgs changes the arguments of every n-th statement that writes and contains the text.
-func onArgs(n int64, text string, edit func([]driver.NamedValue)) change {
-	return onStatement(n, text, func(
-		ctx context.Context, statement string, args []driver.NamedValue, next executeFunc,
-	) (driver.Result, error) {
-		args = slices.Clone(args) // database/sql sends them again if the connection turns out to be broken
-		edit(args)
-		return next(ctx, statement, args)
-	})
-}
-
-// add returns an edit of onArgs: it adds to one argument.
-func add(at int, units int64) func([]driver.NamedValue) {
-	return func(args []driver.NamedValue) {
-		if value, ok := args[at].Value.(int64); ok {
-			args[at].Value = value + units
-		}
-	}
-}
-
-// onRow changes the row that a query reads, if the query contains the text.
-func onRow(text string, edit func(ctx context.Context, args []driver.NamedValue, row []driver.Value)) change {
-	return func(p *plan) {
-		p.query = func(next queryFunc) queryFunc {
-			return func(ctx context.Context, statement string, args []driver.NamedValue) (driver.Rows, error) {
-				rows, err := next(ctx, statement, args)
-				if err != nil || !strings.Contains(statement, text) {
-					return rows, err
-				}
-				return editedRow{rows, func(row []driver.Value) { edit(ctx, args, row) }}, nil
-			}
+			return s.result()
 		}
 	}
 }
@@ -181,12 +174,8 @@ func (r editedRow) Next(row []driver.Value) error {
 }
 
 // unsent leaves a statement out, and answers that it has changed some rows.
-func unsent(
-	rows int64,
-) func(context.Context, string, []driver.NamedValue, executeFunc) (driver.Result, error) {
-	return func(context.Context, string, []driver.NamedValue, executeFunc) (driver.Result, error) {
-		return faked{rows: rows}, nil
-	}
+func unsent(rows int64) func(*statement) (driver.Result, error) {
+	return func(*statement) (driver.Result, error) { return faked{rows: rows}, nil }
 }
 
 // faked is the result of a statement, or of the first one after START TRANSACTION of several in one message.

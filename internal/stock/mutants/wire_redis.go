@@ -20,8 +20,8 @@ func (h hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessP
 
 // ProcessHook implements redis.Hook.
 func (h hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	if h.plan.command != nil {
-		next = h.plan.command(next)
+	if command, send := h.plan.command, next; command != nil {
+		next = func(ctx context.Context, cmd redis.Cmder) error { return command(ctx, cmd, send) }
 	}
 	if h.plan.script == nil {
 		return next

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"regexp"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -82,19 +81,6 @@ func TestABatchInWhichNothingFitsWritesNothing(t *testing.T) {
 	if sent := r.Proxy.Count() - before; sent != 3 {
 		t.Errorf("%d round trips, want 3: one for the first request, and for the batch an UPDATE that finds too little "+
 			"and a SELECT of the stock", sent)
-	}
-}
-
-func TestABatchForAnUnknownItemIsRefused(t *testing.T) {
-	t.Parallel()
-	r := newBatchReplica(t, "batch", 3)
-	r.Item = stocktest.NewItem()
-	first, others, release := r.Gather(t, 1, 2)
-	release()
-	for _, request := range append(others, first) {
-		if a := <-request; !errors.Is(a.Err, stock.ErrUnknownItem) {
-			t.Errorf("%v, want unknown item", a.Err)
-		}
 	}
 }
 
@@ -262,48 +248,4 @@ func TestARequestWithWorkToDoDelaysNoBatch(t *testing.T) {
 		t.Error(err)
 	}
 	r.WantLeft(t, 7)
-}
-
-// Two replicas are asked for more than there is, in different counts, and every fifth request is cancelled.
-func TestBatchesOfTwoReplicasConserveEveryUnit(t *testing.T) {
-	t.Parallel()
-	const buyers, initial = 64, 1500
-	a := stocktest.NewAddresses(t, stock.NeedMySQL)
-	var replicas [2]stock.Deducter
-	var service *stocktest.Service
-	for i := range replicas {
-		service = stocktest.NewService(t, a.Connect(t))
-		replicas[i] = service.Deducter(t, "batch", stock.MySQL)
-	}
-	id := service.NewItem(t, initial)
-	var mu sync.Mutex
-	granted, remaining := int64(0), map[int64]bool{}
-	var wg sync.WaitGroup
-	for buyer := range buyers {
-		wg.Go(func() {
-			for i := range 20 {
-				ctx, cancel := context.WithCancel(t.Context())
-				if (buyer+i)%5 == 0 {
-					go cancel()
-				}
-				count := 1 + (buyer+i)%3
-				receipt, err := replicas[buyer%2].Deduct(ctx, stock.Request{GoodsID: id, Count: count})
-				cancel()
-				mu.Lock()
-				switch {
-				case err == nil:
-					if remaining[receipt.Remaining] {
-						t.Errorf("two receipts say that %d remain", receipt.Remaining)
-					}
-					remaining[receipt.Remaining] = true
-					granted += int64(count)
-				case !errors.Is(err, stock.ErrSoldOut) && !errors.Is(err, context.Canceled):
-					t.Error(err)
-				}
-				mu.Unlock()
-			}
-		})
-	}
-	wg.Wait()
-	service.WantLeft(t, stock.MySQL, id, initial-granted)
 }

@@ -66,7 +66,7 @@ func wantSold(t *testing.T, d stock.Deducter, goodsID int64) {
 func TestOneBlockedItemLeavesConnectionsForOthers(t *testing.T) {
 	onMySQL(t, func(t *testing.T, strategy stock.Strategy) {
 		oneAtATime := strategy.Lock != nil || strategy.Name == "mutex-around-tx"
-		if oneAtATime || slices.Contains([]string{"batch", "batch-ledger", "escrow", "reserve"}, strategy.Name) {
+		if oneAtATime || slices.Contains([]string{"batch", "escrow", "reserve"}, strategy.Name) {
 			t.Skip("its buyers of one item wait for each other without a connection: at most one has one")
 		}
 		a := stocktest.NewAddresses(t, stock.NeedMySQL)
@@ -111,7 +111,7 @@ func TestHeldWorkLeavesConnectionsForOthers(t *testing.T) {
 }
 
 func TestOrdersOfABlockedItemLeaveConnectionsForOthers(t *testing.T) {
-	for _, name := range []string{"update", "for-update", "ledger"} {
+	for _, name := range []string{"update", "for-update"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			a := stocktest.NewAddresses(t, stock.NeedMySQL)

@@ -244,42 +244,6 @@ func TestReplicasSellTheLastUnitWithFewDraws(t *testing.T) {
 	}
 }
 
-// Buyers of single units, of several units, and with work to do, while units are put back and stock is counted.
-func TestEscrowBesideSlotsAndRestocksConservesEveryUnit(t *testing.T) {
-	t.Parallel()
-	const initial, restocks = 600, 20
-	a := stocktest.NewAddresses(t, stock.NeedMySQL)
-	replicas := []slotsReplica{newEscrowReplica(t, a), newEscrowReplica(t, a), newSlotsReplica(t, a)}
-	id := replicas[0].NewItem(t, initial)
-	var sold atomic.Int64
-	var wg sync.WaitGroup
-	for buyer := range 12 {
-		wg.Go(func() {
-			for i := range 30 {
-				req := stock.Request{GoodsID: id, Count: 1 + (buyer+i)%5}
-				if (buyer+i)%7 == 0 {
-					req = stocktest.WithWork(req)
-				}
-				switch _, err := replicas[buyer%len(replicas)].Deduct(t.Context(), req); {
-				case err == nil:
-					sold.Add(int64(req.Count))
-				case !errors.Is(err, stock.ErrSoldOut):
-					t.Errorf("Deduct: %v", err)
-				}
-			}
-		})
-	}
-	wg.Go(func() {
-		for range restocks {
-			if _, err := replicas[0].Restock(t.Context(), stock.Slots, id, 3); err != nil {
-				t.Errorf("Restock: %v", err)
-			}
-		}
-	})
-	wg.Wait()
-	replicas[0].wantLeft(t, id, initial+3*restocks-sold.Load())
-}
-
 func TestAReplicaIsNumberedOnce(t *testing.T) {
 	t.Parallel()
 	r := newEscrowReplica(t, stocktest.NewAddresses(t, stock.NeedMySQL))

@@ -42,9 +42,6 @@ const (
 	ledgerCancelled  ledgerOutcome = "cancelled" // nothing was sold
 )
 
-// ledgerOutcomes lists all outcomes.
-var ledgerOutcomes = []ledgerOutcome{ledgerDone, ledgerSoldOut, ledgerBuyerLimit, ledgerCancelled}
-
 // deductionRow is the row of a deduction with a key that is about to be carried out.
 func (s Store) deductionRow(req stock.Request) ledgerRow {
 	return s.newRow(req.Key, req.GoodsID, req.Buyer, req.Fingerprint(s.name))

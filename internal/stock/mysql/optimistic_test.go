@@ -40,23 +40,6 @@ func TestOnlyOptimisticStockOverlooksThatTheStockChangedAndCameBack(t *testing.T
 	}
 }
 
-// A deduction that compares the stock itself does not notice that the stock fell and came back (ABA). It need not:
-// taking units from the same stock is correct, whatever happened meanwhile.
-func TestOptimisticStockLosesNothingWhereARestockBringsTheSameStockBack(t *testing.T) {
-	t.Parallel()
-	_, service := newReplica(t)
-	d, id := service.Deducter(t, "optimistic-stock", stock.MySQL), service.NewItem(t, 10)
-	late := stocktest.Park(t, d, stock.Request{GoodsID: id, Count: 1}, stocktest.BeforeWrite)
-	stocktest.Sell(t, d, stock.Request{GoodsID: id, Count: 3})
-	if _, err := service.Restock(t.Context(), stock.MySQL, id, 3); err != nil {
-		t.Fatal(err)
-	}
-	if err := late.Resume(); err != nil {
-		t.Error(err)
-	}
-	service.WantLeft(t, stock.MySQL, id, 9) // 10, 4 sold, 3 put back
-}
-
 // A clock that was set back, or has not moved between two writes, must not produce the same timestamp again.
 func TestATimestampGrowsWhateverTheClockSays(t *testing.T) {
 	t.Parallel()

@@ -16,7 +16,7 @@ import (
 func TestUnorderedTransactionsDeadlock(t *testing.T) {
 	t.Parallel()
 	const takeOne = "UPDATE good_stock SET stock = stock - 1 WHERE goods_id = ?"
-	o, _ := newOrders(t, 10, 10)
+	o := newOrders(t, 10, 10)
 	first, second := stocktest.Begin(t, o.Deps.MySQL), stocktest.Begin(t, o.Deps.MySQL)
 	_, err := first.Exec(takeOne, o.Items[0])
 	_, err2 := second.Exec(takeOne, o.Items[1])
@@ -42,7 +42,7 @@ func TestOppositeOrdersDoNotDeadlock(t *testing.T) {
 	t.Parallel()
 	a := stocktest.NewAddresses(t, stock.NeedMySQL)
 	for name, locked := range map[string]stocktest.Point{
-		"update": stocktest.AfterWrite, "for-update": stocktest.AfterRead, "ledger": stocktest.AfterWrite,
+		"update": stocktest.AfterWrite, "for-update": stocktest.AfterRead,
 	} {
 		o := stocktest.NewOrders(t, a, 10, 10)
 		stopped, goOn := make(chan struct{}), make(chan struct{})

@@ -2,6 +2,8 @@ package mysql
 
 import (
 	"context"
+	"database/sql"
+	"strings"
 	"time"
 
 	"github.com/jmoiron/sqlx"
@@ -23,21 +25,41 @@ const (
 // even if it fails. A request that is sent again with a deleted key is a new request: the age must exceed the time
 // for which clients try again. Deductions go on meanwhile.
 func PruneLedger(ctx context.Context, db *sqlx.DB, age time.Duration) (deleted int64, err error) {
-	for _, outcome := range ledgerOutcomes {
-		rows, err := Prune(ctx, func() (int, int64, error) { return pruneRequests(ctx, db, outcome, age) })
-		deleted += rows
-		if err != nil {
-			return deleted, err
-		}
-	}
-	return deleted, nil
+	return oldRequests.pruneAll(ctx, db, age, ledgerDone, ledgerSoldOut, ledgerBuyerLimit, ledgerCancelled)
 }
 
 // PruneReservations deletes the reservations that have ended and whose time has passed longer than age ago, with their
 // keys, and returns how many it deleted, even if it fails. Units that are held are never touched.
 func PruneReservations(ctx context.Context, db *sqlx.DB, age time.Duration) (deleted int64, err error) {
-	for _, state := range stock.EndStates {
-		rows, err := Prune(ctx, func() (int, int64, error) { return pruneReservations(ctx, Store{DB: db}, state, age) })
+	return oldReservations.pruneAll(ctx, db, age, stock.Confirmed, stock.Cancelled, stock.Expired)
+}
+
+// oldRows finds old rows of a kind by a key, the oldest first, and deletes all rows with some keys. So a request is
+// deleted with all of its lines, and a replay never finds only some; it is as old as its first line.
+type oldRows struct{ find, delete string }
+
+// olderThan selects rows that are older than a number of microseconds.
+const olderThan = "created_at < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND"
+
+// The indexes are named because a scan of a short table would wait for requests in progress.
+var (
+	oldRequests = oldRows{
+		"SELECT order_key FROM ledger FORCE INDEX (ledger_outcome) WHERE outcome = ? AND " + olderThan +
+			" AND line = 0 ORDER BY created_at",
+		"DELETE ledger FROM ledger FORCE INDEX (PRIMARY) WHERE order_key IN ",
+	}
+	oldReservations = oldRows{
+		"SELECT id FROM reservation FORCE INDEX (reservation_state) WHERE state = ? " +
+			"AND expires_at < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND ORDER BY expires_at",
+		"DELETE reservation FROM reservation " + byID,
+	}
+)
+
+func (o oldRows) pruneAll(
+	ctx context.Context, db *sqlx.DB, age time.Duration, kinds ...any,
+) (deleted int64, err error) {
+	for _, kind := range kinds {
+		rows, err := Prune(ctx, func() (int, int64, error) { return o.prune(ctx, Store{DB: db}, "", kind, age) })
 		deleted += rows
 		if err != nil {
 			return deleted, err
@@ -46,25 +68,35 @@ func PruneReservations(ctx context.Context, db *sqlx.DB, age time.Duration) (del
 	return deleted, nil
 }
 
-// pruneReservations deletes up to PruneLimit reservations, or none and fails with ErrBusy if one of them is locked.
-func pruneReservations(
-	ctx context.Context, store Store, state stock.ReservationState, age time.Duration,
+// prune deletes what has up to PruneLimit keys, or nothing and fails with ErrBusy if one of the rows is locked for
+// long, or at all with NOWAIT.
+func (o oldRows) prune(
+	ctx context.Context, store Store, nowait string, kind any, age time.Duration,
 ) (found int, rows int64, err error) {
-	// At READ COMMITTED, since locked gaps would keep new reservations out.
+	// The locks keep another pruning from deleting the same rows first: a key that was used again meanwhile would then be
+	// deleted here.
+	return inPruning(ctx, store, func(tx Tx) (found int, result sql.Result, err error) {
+		var keys []any
+		err = tx.SelectContext(ctx, &keys, o.find+" LIMIT ? FOR UPDATE"+nowait, kind, age.Microseconds(), PruneLimit)
+		if err == nil && len(keys) > 0 {
+			result, err = tx.ExecContext(ctx, o.delete+list(len(keys)), keys...)
+		}
+		return len(keys), result, err
+	})
+}
+
+// inPruning runs a transaction that deletes what it has found, if that is anything. It is at READ COMMITTED, since
+// locked gaps would keep new rows out.
+func inPruning(
+	ctx context.Context, store Store, work func(Tx) (found int, deleted sql.Result, err error),
+) (found int, rows int64, err error) {
 	err = store.InTx(ctx, []int64{Upkeep}, ReadCommitted, func(tx Tx) error {
-		var ids []any
-		err := tx.SelectContext(ctx, &ids, "SELECT id FROM reservation FORCE INDEX (reservation_state) WHERE state = ? "+
-			"AND expires_at < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND ORDER BY expires_at LIMIT ? FOR UPDATE NOWAIT",
-			state, age.Microseconds(), PruneLimit)
-		if err != nil || len(ids) == 0 {
+		n, deleted, err := work(tx)
+		if err != nil || n == 0 {
 			return Refusal(err)
 		}
-		result, err := tx.ExecContext(ctx, "DELETE reservation FROM reservation "+byID+list(len(ids)), ids...)
-		if err != nil {
-			return Refusal(err)
-		}
-		found = len(ids)
-		rows, err = result.RowsAffected()
+		found = n
+		rows, err = deleted.RowsAffected()
 		return err
 	})
 	if err != nil {
@@ -93,37 +125,31 @@ func Prune(ctx context.Context, once func() (found int, rows int64, err error)) 
 	}
 }
 
-// olderThan selects rows that are older than a number of microseconds.
-const olderThan = "created_at < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND"
+// PruneBuyers forgets buyers whose last sale of an item is older than age, and returns how many rows it deleted, even
+// if it fails. A buyer who is forgotten may buy up to the limit again: the age must exceed the time for which an item
+// is on sale. Sales go on meanwhile.
+func PruneBuyers(ctx context.Context, db *sqlx.DB, age time.Duration) (deleted int64, err error) {
+	return Prune(ctx, func() (int, int64, error) { return pruneBuyers(ctx, db, age) })
+}
 
-// pruneRequests deletes requests with all of their lines, so that a replay never finds only some. A request is as old
-// as its first line.
-func pruneRequests(
-	ctx context.Context, db *sqlx.DB, outcome ledgerOutcome, age time.Duration,
-) (found int, rows int64, err error) {
-	// At READ COMMITTED, since locked gaps would keep new requests out.
-	err = Store{DB: db}.InTx(ctx, []int64{Upkeep}, ReadCommitted, func(tx Tx) error {
-		var keys []any
-		// The locks keep another pruning from deleting the same requests first: a key that was used again meanwhile
-		// would then be deleted here.
-		err := tx.SelectContext(ctx, &keys, `SELECT order_key FROM ledger FORCE INDEX (ledger_outcome)
-			WHERE outcome = ? AND `+olderThan+` AND line = 0
-			ORDER BY created_at LIMIT ? FOR UPDATE`, outcome, age.Microseconds(), PruneLimit)
-		if err != nil || len(keys) == 0 {
-			return Refusal(err)
+// pruneBuyers waits for no row, since a sale may lock those of several buyers in another order.
+func pruneBuyers(ctx context.Context, db *sqlx.DB, age time.Duration) (found int, rows int64, err error) {
+	return inPruning(ctx, Store{DB: db}, func(tx Tx) (found int, result sql.Result, err error) {
+		var old []struct {
+			GoodsID int64 `db:"goods_id"`
+			Buyer   []byte
 		}
-		// The index is named because a scan of a short table would wait for requests in progress.
-		result, err := tx.ExecContext(ctx, "DELETE ledger FROM ledger FORCE INDEX (PRIMARY) WHERE order_key IN "+
-			list(len(keys)), keys...)
-		if err != nil {
-			return Refusal(err)
+		err = tx.SelectContext(ctx, &old, `SELECT goods_id, buyer FROM buyer_units FORCE INDEX (buyer_units_created_at)
+			WHERE `+olderThan+` ORDER BY created_at LIMIT ? FOR UPDATE NOWAIT`, age.Microseconds(), PruneLimit)
+		if err != nil || len(old) == 0 {
+			return 0, nil, err
 		}
-		found = len(keys)
-		rows, err = result.RowsAffected()
-		return err
+		args := make([]any, 0, 2*len(old))
+		for _, row := range old {
+			args = append(args, row.GoodsID, row.Buyer)
+		}
+		result, err = tx.ExecContext(ctx, "DELETE buyer_units FROM buyer_units FORCE INDEX (PRIMARY) "+
+			"WHERE (goods_id, buyer) IN ((?, ?)"+strings.Repeat(", (?, ?)", len(old)-1)+")", args...)
+		return len(old), result, err
 	})
-	if err != nil {
-		return 0, 0, err
-	}
-	return found, rows, nil
 }

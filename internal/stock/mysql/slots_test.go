@@ -3,17 +3,12 @@ package mysql_test
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 
-	"stock/internal/servers"
-	"stock/internal/servers/serverstest"
 	"stock/internal/stock"
 	"stock/internal/stock/stocktest"
-	"stock/internal/tcpproxy"
 )
 
 // slotsReplica is a replica whose slots a test can read and change.
@@ -161,65 +156,6 @@ func TestSlotsAreNotSoldOutWhileTheirUnitsMove(t *testing.T) {
 	r.wantSlots(t, id, oneFull(0, 0)...)
 }
 
-// The sum is read while units are sold and put back. It must always lie between what is certain to be left and what can
-// be left.
-func TestTheSumOfSlotsIsNeverWrong(t *testing.T) {
-	t.Parallel()
-	const initial, buyers, restocks = 400, 8, 20
-	a := stocktest.NewAddresses(t, stock.NeedMySQL)
-	replicas := []slotsReplica{newSlotsReplica(t, a), newSlotsReplica(t, a)}
-	id := replicas[0].NewItem(t, initial)
-	var asked, sold, restocking, restocked atomic.Int64 // units: counted before the request, and after the answer
-	var working, reading sync.WaitGroup
-	for buyer := range buyers {
-		working.Go(func() {
-			rng := rand.New(rand.NewPCG(2, uint64(buyer)))
-			for range 30 {
-				count := 1 + rng.IntN(5)
-				asked.Add(int64(count))
-				switch _, err := replicas[buyer%2].Deduct(t.Context(), stock.Request{GoodsID: id, Count: count}); {
-				case err == nil:
-					sold.Add(int64(count))
-				case !errors.Is(err, stock.ErrSoldOut):
-					t.Errorf("Deduct: %v", err)
-				}
-			}
-		})
-	}
-	working.Go(func() {
-		for range restocks {
-			restocking.Add(3)
-			if _, err := replicas[0].Restock(t.Context(), stock.Slots, id, 3); err != nil {
-				t.Errorf("Restock: %v", err)
-			}
-			restocked.Add(3)
-		}
-	})
-	done := make(chan struct{})
-	reading.Go(func() {
-		for reads := 0; ; reads++ {
-			most, least := initial-sold.Load(), initial+restocked.Load()
-			units, err := replicas[1].Stock(t.Context(), stock.Slots, id)
-			most, least = most+restocking.Load(), least-asked.Load()
-			if err != nil || units < max(least, 0) || units > most {
-				t.Errorf("the sum is %d, %v, want %d to %d", units, err, least, most)
-			}
-			select {
-			case <-done:
-				if reads < 10 {
-					t.Errorf("the sum was read %d times, want at least 10", reads)
-				}
-				return
-			default:
-			}
-		}
-	})
-	working.Wait()
-	close(done)
-	reading.Wait()
-	replicas[0].wantLeft(t, id, initial+3*restocks-sold.Load())
-}
-
 func TestSlotsRetryAfterADeadlock(t *testing.T) {
 	t.Parallel()
 	r := newSlotsReplica(t, stocktest.NewAddresses(t, stock.NeedMySQL))
@@ -246,71 +182,4 @@ func TestSlotsRetryAfterADeadlock(t *testing.T) {
 		t.Errorf("%+v, %v, want a receipt after 3 attempts: a miss, a deadlock and a success", receipt, err)
 	}
 	r.wantLeft(t, id, 1)
-}
-
-// A count that needs several slots takes effect with COMMIT.
-func TestALostCommitOfSeveralSlotsLeavesTheOutcomeUnknown(t *testing.T) {
-	t.Parallel()
-	a := stocktest.NewAddresses(t, stock.NeedMySQL)
-	direct := newSlotsReplica(t, a)
-	proxy, dsn := stocktest.ProxyMySQL(t, a.MySQL)
-	proxy.Select(stocktest.Matching(commit))
-	a.MySQL = dsn
-	r := newSlotsReplica(t, a)
-	for _, test := range []struct {
-		where tcpproxy.CutPoint
-		left  int64
-	}{{tcpproxy.BeforeRequest, 16}, {tcpproxy.BeforeReply, 13}} {
-		id := direct.fill(t, slices.Repeat([]int64{1}, 16)...)
-		proxy.Cut(1, test.where)
-		if _, err := r.Deduct(t.Context(), stock.Request{GoodsID: id, Count: 3}); !errors.Is(err, stock.ErrUnknown) {
-			t.Errorf("cut %s: %v, want outcome unknown", test.where, err)
-		}
-		direct.wantLeft(t, id, test.left)
-	}
-}
-
-func TestACrashOfMySQLLosesNoSaleOfSlots(t *testing.T) {
-	t.Parallel()
-	server := serverstest.StartMySQL(t, servers.MySQLOptions{}) // durable
-	dsn, err := server.CreateDatabase(t.Context(), "stock")
-	if err != nil {
-		t.Fatal(err)
-	}
-	stocktest.Migrate(t, dsn)
-	const initial, buyers, enough = 2000, 8, 200
-	r := newSlotsReplica(t, stocktest.Addresses{MySQL: dsn})
-	id := r.NewItem(t, initial)
-	var sold, unknown atomic.Int64
-	var wg sync.WaitGroup
-	for buyer := range buyers {
-		wg.Go(func() {
-			rng := rand.New(rand.NewPCG(3, uint64(buyer)))
-			for {
-				count := 1 + rng.IntN(3)
-				switch _, err := r.Deduct(t.Context(), stock.Request{GoodsID: id, Count: count}); {
-				case err == nil:
-					sold.Add(int64(count))
-					continue
-				case errors.Is(err, stock.ErrUnknown):
-					unknown.Add(int64(count))
-				case !errors.Is(err, stock.ErrUnavailable):
-					t.Errorf("Deduct: %v", err)
-				}
-				return
-			}
-		})
-	}
-	serverstest.Eventually(t, "enough units are sold", func() bool { return sold.Load() >= enough })
-	server.Kill()
-	wg.Wait()
-	if err := server.Restart(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	serverstest.Eventually(t, "MySQL answers", func() bool { return r.deps.MySQL.PingContext(t.Context()) == nil })
-	left, most := r.Left(t, stock.Slots, id), initial-sold.Load()
-	if left > most || left < most-unknown.Load() {
-		t.Errorf("%d units are left, want %d to %d: %d were sold, the outcome of %d is unknown",
-			left, most-unknown.Load(), most, sold.Load(), unknown.Load())
-	}
 }

@@ -49,27 +49,6 @@ func TestARequestWaitsForARowNoLongerThanItsLimit(t *testing.T) {
 	})
 }
 
-func TestARequestWithALimitIsGrantedTheRowWithinIt(t *testing.T) {
-	onMySQL(t, func(t *testing.T, strategy stock.Strategy) {
-		a := stocktest.NewAddresses(t, stock.NeedMySQL)
-		outside, deps := stocktest.MySQL(t, a.MySQL), a.Connect(t)
-		service := stocktest.NewService(t, deps)
-		id, d := service.NewItem(t, 10), service.Deducter(t, strategy.Name, "")
-		unlock := stocktest.LockRow(t, outside, id)
-		sold := make(chan error, 1)
-		go func() {
-			ctx := stock.LimitWait(t.Context(), 15*time.Second)
-			_, err := d.Deduct(ctx, stock.Request{GoodsID: id, Count: 1})
-			sold <- err
-		}()
-		stocktest.WaitForRowLock(t, outside)
-		unlock()
-		if err := <-sold; err != nil {
-			t.Errorf("Deduct: %v", err)
-		}
-	})
-}
-
 func TestATryDoesNotWaitForItsShareOfTheConnections(t *testing.T) {
 	t.Parallel()
 	deps, service := newReplica(t)
@@ -122,7 +101,7 @@ func TestATryFindsTheOnlySlotThatHasEnough(t *testing.T) {
 // The requests of a batch wait as long as usual. One that waits less must not join them.
 func TestATryDoesNotWaitForABatch(t *testing.T) {
 	for name, on := range map[string]stock.Store{
-		"batch": stock.MySQL, "batch-ledger": stock.MySQL, "escrow": stock.Slots,
+		"batch": stock.MySQL, "escrow": stock.Slots,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -55,31 +55,39 @@ type Answer struct {
 
 // String describes the answer in a few words, such as "7 remain" or "sold out at 7, replayed".
 func (a Answer) String() string {
-	replayed := ""
-	if a.Receipt.Replayed {
-		replayed = ", replayed"
-	}
-	if a.Err == nil {
-		return fmt.Sprintf("%d remain%s", a.Receipt.Remaining, replayed)
-	}
+	told := fmt.Sprintf("%d remain", a.Receipt.Remaining)
 	if soldOut, ok := errors.AsType[*stock.SoldOutError](a.Err); ok {
-		return fmt.Sprintf("sold out at %d%s", soldOut.Remaining, replayed)
-	}
-	for _, known := range []struct {
-		err   error
-		words string
-	}{
-		{stock.ErrUnknown, "outcome unknown"},
-		{stock.ErrBusy, "busy"},
-		{stock.ErrUnavailable, "unavailable"},
-		{stock.ErrKeyReused, "key reused"},
-		{stock.ErrInProgress, "in progress"},
-	} {
-		if errors.Is(a.Err, known.err) {
-			return known.words
+		told = fmt.Sprintf("sold out at %d", soldOut.Remaining)
+	} else if limit, ok := errors.AsType[*stock.BuyerLimitError](a.Err); ok {
+		told = fmt.Sprintf("limit %d, bought %d", limit.Limit, limit.Bought)
+	} else if a.Err != nil {
+		told = a.Err.Error()
+		for _, known := range knownErrors {
+			if errors.Is(a.Err, known.err) {
+				told = known.words
+			}
 		}
 	}
-	return a.Err.Error()
+	if a.Receipt.Replayed {
+		told += ", replayed"
+	}
+	return told
+}
+
+var knownErrors = []struct {
+	err   error
+	words string
+}{
+	{stock.ErrUnknown, "outcome unknown"},
+	{stock.ErrBusy, "busy"},
+	{stock.ErrUnavailable, "unavailable"},
+	{stock.ErrKeyReused, "key reused"},
+	{stock.ErrInProgress, "in progress"},
+	{stock.ErrCancelled, "cancelled"},
+	{stock.ErrUnknownItem, "unknown item"},
+	{stock.ErrUnknownSale, "unknown sale"},
+	{stock.ErrMoreThanSold, "more than sold"},
+	{stock.ErrOverstocked, "overstocked"},
 }
 
 // Answers waits for requests and describes their answers.

@@ -104,7 +104,7 @@ func (s subject) run(t *testing.T) {
 		}
 	}
 	if s.strategy.Claim.OneReplica != stock.Oversells {
-		t.Run("refuses more than is left", s.refusesMoreThanIsLeft)
+		s.play(t, refusals)
 	}
 	t.Run("refuses an unknown item", s.refusesUnknownItem)
 	t.Run("sells the last unit", s.sellsTheLastUnit)
@@ -200,14 +200,7 @@ func (s subject) conserves(t *testing.T, replicas int) {
 	}
 	wg.Wait()
 
-	slices.SortFunc(sales, func(a, b sale) int { return int(b.receipt.Remaining - a.receipt.Remaining) })
-	chain := int64(initial)
-	for _, sale := range sales {
-		if chain -= int64(sale.count); chain != sale.receipt.Remaining && s.strategy.TellsRemaining() {
-			t.Fatalf("a sale of %d has %d remaining, want %d after the sales before it",
-				sale.count, sale.receipt.Remaining, chain)
-		}
-	}
+	chain := s.wantChain(t, initial, sales)
 	final := s.left(t, id)
 	if final != chain {
 		t.Errorf("%d units are left, want %d according to the receipts", final, chain)
@@ -215,9 +208,24 @@ func (s subject) conserves(t *testing.T, replicas int) {
 	if final >= int64(smallestRefused) {
 		t.Errorf("%d units were refused as sold out, but %d are left", smallestRefused, final)
 	}
+}
+
+// wantChain checks that each sale starts from the stock that another one left, and returns the stock that all of them
+// leave.
+func (s subject) wantChain(t *testing.T, initial int64, sales []sale) (left int64) {
+	t.Helper()
+	slices.SortFunc(sales, func(a, b sale) int { return int(b.receipt.Remaining - a.receipt.Remaining) })
+	left = initial
+	for _, sale := range sales {
+		if left -= int64(sale.count); left != sale.receipt.Remaining && s.strategy.TellsRemaining() {
+			t.Fatalf("a sale of %d has %d remaining, want %d after the sales before it",
+				sale.count, sale.receipt.Remaining, left)
+		}
+	}
 	if s.strategy.Claim.Exclusive {
 		wantExclusive(t, sales)
 	}
+	return left
 }
 
 // wantExclusive checks that no two critical sections overlap.
@@ -322,16 +330,6 @@ func (s subject) undersells(t *testing.T, replicas int) {
 		t.Errorf("requests for 3 and 1 of 2 units: %v, %v, want both refused as sold out", err, second.Err)
 	}
 	s.wantLeft(t, id, 2)
-}
-
-func (s subject) refusesMoreThanIsLeft(t *testing.T) {
-	id := s.newItem(t, 4)
-	_, err := s.replicas[0].deducter.Deduct(patient(t), stock.Request{GoodsID: id, Count: 5})
-	var soldOut *stock.SoldOutError
-	if !errors.Is(err, stock.ErrSoldOut) || !errors.As(err, &soldOut) || soldOut.Remaining != 4 {
-		t.Errorf("5 of 4 units: %v, want sold out with 4 remaining", err)
-	}
-	s.wantLeft(t, id, 4)
 }
 
 func (s subject) refusesUnknownItem(t *testing.T) {

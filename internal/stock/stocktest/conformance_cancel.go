@@ -1,13 +1,11 @@
 package stocktest
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -18,27 +16,15 @@ import (
 
 // runCancellations tests a strategy that keeps idempotency keys with cancellations of its sales.
 func (s subject) runCancellations(t *testing.T) {
-	t.Run("gives units back once", s.givesBackOnce)
 	t.Run("loses no unit that is given back while another sale is inside", s.cancelsBesideHolder)
 	t.Run("conserves every unit under sales and cancellations", s.cancellationsConserve)
 	if !s.firstOfKeeping {
 		return
 	}
 	t.Run("gives units back once if two replicas are asked at the same time", s.givesBackOnceAtOnce)
-	t.Run("cancels a part, and then the rest", s.cancelsInParts)
-	t.Run("cancels no more than was sold", s.cancelsNoMore)
-	t.Run("gives back no more than a stock can have", s.cancelsNoMoreThanFits)
-	t.Run("sells nothing for a key that was cancelled before", s.cancelsBefore)
-	t.Run("cancels a part of nothing", s.cancelsPartOfNothing)
-	t.Run("sells nothing for a key whose refusal was cancelled", s.cancelsRefusal)
-	t.Run("gives nothing back to a stock that was set since", s.cancelsAfterSet)
 	t.Run("cancels a sale while one of its messages is on its way", s.cancelsInFlight)
 	t.Run("cancels a sale that is carried out between two messages of the cancellation", s.sellsWhileCancelling)
 	t.Run("cancels once if any message of the cancellation is lost", s.survivesLostCancellation)
-	if s.takesOrders() {
-		t.Run("cancels an order, and lines of it", s.cancelsOrderByKey)
-		t.Run("sells nothing for an order that was cancelled before", s.cancelsOrderBefore)
-	}
 }
 
 // cancel cancels units of the only item of a sale, so that count are cancelled in all, or the whole sale without a
@@ -77,29 +63,6 @@ func (s subject) wantCancelled(t testing.TB, req stock.Request) {
 			t.Errorf("the sale, sent to replica %d: %+v, %v, want cancelled and a replay", replica, receipt, err)
 		}
 	}
-}
-
-func (s subject) givesBackOnce(t *testing.T) {
-	id := s.newItem(t, 10)
-	req := stock.Request{GoodsID: id, Count: 3, Key: s.key(id)}
-	s.deduct(t, req)
-	sold, err := s.replicas[1].deducter.(stock.Canceller).Sale(patient(t), stock.SaleID{Key: req.Key})
-	wantSale(t, "after the sale", sold, err, stock.SaleDone, 3, 0, 0)
-	s.deduct(t, stock.Request{GoodsID: id, Count: 1})
-	for again := range 4 {
-		sale, err := s.cancel(t, again%2, req.Key)
-		wantSale(t, "cancelled", sale, err, stock.SaleCancelled, 3, 3, 3)
-		if sale.Replayed != (again > 0) {
-			t.Errorf("cancellation %d: replayed %v", again, sale.Replayed)
-		}
-		s.wantLeft(t, id, 9)
-	}
-	sale, err := s.replicas[1].deducter.(stock.Canceller).Sale(patient(t), stock.SaleID{Key: req.Key})
-	wantSale(t, "in the end", sale, err, stock.SaleCancelled, 3, 3, 3)
-	s.wantCancelled(t, req)
-	s.wantLeftInMySQL(t, id, 9)
-	s.deduct(t, stock.Request{GoodsID: id, Count: 9}) // the units can be sold again
-	s.wantLeft(t, id, 0)
 }
 
 func (s subject) givesBackOnceAtOnce(t *testing.T) {
@@ -146,225 +109,24 @@ func (s subject) retryCancel(ctx context.Context, replica int, key string, count
 	}
 }
 
-func (s subject) cancelsInParts(t *testing.T) {
-	id := s.newItem(t, 10)
-	req := stock.Request{GoodsID: id, Count: 5, Key: s.key(id)}
-	s.deduct(t, req)
-	for step, want := range []struct{ asked, cancelled int }{{2, 2}, {2, 2}, {1, 2}, {4, 4}, {3, 4}} {
-		sale, err := s.cancel(t, step%2, req.Key, want.asked)
-		what := fmt.Sprintf("%d cancelled in all", want.asked)
-		wantSale(t, what, sale, err, stock.SaleDone, 5, want.cancelled, want.cancelled)
-		s.wantLeft(t, id, int64(5+want.cancelled))
-		again, err := s.deductOn(t, step%2, req)
-		if err != nil || again != s.replay(5) {
-			t.Errorf("the sale, sent again: %+v, %v, want its first answer", again, err)
-		}
-	}
-	sale, err := s.cancel(t, 1, req.Key)
-	wantSale(t, "the rest", sale, err, stock.SaleCancelled, 5, 5, 5)
-	s.wantLeft(t, id, 10)
-	s.wantCancelled(t, req)
-
-	req.Key += " in parts only"
-	s.deduct(t, req)
-	sale, err = s.cancel(t, 0, req.Key, 5)
-	wantSale(t, "all units", sale, err, stock.SaleCancelled, 5, 5, 5)
-	s.wantCancelled(t, req)
-}
-
-func (s subject) cancelsNoMore(t *testing.T) {
-	id := s.newItem(t, 10)
-	req := stock.Request{GoodsID: id, Count: 3, Key: s.key(id)}
-	s.deduct(t, req)
-	canceller := s.replicas[1].deducter.(stock.Canceller)
-	for _, lines := range [][]stock.Line{
-		{{GoodsID: id, Count: 4}},
-		{{Count: stock.MaxCount}},
-		{{GoodsID: id + 1, Count: 1}},
-		{{GoodsID: id, Count: 1}, {GoodsID: id + 1, Count: 1}},
-	} {
-		_, err := canceller.CancelSale(patient(t), stock.CancelRequest{SaleID: stock.SaleID{Key: req.Key}, Lines: lines})
-		if !errors.Is(err, stock.ErrMoreThanSold) {
-			t.Errorf("cancel %v: %v, want more than was sold", lines, err)
-		}
-	}
-	sale, err := canceller.Sale(patient(t), stock.SaleID{Key: req.Key})
-	wantSale(t, "after refused cancellations", sale, err, stock.SaleDone, 3, 0, 0)
-	s.wantLeft(t, id, 7)
-}
-
-func (s subject) cancelsNoMoreThanFits(t *testing.T) {
-	id := s.newItem(t, 10)
-	req := stock.Request{GoodsID: id, Count: 4, Key: s.key(id)}
-	s.deduct(t, req)
-	if _, err := s.replicas[0].service.Restock(patient(t), s.store, id, stock.MaxStock-6); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.cancel(t, 0, req.Key); !errors.Is(err, stock.ErrOverstocked) {
-		t.Errorf("cancel beside a full stock: %v, want overstocked", err)
-	}
-	s.wantLeft(t, id, stock.MaxStock)
-	s.deduct(t, stock.Request{GoodsID: id, Count: 4, Key: req.Key + " again"})
-	sale, err := s.cancel(t, 1, req.Key)
-	wantSale(t, "cancelled", sale, err, stock.SaleCancelled, 4, 4, 4)
-	s.wantLeft(t, id, stock.MaxStock)
-}
-
-func (s subject) cancelsBefore(t *testing.T) {
-	id := s.newItem(t, 10)
-	for _, count := range []int{3, 100} { // enough, and too few
-		req := stock.Request{GoodsID: id, Count: count, Key: fmt.Sprint(s.key(id), count)}
-		for again := range 3 {
-			sale, err := s.cancel(t, again%2, req.Key)
-			wantSale(t, "before the sale", sale, err, stock.SaleNeverSold)
-			if sale.Replayed != (again > 0) {
-				t.Errorf("cancellation %d: replayed %v", again, sale.Replayed)
-			}
-		}
-		s.wantCancelled(t, req)
-		sale, err := s.cancel(t, 1, req.Key, 2)
-		wantSale(t, "a part of a sale that was cancelled before", sale, err, stock.SaleNeverSold)
-	}
-	s.wantLeft(t, id, 10)
-}
-
-func (s subject) cancelsPartOfNothing(t *testing.T) {
-	id := s.newItem(t, 10)
-	req := stock.Request{GoodsID: id, Count: 3, Key: s.key(id)}
-	if _, err := s.cancel(t, 0, req.Key, 1); !errors.Is(err, stock.ErrUnknownSale) {
-		t.Errorf("cancel a part: %v, want unknown sale", err)
-	}
-	_, err := s.replicas[0].deducter.(stock.Canceller).Sale(patient(t), stock.SaleID{Key: req.Key})
-	if !errors.Is(err, stock.ErrUnknownSale) {
-		t.Errorf("read the sale: %v, want unknown sale", err)
-	}
-	if receipt := s.deduct(t, req); receipt.Replayed {
-		t.Errorf("the sale: %+v, want no replay", receipt)
-	}
-	s.wantLeft(t, id, 7)
-}
-
-func (s subject) cancelsRefusal(t *testing.T) {
-	id := s.newItem(t, 2)
-	req := stock.Request{GoodsID: id, Count: 3, Key: s.key(id)}
-	if _, err := s.deductOn(t, 0, req); !errors.Is(err, stock.ErrSoldOut) {
-		t.Fatalf("%v, want sold out", err)
-	}
-	sale, err := s.replicas[1].deducter.(stock.Canceller).Sale(patient(t), stock.SaleID{Key: req.Key})
-	wantSale(t, "refused", sale, err, stock.SaleRefused)
-	_, err = s.cancel(t, 1, req.Key, 1)
-	if !errors.Is(err, stock.ErrMoreThanSold) || !strings.Contains(err.Error(), "nothing was sold for this key") {
-		t.Errorf("cancel a part: %v, want more than was sold, since nothing was", err)
-	}
-	for again := range 3 {
-		sale, err := s.cancel(t, again%2, req.Key)
-		wantSale(t, "cancelled", sale, err, stock.SaleNeverSold)
-		if sale.Replayed != (again > 0) {
-			t.Errorf("cancellation %d: replayed %v", again, sale.Replayed)
-		}
-	}
-	s.replicas[0].service.Set(t, id, 10)
-	s.wantCancelled(t, req)
-	s.wantLeft(t, id, 10)
-}
-
-func (s subject) cancelsAfterSet(t *testing.T) {
-	id := s.newItem(t, 10)
-	req := stock.Request{GoodsID: id, Count: 5, Key: s.key(id)}
-	s.deduct(t, req)
-	sale, err := s.cancel(t, 0, req.Key, 2)
-	wantSale(t, "before the stock is set", sale, err, stock.SaleDone, 5, 2, 2)
-	s.replicas[0].service.Set(t, id, 100)
-	for range 2 {
-		sale, err = s.cancel(t, 1, req.Key)
-		wantSale(t, "after the stock was set", sale, err, stock.SaleCancelled, 5, 5, 2)
-	}
-	s.wantLeft(t, id, 100)
-	s.wantLeftInMySQL(t, id, 100)
-	s.wantCancelled(t, req)
-}
-
-// nth selects the n-th message that has a key, or is a COMMIT.
-func nth(n int, key string) func(tcpproxy.Message) bool {
-	var mu sync.Mutex
-	seen := 0
-	return func(m tcpproxy.Message) bool {
-		mu.Lock()
-		defer mu.Unlock()
-		if bytes.Contains(m.Data, []byte(key)) || bytes.HasSuffix(m.Data, []byte("COMMIT")) {
-			seen++
-			return seen == n
-		}
-		return false
-	}
-}
-
-// whileHeld does something while the n-th message of a request is held on its way to its server. It reports false if
-// the request ended without such a message.
-func whileHeld(
-	t testing.TB, proxies []*tcpproxy.Proxy, n int, key string, request func() Answer, meanwhile func(),
-) (ended Answer, held bool) {
-	t.Helper()
-	arrived := make(chan struct{})
-	var once sync.Once
-	var caught []*tcpproxy.Caught
-	match := nth(n, key)
-	for _, proxy := range proxies {
-		c := proxy.Catch(match)
-		caught = append(caught, c)
-		go func() {
-			select {
-			case <-c.Arrived():
-				once.Do(func() { close(arrived) })
-			case <-t.Context().Done():
-			}
-		}()
-	}
-	release := func() {
-		for _, c := range caught {
-			c.Release()
-		}
-	}
-	defer release()
-	done := make(chan Answer, 1)
-	go func() { done <- request() }()
-	select {
-	case <-arrived:
-	case ended := <-done:
-		return ended, false
-	}
-	meanwhile()
-	release()
-	return <-done, true
-}
-
 // cancelsInFlight cancels a sale while one of its messages is on its way: the first, the second and so on.
 func (s subject) cancelsInFlight(t *testing.T) {
 	victim, proxies := s.behindProxies(t)
 	for _, units := range []int64{10, 2} { // enough, and too few
-		for n := 1; ; n++ {
+		eachMessage(t, func(n int) bool {
 			id := s.newItem(t, units)
 			req := stock.Request{GoodsID: id, Count: 3, Key: s.key(id)}
-			cancelled := false
-			ended, held := whileHeld(t, proxies, n, req.Key, func() Answer {
-				receipt, err := victim.Deduct(patient(t), req)
-				return Answer{receipt, err}
-			}, func() {
-				sale, err := cancelBy(stock.LimitWait(patient(t), 0), s.replicas[1].deducter, stock.SaleID{Key: req.Key})
-				switch {
-				case err == nil:
-					cancelled = sale.CannotSell()
-				case !errors.Is(err, stock.ErrInProgress) && !errors.Is(err, stock.ErrBusy):
-					t.Errorf("cancel while message %d is held: %v, want cancelled, in progress or busy", n, err)
-				}
+			sent := holdNth(t, proxies, n, req.Key, false, func() (stock.Receipt, error) {
+				return victim.Deduct(patient(t), req)
 			})
-			if !held {
-				if n == 1 {
-					t.Error("no message has the key")
-				}
-				break
+			if !sent.held {
+				return false
 			}
-			if cancelled && ended.Err == nil {
+			early, err := cancelBy(stock.LimitWait(patient(t), 0), s.replicas[1].deducter, stock.SaleID{Key: req.Key})
+			if err != nil && !errors.Is(err, stock.ErrInProgress) && !errors.Is(err, stock.ErrBusy) {
+				t.Errorf("cancel while message %d is held: %v, want cancelled, in progress or busy", n, err)
+			}
+			if ended := sent.resume(); err == nil && early.CannotSell() && ended.Err == nil {
 				t.Errorf("message %d arrived after the cancellation, but the sale was confirmed: %+v", n, ended.Receipt)
 			}
 			sale, err := s.retryCancel(patient(t), 1, req.Key)
@@ -374,7 +136,8 @@ func (s subject) cancelsInFlight(t *testing.T) {
 			s.wantLeft(t, id, units)
 			s.wantCancelled(t, req)
 			s.wantLeft(t, id, units)
-		}
+			return true
+		})
 	}
 }
 
@@ -382,33 +145,29 @@ func (s subject) cancelsInFlight(t *testing.T) {
 // has not reached its server.
 func (s subject) sellsWhileCancelling(t *testing.T) {
 	victim, proxies := s.behindProxies(t)
-	for n := 1; ; n++ {
+	eachMessage(t, func(n int) bool {
 		id := s.newItem(t, 10)
 		req := stock.Request{GoodsID: id, Count: 3, Key: s.key(id)}
-		var sold error
-		ended, held := whileHeld(t, proxies, n, req.Key, func() Answer {
+		sent := holdNth(t, proxies, n, req.Key, false, func() (stock.Receipt, error) {
 			_, err := cancelBy(patient(t), victim, stock.SaleID{Key: req.Key})
-			return Answer{Err: err}
-		}, func() {
-			_, sold = s.deductOn(t, 1, req)
-			if sold == nil {
-				if _, err := s.cancel(t, 1, req.Key, 1); err != nil {
-					t.Errorf("cancel a part while message %d is held: %v", n, err)
-				}
-			}
+			return stock.Receipt{}, err
 		})
-		if !held {
-			if n == 1 {
-				t.Error("no message has the key")
-			}
-			return
+		if !sent.held {
+			return false
 		}
-		if ended.Err != nil || sold != nil && !errors.Is(sold, stock.ErrCancelled) {
+		_, sold := s.deductOn(t, 1, req)
+		if sold == nil {
+			if _, err := s.cancel(t, 1, req.Key, 1); err != nil {
+				t.Errorf("cancel a part while message %d is held: %v", n, err)
+			}
+		}
+		if ended := sent.resume(); ended.Err != nil || sold != nil && !errors.Is(sold, stock.ErrCancelled) {
 			t.Errorf("message %d was held: the cancellation ended with %v, and the sale meanwhile with %v", n, ended.Err, sold)
 		}
 		s.wantLeft(t, id, 10)
 		s.wantCancelled(t, req)
-	}
+		return true
+	})
 }
 
 // survivesLostCancellation cuts the connection before a message of a cancellation, and before its reply.
@@ -416,19 +175,16 @@ func (s subject) survivesLostCancellation(t *testing.T) {
 	victim, proxies := s.behindProxies(t)
 	for _, where := range []tcpproxy.CutPoint{tcpproxy.BeforeRequest, tcpproxy.BeforeReply} {
 		for _, sells := range []bool{true, false} {
-			for n := 1; ; n++ {
+			eachMessage(t, func(n int) (struck bool) {
 				id := s.newItem(t, 10)
 				req := stock.Request{GoodsID: id, Count: 3, Key: s.key(id)}
 				if sells {
 					s.deduct(t, req)
 				}
-				match := nth(n, req.Key)
-				for _, proxy := range proxies {
-					proxy.Select(match)
-					proxy.Cut(1, where)
-				}
-				_, err := cancelBy(patient(t), victim, stock.SaleID{Key: req.Key})
-				struck := slices.ContainsFunc(proxies, func(p *tcpproxy.Proxy) bool { return !p.Armed() })
+				var err error
+				struck = cutNth(proxies, n, req.Key, where, func() {
+					_, err = cancelBy(patient(t), victim, stock.SaleID{Key: req.Key})
+				})
 				if struck == (err == nil) && n == 1 {
 					t.Errorf("cut %s of message %d: %v", where, n, err)
 				}
@@ -438,10 +194,8 @@ func (s subject) survivesLostCancellation(t *testing.T) {
 				}
 				s.wantLeft(t, id, 10)
 				s.wantCancelled(t, req)
-				if !struck {
-					break
-				}
-			}
+				return struck
+			})
 		}
 	}
 }
@@ -483,8 +237,8 @@ func (s subject) cancelsBesideHolderAt(t *testing.T, replica int, point Point, k
 	s.wantLeft(t, id, manyUnits-2)
 }
 
-// cancellationsConserve sells to many buyers, each with a key, who then cancel nothing, a part, or everything, some of
-// them before they know whether they were sold anything. Some buy without a key.
+// cancellationsConserve sells to many buyers. Most requests have a key and are sent twice at once. These buyers then
+// cancel nothing, a part, or everything, some of them before they know whether they were sold anything.
 func (s subject) cancellationsConserve(t *testing.T) {
 	const buyers, requests, initial = 12, 5, 70
 	id, ctx := s.newItem(t, initial), patient(t)
@@ -535,16 +289,23 @@ func (s subject) buyAndCancel(
 		cancel = 0
 	}
 	replica := rng.IntN(replicas)
-	var cancelling sync.WaitGroup
+	var meanwhile sync.WaitGroup
 	if cancel == req.Count { // at the same time as the sale
-		cancelling.Go(func() {
+		meanwhile.Go(func() {
 			if _, err := s.retryCancel(ctx, rng.IntN(replicas), req.Key); err != nil {
 				t.Errorf("cancel: %v", err)
 			}
 		})
 	}
+	var copied error
+	if req.Key != "" {
+		meanwhile.Go(func() { _, copied = s.retryRefusals(ctx, (replica+1)%replicas, req) })
+	}
 	_, err := s.retryRefusals(ctx, replica, req)
-	cancelling.Wait()
+	meanwhile.Wait()
+	if req.Key != "" && cancel < req.Count && errors.Is(err, stock.ErrSoldOut) != errors.Is(copied, stock.ErrSoldOut) {
+		t.Errorf("two requests with one key were answered %v and %v", err, copied)
+	}
 	switch {
 	case errors.Is(err, stock.ErrSoldOut), errors.Is(err, stock.ErrCancelled) && cancel == req.Count:
 		return 0
@@ -557,55 +318,4 @@ func (s subject) buyAndCancel(
 		}
 	}
 	return req.Count - cancel
-}
-
-func (s subject) cancelsOrderByKey(t *testing.T) {
-	a, b := s.newItem(t, 10), s.newItem(t, 10)
-	key, canceller := s.key(a), s.replicas[1].deducter.(stock.Canceller)
-	lines := []stock.Line{{GoodsID: a, Count: 2}, {GoodsID: b, Count: 3}}
-	if _, err := s.orderOn(t, 0, key, lines...); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.cancel(t, 0, key, 1); !errors.Is(err, stock.ErrMoreThanSold) {
-		t.Errorf("cancel a unit of an item that is not named: %v, want more than was sold", err)
-	}
-	for _, step := range []struct {
-		lines []stock.Line
-		state stock.SaleState
-		want  []int
-		left  [2]int64
-	}{
-		{[]stock.Line{{GoodsID: b, Count: 1}}, stock.SaleDone, []int{2, 0, 0, 3, 1, 1}, [2]int64{8, 8}},
-		{
-			[]stock.Line{{GoodsID: b, Count: 1}, {GoodsID: a, Count: 2}},
-			stock.SaleDone, []int{2, 2, 2, 3, 1, 1}, [2]int64{10, 8},
-		},
-		{nil, stock.SaleCancelled, []int{2, 2, 2, 3, 3, 3}, [2]int64{10, 10}},
-	} {
-		for range 2 {
-			sale, err := canceller.CancelSale(patient(t), stock.CancelRequest{SaleID: stock.SaleID{Key: key}, Lines: step.lines})
-			wantSale(t, fmt.Sprintf("cancel %v", step.lines), sale, err, step.state, step.want...)
-		}
-		s.wantLeft(t, a, step.left[0])
-		s.wantLeft(t, b, step.left[1])
-		again, err := s.orderOn(t, 1, key, lines...)
-		if step.state == stock.SaleDone && (err != nil || !again.Replayed || again.Lines[1].Remaining != 7) ||
-			step.state == stock.SaleCancelled && !errors.Is(err, stock.ErrCancelled) {
-			t.Errorf("the order, sent again once it is %s: %+v, %v", step.state, again, err)
-		}
-	}
-}
-
-func (s subject) cancelsOrderBefore(t *testing.T) {
-	a, b := s.newItem(t, 10), s.newItem(t, 10)
-	sale, err := s.cancel(t, 0, s.key(a))
-	wantSale(t, "before the order", sale, err, stock.SaleNeverSold)
-	for replica := range s.replicas {
-		receipt, err := s.orderOn(t, replica, s.key(a), stock.Line{GoodsID: a, Count: 1}, stock.Line{GoodsID: b, Count: 1})
-		if !errors.Is(err, stock.ErrCancelled) || !receipt.Replayed {
-			t.Errorf("the order: %+v, %v, want cancelled and a replay", receipt, err)
-		}
-	}
-	s.wantLeft(t, a, 10)
-	s.wantLeft(t, b, 10)
 }

@@ -1,11 +1,9 @@
 package stocktest
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -18,27 +16,20 @@ import (
 // runKeys tests a strategy that keeps idempotency keys with requests that are sent again with the same key. Locks that
 // keep them in the same way differ only in when requests meet.
 func (s subject) runKeys(t *testing.T) {
-	t.Run("replays a sale on the other replica", s.replaysSale)
-	t.Run("replays sold out although the item was restocked", s.replaysSoldOut)
+	s.play(t, keyScripts)
 	t.Run("deducts once for a request that is sent again while the first one stops", s.deductsOnceMeanwhile)
-	t.Run("deducts once for each key of many", s.deductsOncePerKey)
 	if s.takesOrders() {
-		t.Run("replays an order on the other replica", s.replaysOrder)
+		s.play(t, keyedOrderScripts)
 	}
 	if !s.firstOfKeeping {
 		return
 	}
-	t.Run("replays the sale of the last units", s.replaysLastUnits)
-	t.Run("refuses a key that was used for another request", s.refusesReusedKey)
-	t.Run("deducts once for fifty requests with one key", s.deductsOnce)
+	s.play(t, firstKeyScripts)
 	t.Run("sells to one of two items that are asked for with one key at once", s.sellsOneOfTwo)
 	t.Run("accepts the key of a request that was refused", s.forgetsRefusals)
 	t.Run("deducts once if any message with the key is lost", s.survivesLostMessages)
-	t.Run("deducts for every request without a key", s.deductsWithoutKeys)
 	if s.takesOrders() {
-		t.Run("replays the refusal of an order", s.replaysRefusedOrder)
-		t.Run("refuses a key that was used for another order", s.refusesReusedKeyOfOrder)
-		t.Run("carries an order out once if it is sent many times", s.ordersOnce)
+		s.play(t, firstOrderScripts)
 		t.Run("carries an order out once if it is sent again while the first one stops", s.ordersOnceMeanwhile)
 	}
 }
@@ -59,70 +50,6 @@ func (s subject) replay(remaining int64) stock.Receipt {
 		remaining = 0
 	}
 	return stock.Receipt{Remaining: remaining, Attempts: 1, Replayed: true}
-}
-
-func (s subject) replaysSale(t *testing.T) {
-	id := s.newItem(t, 10)
-	req := stock.Request{GoodsID: id, Count: 3, Key: s.key(id)}
-	if first := s.deduct(t, req); !s.leaves(first, 7) || first.Replayed {
-		t.Errorf("first: %+v, want 7 remaining and no replay", first)
-	}
-	s.deduct(t, stock.Request{GoodsID: id, Count: 1})
-	req.Hold = time.Millisecond // need not be the same
-	for replica := range s.replicas {
-		again, err := s.deductOn(t, replica, req)
-		if err != nil || again != s.replay(7) {
-			t.Errorf("again on replica %d: %+v, %v, want a replay with 7 remaining", replica, again, err)
-		}
-	}
-	s.wantLeft(t, id, 6)
-}
-
-func (s subject) replaysLastUnits(t *testing.T) {
-	id := s.newItem(t, 3)
-	req := stock.Request{GoodsID: id, Count: 3, Key: s.key(id)}
-	s.deduct(t, req)
-	for replica := range s.replicas {
-		if again, err := s.deductOn(t, replica, req); err != nil || again != s.replay(0) {
-			t.Errorf("again on replica %d: %+v, %v, want a replay with 0 remaining", replica, again, err)
-		}
-	}
-	s.wantLeft(t, id, 0)
-}
-
-func (s subject) replaysSoldOut(t *testing.T) {
-	id := s.newItem(t, 2)
-	req := stock.Request{GoodsID: id, Count: 3, Key: s.key(id)}
-	for replica, want := range []bool{false, true} {
-		receipt, err := s.deductOn(t, replica, req)
-		soldOut, ok := errors.AsType[*stock.SoldOutError](err)
-		if !ok || *soldOut != (stock.SoldOutError{GoodsID: id, Asked: 3, Remaining: 2}) || receipt.Replayed != want {
-			t.Errorf("on replica %d: %+v, %v, want sold out with 2 remaining, replayed %v", replica, receipt, err, want)
-		}
-		s.replicas[0].service.Set(t, id, 10)
-	}
-	s.wantLeft(t, id, 10)
-}
-
-func (s subject) refusesReusedKey(t *testing.T) {
-	id, otherID := s.newItem(t, 10), s.newItem(t, 10)
-	req := stock.Request{GoodsID: id, Count: 3, Key: s.key(id)}
-	s.deduct(t, req)
-	otherCount, otherItem := req, req
-	otherCount.Count = 2
-	otherItem.GoodsID = otherID
-	for _, other := range []stock.Request{otherCount, otherItem} {
-		if _, err := s.deductOn(t, 1, other); !errors.Is(err, stock.ErrKeyReused) {
-			t.Errorf("%+v: %v, want key reused", other, err)
-		}
-	}
-	tooMany := req // also if the other request would be refused anyway
-	tooMany.Count = 100
-	if _, err := s.deductOn(t, 1, tooMany); !errors.Is(err, stock.ErrKeyReused) {
-		t.Errorf("%+v: %v, want key reused", tooMany, err)
-	}
-	s.wantLeft(t, id, 7)
-	s.wantLeft(t, otherID, 10)
 }
 
 // deductsOnceMeanwhile sends a request again, to both replicas, while the first one stops at one of its points.
@@ -167,33 +94,6 @@ func (s subject) waiting(replica int, goodsID int64) int {
 	return queue.Waiting(goodsID)
 }
 
-func (s subject) deductsOnce(t *testing.T) {
-	const requests = 50
-	id, ctx := s.newItem(t, 10), patient(t)
-	req := stock.Request{GoodsID: id, Count: 3, Key: s.key(id)}
-	var mu sync.Mutex
-	var deducted int
-	var wg sync.WaitGroup
-	for i := range requests {
-		wg.Go(func() {
-			receipt, err := s.retryRefusals(ctx, i%2, req)
-			if err != nil || !s.leaves(receipt, 7) {
-				t.Errorf("request %d: %+v, %v, want a receipt with 7 remaining", i, receipt, err)
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			if !receipt.Replayed {
-				deducted++
-			}
-		})
-	}
-	wg.Wait()
-	if deducted != 1 {
-		t.Errorf("%d requests deducted, want 1", deducted)
-	}
-	s.wantLeft(t, id, 7)
-}
-
 // sellsOneOfTwo asks for two items with one key, many times at once.
 func (s subject) sellsOneOfTwo(t *testing.T) {
 	ids, ctx := [2]int64{s.newItem(t, 10), s.newItem(t, 10)}, patient(t)
@@ -216,51 +116,6 @@ func (s subject) sellsOneOfTwo(t *testing.T) {
 	if sold[0] == sold[1] || left != [2]int64{9, 10} && left != [2]int64{10, 9} {
 		t.Errorf("sold %v, %v units are left, want one of the items sold once", sold, left)
 	}
-}
-
-// deductsOncePerKey sends many requests, of which half have keys, at once to both replicas, or to one if the
-// strategy is correct only there. Each one with a key is sent twice. Together they ask for more than there is.
-func (s subject) deductsOncePerKey(t *testing.T) {
-	const buyers, initial = 40, 60
-	id, ctx := s.newItem(t, initial), patient(t)
-	replicas := 2
-	if s.strategy.Claim.TwoReplicas != stock.Correct {
-		replicas = 1
-	}
-	var mu sync.Mutex
-	sold := map[string]int{}
-	var wg sync.WaitGroup
-	for buyer := range buyers {
-		req := stock.Request{GoodsID: id, Count: 1 + buyer%3}
-		name := fmt.Sprint(buyer)
-		sent := 1
-		if buyer%2 == 0 {
-			req.Key, sent = s.key(id)+" "+name, 2
-		}
-		for i := range sent {
-			wg.Go(func() {
-				_, err := s.retryRefusals(ctx, (buyer/2+i)%replicas, req)
-				mu.Lock()
-				defer mu.Unlock()
-				units := req.Count
-				if errors.Is(err, stock.ErrSoldOut) {
-					units = 0
-				} else if err != nil {
-					t.Errorf("buyer %d: %v", buyer, err)
-				}
-				if before, ok := sold[name]; ok && before != units {
-					t.Errorf("buyer %d was told of %d units and of %d", buyer, before, units)
-				}
-				sold[name] = units
-			})
-		}
-	}
-	wg.Wait()
-	left := int64(initial)
-	for _, units := range sold {
-		left -= int64(units)
-	}
-	s.wantLeft(t, id, left)
 }
 
 // retryRefusals sends a request again until it is not refused as in progress or busy.
@@ -306,25 +161,14 @@ func (s subject) survivesLostMessages(t *testing.T) {
 	victim, proxies := s.behindProxies(t)
 	for _, where := range []tcpproxy.CutPoint{tcpproxy.BeforeRequest, tcpproxy.BeforeReply} {
 		for _, units := range []int64{10, 2} { // enough, and too few
-			for k := 1; ; k++ {
+			eachMessage(t, func(n int) (struck bool) {
 				id := s.newItem(t, units)
 				req := stock.Request{GoodsID: id, Count: 3, Key: s.key(id)}
-				for _, proxy := range proxies {
-					proxy.Select(func(m tcpproxy.Message) bool {
-						return bytes.Contains(m.Data, []byte(req.Key)) || bytes.HasSuffix(m.Data, []byte("COMMIT"))
-					})
-					proxy.Cut(k, where)
-				}
-				_, first := victim.Deduct(patient(t), req)
-				struck := slices.ContainsFunc(proxies, func(p *tcpproxy.Proxy) bool { return !p.Armed() })
-				s.wantOneSale(t, fmt.Sprintf("cut %s of message %d with %d units", where, k, units), req, units, first)
-				if !struck && k == 1 {
-					t.Error("no message has the key")
-				}
-				if !struck {
-					break
-				}
-			}
+				var first error
+				struck = cutNth(proxies, n, req.Key, where, func() { _, first = victim.Deduct(patient(t), req) })
+				s.wantOneSale(t, fmt.Sprintf("cut %s of message %d with %d units", where, n, units), req, units, first)
+				return struck
+			})
 		}
 	}
 }
@@ -376,22 +220,6 @@ func (a Addresses) behindProxies(
 	return NewService(t, deps, strategy).Deducter(t, strategy.Name, on), proxies
 }
 
-func (s subject) deductsWithoutKeys(t *testing.T) {
-	id := s.newItem(t, 10)
-	for range 2 {
-		if receipt := s.deduct(t, stock.Request{GoodsID: id, Count: 3}); receipt.Replayed {
-			t.Errorf("%+v, want no replay", receipt)
-		}
-	}
-	s.wantLeft(t, id, 4)
-}
-
-// orderOn sends an order with a key.
-func (s subject) orderOn(t testing.TB, replica int, key string, lines ...stock.Line) (stock.OrderReceipt, error) {
-	t.Helper()
-	return s.sendOrder(patient(t), replica, keyedOrder(t, key, lines...))
-}
-
 func (s subject) sendOrder(ctx context.Context, replica int, req stock.OrderRequest) (stock.OrderReceipt, error) {
 	return s.replicas[replica].deducter.(stock.Orderer).Order(ctx, req)
 }
@@ -406,94 +234,11 @@ func keyedOrder(t testing.TB, key string, lines ...stock.Line) stock.OrderReques
 	return req
 }
 
-func (s subject) replaysOrder(t *testing.T) {
-	a, b := s.newItem(t, 10), s.newItem(t, 20)
-	lines := []stock.Line{{GoodsID: b, Count: 2}, {GoodsID: a, Count: 1}, {GoodsID: b, Count: 3}}
-	first, err := s.orderOn(t, 0, s.key(a), lines...)
-	if err != nil || first.Replayed {
-		t.Fatalf("first: %+v, %v, want a receipt and no replay", first, err)
-	}
-	s.deduct(t, stock.Request{GoodsID: a, Count: 1})
-	slices.Reverse(lines)
-	for replica := range s.replicas {
-		again, err := s.orderOn(t, replica, s.key(a), lines...)
-		if err != nil || !again.Replayed || len(again.Lines) != 2 ||
-			again.Lines[0] != (stock.LineReceipt{Line: stock.Line{GoodsID: a, Count: 1}, Remaining: 9}) ||
-			again.Lines[1] != (stock.LineReceipt{Line: stock.Line{GoodsID: b, Count: 5}, Remaining: 15}) {
-			t.Errorf("again on replica %d: %+v, %v, want a replay with 9 and 15 remaining", replica, again, err)
-		}
-	}
-	s.wantLeft(t, a, 8)
-	s.wantLeft(t, b, 15)
-}
-
-func (s subject) replaysRefusedOrder(t *testing.T) {
-	a, b := s.newItem(t, 10), s.newItem(t, 1)
-	lines := []stock.Line{{GoodsID: a, Count: 2}, {GoodsID: b, Count: 2}}
-	for replica, want := range []bool{false, true} {
-		receipt, err := s.orderOn(t, replica, s.key(a), lines...)
-		line, isLine := errors.AsType[*stock.LineError](err)
-		soldOut, ok := errors.AsType[*stock.SoldOutError](err)
-		if !isLine || !ok || line.GoodsID != b || *soldOut != (stock.SoldOutError{GoodsID: b, Asked: 2, Remaining: 1}) ||
-			receipt.Replayed != want {
-			t.Errorf("on replica %d: %+v, %v, want item %d sold out at 1, replayed %v", replica, receipt, err, b, want)
-		}
-		s.wantLeft(t, a, 10)
-		s.replicas[0].service.Set(t, b, 10)
-	}
-}
-
-func (s subject) refusesReusedKeyOfOrder(t *testing.T) {
-	a, b := s.newItem(t, 10), s.newItem(t, 10)
-	first := []stock.Line{{GoodsID: a, Count: 1}, {GoodsID: b, Count: 1}}
-	if _, err := s.orderOn(t, 0, s.key(a), first...); err != nil {
-		t.Fatal(err)
-	}
-	for _, lines := range [][]stock.Line{
-		{{GoodsID: a, Count: 1}},
-		{{GoodsID: b, Count: 1}},
-		{{GoodsID: a, Count: 1}, {GoodsID: b, Count: 2}},
-	} {
-		if _, err := s.orderOn(t, 1, s.key(a), lines...); !errors.Is(err, stock.ErrKeyReused) {
-			t.Errorf("another order %v: %v, want key reused", lines, err)
-		}
-	}
-	_, err := s.deductOn(t, 1, stock.Request{GoodsID: a, Count: 1, Key: s.key(a)})
-	if !errors.Is(err, stock.ErrKeyReused) {
-		t.Errorf("a deduction with the key of an order: %v, want key reused", err)
-	}
-	s.wantLeft(t, a, 9)
-	s.wantLeft(t, b, 9)
-}
-
-func (s subject) ordersOnce(t *testing.T) {
-	a, b := s.newItem(t, 10), s.newItem(t, 10)
-	var wg sync.WaitGroup
-	for i := range 20 {
-		wg.Go(func() {
-			for {
-				receipt, err := s.orderOn(t, i%2, s.key(a), stock.Line{GoodsID: a, Count: 2}, stock.Line{GoodsID: b, Count: 3})
-				if errors.Is(err, stock.ErrInProgress) || errors.Is(err, stock.ErrBusy) {
-					continue
-				}
-				if err != nil || receipt.Lines[0].Remaining != 8 || receipt.Lines[1].Remaining != 7 {
-					t.Errorf("order %d: %+v, %v, want a receipt with 8 and 7 remaining", i, receipt, err)
-				}
-				return
-			}
-		})
-	}
-	wg.Wait()
-	s.wantLeft(t, a, 8)
-	s.wantLeft(t, b, 7)
-}
-
 // ordersOnceMeanwhile sends an order again, to both replicas, while the first one stops at its first point, at its
 // second, and so on. Orders with work to do lock their items; others may be one message.
 func (s subject) ordersOnceMeanwhile(t *testing.T) {
 	for _, work := range []time.Duration{0, time.Nanosecond} {
-		for n := 1; s.ordersOnceWhileStopped(t, work, n); n++ {
-		}
+		eachMessage(t, func(n int) bool { return s.ordersOnceWhileStopped(t, work, n) })
 	}
 }
 
@@ -512,9 +257,6 @@ func (s subject) ordersOnceWhileStopped(t *testing.T, work time.Duration, n int)
 			receipt, err = s.sendOrder(ctx, 0, req)
 			return receipt.Receipt, err
 		})
-	if !stopped && n == 1 {
-		t.Error("the order passes no point")
-	}
 	for replica := range s.replicas {
 		again, err := s.sendOrder(stock.LimitWait(patient(t), 0), replica, req)
 		isRefused := errors.Is(err, stock.ErrInProgress) || errors.Is(err, stock.ErrBusy)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"testing"
 
@@ -14,8 +13,7 @@ import (
 // runOrders tests a strategy that takes orders: each is carried out completely or not at all.
 func (s subject) runOrders(t *testing.T) {
 	t.Run("conserves every unit under orders and deductions on two replicas", s.ordersConserve)
-	t.Run("confirms every line of an order", s.confirmsOrder)
-	t.Run("deducts nothing for an order whose last line is sold out", s.refusesSoldOutOrder)
+	s.play(t, orderScripts)
 	t.Run("deducts nothing for an order whose last line is unknown", s.refusesOrderOfUnknownItem)
 	t.Run("deducts nothing for an order that is cancelled in the critical section", s.cancelsOrder)
 }
@@ -78,18 +76,7 @@ func (s subject) ordersConserve(t *testing.T) {
 	wg.Wait()
 
 	for _, id := range ids {
-		chain := int64(initial)
-		slices.SortFunc(sales[id], func(a, b sale) int { return int(b.receipt.Remaining - a.receipt.Remaining) })
-		for _, sale := range sales[id] {
-			if chain -= int64(sale.count); chain != sale.receipt.Remaining {
-				t.Fatalf("a sale of %d of item %d has %d remaining, want %d after the sales before it",
-					sale.count, id, sale.receipt.Remaining, chain)
-			}
-		}
-		s.wantLeft(t, id, chain)
-		if s.strategy.Claim.Exclusive {
-			wantExclusive(t, sales[id])
-		}
+		s.wantLeft(t, id, s.wantChain(t, initial, sales[id]))
 	}
 }
 
@@ -102,45 +89,6 @@ func (s subject) buy(ctx context.Context, replica int, lines []stock.Line) (stoc
 	receipt, err := s.replicas[replica].deducter.Deduct(ctx, stock.Request{GoodsID: line.GoodsID, Count: line.Count})
 	lineReceipt := stock.LineReceipt{Line: line, Remaining: receipt.Remaining}
 	return stock.OrderReceipt{Receipt: receipt, Lines: []stock.LineReceipt{lineReceipt}}, err
-}
-
-func (s subject) confirmsOrder(t *testing.T) {
-	a, b := s.newItem(t, 10), s.newItem(t, 10)
-	receipt, err := s.order(patient(t), 0,
-		stock.Line{GoodsID: b, Count: 1}, stock.Line{GoodsID: a, Count: 2}, stock.Line{GoodsID: b, Count: 3})
-	if err != nil {
-		t.Fatal(err)
-	}
-	lines := receipt.Lines
-	if len(lines) != 2 || lines[0].Line != (stock.Line{GoodsID: a, Count: 2}) || lines[0].Remaining != 8 ||
-		lines[1].Line != (stock.Line{GoodsID: b, Count: 4}) || lines[1].Remaining != 6 {
-		t.Errorf("the receipt has the lines %+v, want 2 of item %d with 8 remaining, and 4 of item %d with 6", lines, a, b)
-	}
-	for _, line := range lines {
-		if (line.Token != 0) != s.strategy.Fenced {
-			t.Errorf("item %d has token %d; fenced is %v", line.GoodsID, line.Token, s.strategy.Fenced)
-		}
-	}
-	if receipt.Entered > receipt.Left || receipt.Waited < 0 || receipt.Attempts != 1 {
-		t.Errorf("the fields of the receipt contradict each other: %+v", receipt)
-	}
-	s.wantLeft(t, a, 8)
-	s.wantLeft(t, b, 6)
-}
-
-func (s subject) refusesSoldOutOrder(t *testing.T) {
-	a, b, last := s.newItem(t, 10), s.newItem(t, 10), s.newItem(t, 1)
-	_, err := s.order(patient(t), 0,
-		stock.Line{GoodsID: last, Count: 2}, stock.Line{GoodsID: a, Count: 1}, stock.Line{GoodsID: b, Count: 1})
-	line, isLine := errors.AsType[*stock.LineError](err)
-	soldOut, isSoldOut := errors.AsType[*stock.SoldOutError](err)
-	want := stock.SoldOutError{GoodsID: last, Asked: 2, Remaining: 1}
-	if !isLine || !isSoldOut || line.GoodsID != last || *soldOut != want {
-		t.Errorf("got %v, want that item %d is sold out with 1 remaining", err, last)
-	}
-	s.wantLeft(t, a, 10)
-	s.wantLeft(t, b, 10)
-	s.wantLeft(t, last, 1)
 }
 
 func (s subject) refusesOrderOfUnknownItem(t *testing.T) {

@@ -25,23 +25,22 @@ func RunCrashes(t *testing.T, a Addresses, on stock.Store, strategies []string, 
 	var all []*interrupted
 	for _, name := range strategies {
 		for _, reply := range []bool{false, true} {
-			for n := 1; ; n++ {
+			eachMessage(t, func(n int) bool {
 				i := newInterrupted(t, a, service, name, on)
-				if !i.stop(t, n, reply) {
-					if n == 1 {
-						t.Errorf("%s sends no message with the key", name)
-					}
-					break
-				}
 				i.when = fmt.Sprintf("%s, killed at message %d, which was carried out: %v", name, n, reply)
-				all = append(all, i)
-			}
+				i.sent = holdNth(t, i.proxies, n, i.req.Key, reply, func() (stock.Receipt, error) {
+					return i.deducter.Deduct(patient(t), i.req)
+				})
+				if i.sent.held {
+					all = append(all, i)
+				}
+				return i.sent.held
+			})
 		}
 	}
 	crash()
 	for _, i := range all {
-		i.release()
-		i.first = <-i.done
+		i.first = i.sent.resume()
 	}
 	survivor := NewService(t, a.Connect(t))
 	for _, i := range all {
@@ -57,57 +56,17 @@ type interrupted struct {
 	deducter stock.Deducter
 	proxies  []*tcpproxy.Proxy
 	req      stock.Request
-	caught   []*tcpproxy.Caught
-	done     chan Answer
+	sent     heldRequest
 	first    Answer
 }
 
 func newInterrupted(t *testing.T, a Addresses, service *Service, name string, on stock.Store) *interrupted {
 	t.Helper()
-	i := &interrupted{strategy: name, done: make(chan Answer, 1)}
+	i := &interrupted{strategy: name}
 	i.deducter, i.proxies = a.behindProxies(t, Strategy(t, name), on)
 	id := service.NewItem(t, crashUnits)
 	i.req = stock.Request{GoodsID: id, Count: crashCount, Key: fmt.Sprintf("%s on %s %d", name, on, id)}
 	return i
-}
-
-// stop sends the request, and waits until its n-th message with the key, or COMMIT, is held, or the reply to that. It
-// reports false if the request ended without such a message.
-func (i *interrupted) stop(t *testing.T, n int, reply bool) bool {
-	t.Helper()
-	match := nth(n, i.req.Key)
-	for _, proxy := range i.proxies {
-		catch := proxy.Catch
-		if reply {
-			catch = proxy.CatchReply
-		}
-		i.caught = append(i.caught, catch(match))
-	}
-	go func() {
-		receipt, err := i.deducter.Deduct(patient(t), i.req)
-		i.done <- Answer{receipt, err}
-	}()
-	held := false
-	serverstest.Eventually(t, "the message is held, or the request has ended", func() bool {
-		for _, c := range i.caught {
-			select {
-			case <-c.Arrived():
-				held = true
-			default:
-			}
-		}
-		return held || len(i.done) > 0
-	})
-	if !held {
-		i.release()
-	}
-	return held
-}
-
-func (i *interrupted) release() {
-	for _, c := range i.caught {
-		c.Release()
-	}
 }
 
 // wantOneSale sends the request again until it is answered, as a client does.

@@ -3,10 +3,14 @@ package stocktest
 import (
 	"bytes"
 	"regexp"
+	"slices"
+	"sync"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
 
+	"stock/internal/servers/serverstest"
+	"stock/internal/stock"
 	"stock/internal/tcpproxy"
 )
 
@@ -46,3 +50,90 @@ func Committing(pattern *regexp.Regexp) func(tcpproxy.Message) bool {
 }
 
 var transactionEnd = regexp.MustCompile(`(COMMIT|ROLLBACK)$`)
+
+// nth selects the n-th message that has a key, or is a COMMIT.
+func nth(n int, key string) func(tcpproxy.Message) bool {
+	var mu sync.Mutex
+	seen := 0
+	return func(m tcpproxy.Message) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		if bytes.Contains(m.Data, []byte(key)) || bytes.HasSuffix(m.Data, []byte("COMMIT")) {
+			seen++
+			return seen == n
+		}
+		return false
+	}
+}
+
+// eachMessage calls strike with 1, 2 and so on, until it reports that there is no such message.
+func eachMessage(t testing.TB, strike func(n int) bool) {
+	t.Helper()
+	n := 1
+	for strike(n) {
+		n++
+	}
+	if n == 1 {
+		t.Error("no message has the key")
+	}
+}
+
+// cutNth cuts the connection of the n-th message of a request, and reports whether there was one.
+func cutNth(proxies []*tcpproxy.Proxy, n int, key string, where tcpproxy.CutPoint, request func()) (struck bool) {
+	match := nth(n, key)
+	for _, proxy := range proxies {
+		proxy.Select(match)
+		proxy.Cut(1, where)
+	}
+	request()
+	return slices.ContainsFunc(proxies, func(p *tcpproxy.Proxy) bool { return !p.Armed() })
+}
+
+// heldRequest is a request of which a message is held on its way.
+type heldRequest struct {
+	held   bool // false: the request has ended
+	caught []*tcpproxy.Caught
+	done   chan Answer
+}
+
+// holdNth sends a request, and holds its n-th message on its way, or the reply to that.
+func holdNth(
+	t testing.TB, proxies []*tcpproxy.Proxy, n int, key string, reply bool, request func() (stock.Receipt, error),
+) heldRequest {
+	t.Helper()
+	h := heldRequest{done: make(chan Answer, 1)}
+	match := nth(n, key)
+	for _, proxy := range proxies {
+		catch := proxy.Catch
+		if reply {
+			catch = proxy.CatchReply
+		}
+		h.caught = append(h.caught, catch(match))
+	}
+	go func() {
+		receipt, err := request()
+		h.done <- Answer{receipt, err}
+	}()
+	serverstest.Eventually(t, "the message is held, or the request has ended", func() bool {
+		for _, c := range h.caught {
+			select {
+			case <-c.Arrived():
+				h.held = true
+			default:
+			}
+		}
+		return h.held || len(h.done) > 0
+	})
+	if !h.held {
+		h.resume()
+	}
+	return h
+}
+
+// resume lets the message go on, and returns the answer to the request.
+func (h heldRequest) resume() Answer {
+	for _, c := range h.caught {
+		c.Release()
+	}
+	return <-h.done
+}

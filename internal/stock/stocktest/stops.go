@@ -75,7 +75,7 @@ func (s stops) run(t *testing.T) {
 			return err
 		}
 	}
-	if slices.Contains([]string{"batch", "batch-ledger", "escrow"}, s.strategy.Name) {
+	if slices.Contains([]string{"batch", "escrow"}, s.strategy.Name) {
 		t.Run("deduct a batch that does not fit", func(t *testing.T) { s.play(t, s.together, 3, 2, true) })
 	}
 	for way, sell := range ways {

@@ -13,7 +13,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"stock/internal/servers"
 	"stock/internal/servers/serverstest"
 	"stock/internal/stock"
 	"stock/internal/stock/stream"
@@ -117,7 +116,7 @@ func TestASaleWhileTheItemLeavesTheIndexReachesMySQL(t *testing.T) {
 	for _, command := range []string{"xinfo", "eval", "srem"} {
 		t.Run(command, func(t *testing.T) {
 			t.Parallel()
-			a, _ := newServers(t, servers.RedisOptions{})
+			a, _ := newServers(t)
 			deps := connect(t, a)
 			// It sees an idle stream, which it is about to close.
 			remover := newReplica(t, deps, 20*time.Millisecond)
@@ -143,7 +142,7 @@ func TestASaleWhileTheItemLeavesTheIndexReachesMySQL(t *testing.T) {
 // Another replica closes the stream between the moment it was opened for a sale, and the sale.
 func TestASaleOpensAStreamAgainThatWasJustClosed(t *testing.T) {
 	t.Parallel()
-	a, _ := newServers(t, servers.RedisOptions{})
+	a, _ := newServers(t)
 	deps := withoutMySQL(t, connect(t, a)) // the sale stays in the stream
 	r := newReplica(t, deps, time.Hour)
 	newReplica(t, connect(t, a), time.Hour).set(t, 1, 10)
@@ -163,7 +162,7 @@ func TestASaleOpensAStreamAgainThatWasJustClosed(t *testing.T) {
 // An index that was lost is restored by the replicas that know of the streams, without a sweep.
 func TestALostIndexIsRestoredByTheReplicaThatSells(t *testing.T) {
 	t.Parallel()
-	a, _ := newServers(t, servers.RedisOptions{})
+	a, _ := newServers(t)
 	r := newReplica(t, withoutMySQL(t, connect(t, a)), 20*time.Millisecond)
 	newReplica(t, connect(t, a), time.Hour).set(t, 1, 10)
 	r.sell(t, 1, 1)
@@ -178,7 +177,7 @@ func TestALostIndexIsRestoredByTheReplicaThatSells(t *testing.T) {
 // A replica has died after a sale, and Redis has lost the index.
 func TestASweepInspectsOnlyItemsWithAStream(t *testing.T) {
 	t.Parallel()
-	a, _ := newServers(t, servers.RedisOptions{})
+	a, _ := newServers(t)
 	setter := newReplica(t, connect(t, a), time.Hour)
 	setter.set(t, 5000, 10)
 	setter.close(t) // otherwise it would find the stream
@@ -202,7 +201,7 @@ func TestASweepInspectsOnlyItemsWithAStream(t *testing.T) {
 
 func TestASweepThatRedisDoesNotAnswerRemembersNoItem(t *testing.T) {
 	t.Parallel()
-	a, server := newServers(t, servers.RedisOptions{})
+	a, server := newServers(t)
 	a.Redis = limitUser(t, server, "-exists", "-xinfo")
 	deps := connect(t, a)
 	if _, err := deps.MySQL.Exec("INSERT INTO good_stock (goods_id, stock) VALUES (5001, 1), (5002, 1)"); err != nil {
@@ -220,7 +219,7 @@ func TestASweepThatRedisDoesNotAnswerRemembersNoItem(t *testing.T) {
 // A scan has just seen that the item has no stream when a sale opens one. The index loses the item, too.
 func TestAReplicaRemembersAStreamThatASaleOpensDuringItsScan(t *testing.T) {
 	t.Parallel()
-	a, _ := newServers(t, servers.RedisOptions{})
+	a, _ := newServers(t)
 	setter := newReplica(t, connect(t, a), time.Hour)
 	setter.set(t, 1, 10)
 	setter.close(t) // otherwise it would find the stream
@@ -259,7 +258,7 @@ func TestAReplicaRemembersAStreamThatASaleOpensDuringItsScan(t *testing.T) {
 
 func TestACallerWhoLeavesWhileTheStreamIsOpenedBuysNothing(t *testing.T) {
 	t.Parallel()
-	a, _ := newServers(t, servers.RedisOptions{})
+	a, _ := newServers(t)
 	deps := connect(t, a)
 	r := newReplica(t, deps, time.Hour)
 	r.set(t, 1, 10)

@@ -110,7 +110,7 @@ func TestAnOutageOfMySQLOnlyDelaysTheWriteBehind(t *testing.T) {
 // A backlog of 0 would say that every sale is in MySQL.
 func TestTheBacklogIsUnknownWhileRedisDoesNotAnswer(t *testing.T) {
 	t.Parallel()
-	a, server := newServers(t, servers.RedisOptions{})
+	a, server := newServers(t)
 	r := newReplica(t, connect(t, a), 200*time.Millisecond)
 	r.set(t, 1, 100)
 	server.Kill()
@@ -140,39 +140,4 @@ func TestACrashOfMySQLLosesNoSaleOfRedisStream(t *testing.T) {
 	buyers.waitForSales(t, 300)
 	buyers.stop()
 	buyers.wantStock(t, abundance)
-}
-
-func TestARestartOfRedisLosesNoSaleOfRedisStream(t *testing.T) {
-	t.Parallel()
-	a, server := newServers(t, servers.RedisOptions{AOF: true, Fsync: "always"})
-	r := newReplica(t, connect(t, a), 200*time.Millisecond)
-	r.set(t, 1, abundance)
-	buyers := startBuyers(t, r)
-	for range 2 {
-		buyers.waitForSales(t, 300)
-		server.Kill()
-		if err := server.Restart(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	buyers.waitForSales(t, 300)
-	buyers.stop()
-	buyers.wantStock(t, abundance)
-}
-
-func TestSellingContinuesAfterRedisHasLostItsData(t *testing.T) {
-	t.Parallel()
-	r := newSingleReplica(t, 20*time.Millisecond)
-	r.set(t, 1, 10)
-	r.sell(t, 1, 1)
-	r.wantStock(t, 1, 9, 9)
-	if err := r.deps.Redis.FlushAll(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
-	r.set(t, 1, 50)
-	r.sell(t, 1, 2)
-	serverstest.Eventually(t, "the index has the stream again", func() bool {
-		return r.deps.Redis.SIsMember(t.Context(), "stock:streams", 1).Val()
-	})
-	r.wantStock(t, 1, 48, 48)
 }

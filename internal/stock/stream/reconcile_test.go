@@ -8,7 +8,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"stock/internal/servers"
 	"stock/internal/stock"
 	"stock/internal/stock/inventory"
 	"stock/internal/stock/stocktest"
@@ -46,7 +45,7 @@ func (d difference) run(t *testing.T) {
 	t.Parallel()
 	a := stocktest.NewAddresses(t, stock.NeedMySQL, stock.NeedRedis)
 	if d.found.Finding == stream.NotInRedis { // FLUSHALL needs a server of its own
-		a, _ = newServers(t, servers.RedisOptions{})
+		a, _ = newServers(t)
 	}
 	r := newReplica(t, connect(t, a), time.Hour)
 	r.set(t, 1, 10)

@@ -37,7 +37,7 @@ func newReplica(t testing.TB, deps stock.Deps, lease time.Duration) replica {
 // newSingleReplica makes a replica with servers of its own.
 func newSingleReplica(t testing.TB, lease time.Duration) replica {
 	t.Helper()
-	a, _ := newServers(t, servers.RedisOptions{})
+	a, _ := newServers(t)
 	return newReplica(t, connect(t, a), lease)
 }
 
@@ -116,9 +116,9 @@ func (r replica) sellAndDie(t testing.TB, id, units int64) {
 }
 
 // newServers starts a Redis server and makes a database that no other test uses.
-func newServers(t testing.TB, options servers.RedisOptions) (stocktest.Addresses, *servers.Redis) {
+func newServers(t testing.TB) (stocktest.Addresses, *servers.Redis) {
 	a := stocktest.Addresses{MySQL: stocktest.NewDatabase(t)}
-	server := serverstest.StartRedis(t, options)
+	server := serverstest.StartRedis(t, servers.RedisOptions{})
 	a.Redis = &redis.Options{Addr: server.Addr}
 	return a, server
 }

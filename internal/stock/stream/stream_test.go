@@ -2,7 +2,6 @@ package stream_test
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"slices"
 	"sync"
@@ -11,8 +10,6 @@ import (
 
 	"go.uber.org/goleak"
 
-	"stock/internal/servers"
-	"stock/internal/servers/serverstest"
 	"stock/internal/stock"
 	"stock/internal/stock/inventory"
 	"stock/internal/stock/stocktest"
@@ -20,7 +17,7 @@ import (
 
 func TestSalesFromBeforeSetStockAreNotDeductedFromTheNewStock(t *testing.T) {
 	t.Parallel()
-	a, _ := newServers(t, servers.RedisOptions{})
+	a, _ := newServers(t)
 	deps := withoutMySQL(t, connect(t, a))
 	seller := newReplica(t, deps, time.Hour)
 	setter := newReplica(t, connect(t, a), time.Hour)
@@ -84,17 +81,6 @@ func TestASaleIsDeductedEvenIfMySQLHasTooFewUnits(t *testing.T) {
 	r.wantStock(t, 1, 7, -2)
 }
 
-func TestARestockInRedisReachesMySQL(t *testing.T) {
-	t.Parallel()
-	r := newSingleReplica(t, 20*time.Millisecond)
-	r.set(t, 1, 10)
-	r.sell(t, 1, 3)
-	if units, err := r.service.Restock(t.Context(), stock.Redis, 1, 5); err != nil || units != 12 {
-		t.Fatalf("Restock: %d, %v, want 12", units, err)
-	}
-	r.wantStock(t, 1, 12, 12)
-}
-
 func TestARestockInRedisBeforeTheFirstSaleReachesMySQL(t *testing.T) {
 	t.Parallel()
 	r := newSingleReplica(t, 20*time.Millisecond)
@@ -132,7 +118,7 @@ func TestNothingIsSoldIfTheStockIsNotAWholeNumber(t *testing.T) {
 // Redis does not roll a script back that fails in the middle.
 func TestNothingIsSoldIfTheKeyCannotBeKept(t *testing.T) {
 	t.Parallel()
-	a, _ := newServers(t, servers.RedisOptions{})
+	a, _ := newServers(t)
 	deps := connect(t, a)
 	deps.KeyTTL = time.Microsecond // 0 ms, which SET refuses
 	r := newReplica(t, deps, time.Hour)
@@ -141,18 +127,6 @@ func TestNothingIsSoldIfTheKeyCannotBeKept(t *testing.T) {
 		t.Error("the sale was confirmed, but its key is not kept")
 	}
 	r.wantStock(t, 1, 10, 10)
-}
-
-func TestAnUnknownItemIsNotIndexed(t *testing.T) {
-	t.Parallel()
-	r := newSingleReplica(t, time.Hour)
-	_, err := r.Deduct(t.Context(), stock.Request{GoodsID: 404, Count: 1})
-	if !errors.Is(err, stock.ErrUnknownItem) {
-		t.Errorf("Deduct: %v, want unknown item", err)
-	}
-	if keys, err := r.deps.Redis.Keys(t.Context(), "*").Result(); err != nil || len(keys) != 0 {
-		t.Errorf("Redis has the keys %v, %v, want none", keys, err)
-	}
 }
 
 func TestFillRedisCopiesTheStockOfMySQLOnce(t *testing.T) {
@@ -183,27 +157,6 @@ func TestFillRedisCopiesTheStockOfMySQLOnce(t *testing.T) {
 	r.wantStock(t, 1, 2, 2)
 }
 
-func TestAnIdleStreamSendsNoCommands(t *testing.T) {
-	t.Parallel()
-	r := newSingleReplica(t, time.Hour)
-	r.set(t, 1, 10)
-	r.sell(t, 1, 1)
-	r.wantStock(t, 1, 9, 9)
-	commands := func() string {
-		info, err := r.deps.Redis.InfoMap(t.Context(), "stats").Result()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return info["Stats"]["total_commands_processed"]
-	}
-	// A poll would show each time. A scan, every 5 s, shows only sometimes.
-	serverstest.Eventually(t, "Redis has received nothing for 0.1 s but the INFO of this test", func() bool {
-		before := commands()
-		time.Sleep(100 * time.Millisecond)
-		return commands() == fmt.Sprint(atoi(t, before)+1)
-	})
-}
-
 func TestCloseEndsTheWriteBehind(t *testing.T) {
 	a := stocktest.Addresses{MySQL: "root@tcp(127.0.0.1:1)/nowhere", Redis: stocktest.Servers.Redis(t)}
 	before := goleak.IgnoreCurrent()
@@ -229,7 +182,7 @@ func TestCloseEndsTheWriteBehind(t *testing.T) {
 
 func TestRequestsThatShareACallOfTheScriptShareAnEntry(t *testing.T) {
 	t.Parallel()
-	a, _ := newServers(t, servers.RedisOptions{})
+	a, _ := newServers(t)
 	proxy, options := stocktest.ProxyRedis(t, a.Redis)
 	proxy.Select(stocktest.Matching(stocktest.Evalsha))
 	a.Redis = options

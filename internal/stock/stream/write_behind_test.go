@@ -9,7 +9,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"stock/internal/servers"
 	"stock/internal/servers/serverstest"
 	"stock/internal/stock"
 	"stock/internal/stock/stocktest"
@@ -19,7 +18,7 @@ import (
 // The replica is not allowed to delete entries, as if it died between COMMIT and XACK each time.
 func TestSalesAreDeductedOnceWhenTheConsumerDiesBetweenCommitAndXAck(t *testing.T) {
 	t.Parallel()
-	a, server := newServers(t, servers.RedisOptions{})
+	a, server := newServers(t)
 	deps := connect(t, a)
 	deps.Redis = stocktest.Redis(t, limitUser(t, server, "-xdel", "-xack"))
 	dying := newReplica(t, deps, time.Hour)
@@ -36,25 +35,6 @@ func TestSalesAreDeductedOnceWhenTheConsumerDiesBetweenCommitAndXAck(t *testing.
 	if units := heir.recorded(t, 1); units != 3 {
 		t.Errorf("%d units are recorded, want 3", units)
 	}
-}
-
-// The first replica cannot write the entries that it was delivered, since it cannot reach MySQL.
-func TestTheEntriesOfADeadReplicaAreTakenOverByAnother(t *testing.T) {
-	t.Parallel()
-	a, _ := newServers(t, servers.RedisOptions{})
-	other := newReplica(t, connect(t, a), 50*time.Millisecond)
-	other.set(t, 1, 10)
-	deps := withoutMySQL(t, connect(t, a))
-	dead := newReplica(t, deps, time.Hour)
-	dead.sell(t, 1, 4)
-	delivered := func() bool {
-		pending, err := deps.Redis.XPending(t.Context(), "stock:{1}:sales", "stock").Result()
-		backlog, _ := other.service.Backlog(t.Context())
-		return err == nil && pending.Count == 1 || backlog.Entries == 0 // or taken over already
-	}
-	serverstest.Eventually(t, "the entry is delivered", delivered)
-	dead.close(t)
-	other.wantStock(t, 1, 6, 6)
 }
 
 func TestTheEntriesOfADeadReplicaAreTakenOverWhileAnotherItemIsSold(t *testing.T) {
@@ -75,7 +55,7 @@ func TestTheEntriesOfADeadReplicaAreTakenOverWhileAnotherItemIsSold(t *testing.T
 // There are more entries than one XAUTOCLAIM takes.
 func TestAllOverdueEntriesAreTakenOverAtOnce(t *testing.T) {
 	t.Parallel()
-	a, _ := newServers(t, servers.RedisOptions{})
+	a, _ := newServers(t)
 	setter := newReplica(t, connect(t, a), time.Hour)
 	setter.set(t, 1, 1000)
 	setter.close(t)
@@ -104,7 +84,7 @@ func TestAllOverdueEntriesAreTakenOverAtOnce(t *testing.T) {
 // The replicas take over each other's entries all the time.
 func TestReplicasThatShareAStreamWriteEachSaleOnce(t *testing.T) {
 	t.Parallel()
-	a, _ := newServers(t, servers.RedisOptions{})
+	a, _ := newServers(t)
 	replicas := []replica{
 		newReplica(t, connect(t, a), time.Millisecond),
 		newReplica(t, connect(t, a), time.Millisecond),
@@ -134,7 +114,7 @@ func TestReplicasThatShareAStreamWriteEachSaleOnce(t *testing.T) {
 // The entries of item 1 cannot be deleted, as if its master in a cluster had died between COMMIT and XACK.
 func TestAStreamWhoseEntriesCannotBeDeletedDelaysNoOther(t *testing.T) {
 	t.Parallel()
-	a, server := newServers(t, servers.RedisOptions{})
+	a, server := newServers(t)
 	deps := connect(t, a)
 	deps.Redis = stocktest.Redis(t, limitUser(t, server, "-xdel", "-xack", "(+xdel +xack ~stock:{2}:sales)"))
 	r := newReplica(t, deps, time.Hour)
@@ -174,7 +154,7 @@ func TestALockedRowDelaysNoOtherItem(t *testing.T) {
 // free.
 func TestAnItemThatIsReadTogetherWithALockedOneDoesNotWaitForIt(t *testing.T) {
 	t.Parallel()
-	a, _ := newServers(t, servers.RedisOptions{})
+	a, _ := newServers(t)
 	r := newReplica(t, connect(t, a), 50*time.Millisecond)
 	const locked, free = 9, 11 // MySQL also locks the gap, with item 10
 	for id := range int64(free) {
@@ -263,7 +243,7 @@ func TestWritingASaleDoesNotDeleteAnotherOneWithTheSameID(t *testing.T) {
 // Another replica has written the sale meanwhile, and its record was pruned.
 func TestASaleThatAReplicaHeldTooLongIsNotWrittenAgainAfterPrune(t *testing.T) {
 	t.Parallel()
-	a, _ := newServers(t, servers.RedisOptions{})
+	a, _ := newServers(t)
 	held := newReplica(t, connect(t, a), 200*time.Millisecond)
 	stream.SetMaxEntryAge(held.Deducter, 100*time.Millisecond)
 	held.set(t, 1, 10)
@@ -287,7 +267,7 @@ func TestASaleThatAReplicaHeldTooLongIsNotWrittenAgainAfterPrune(t *testing.T) {
 
 func TestAStreamThatIsMissingInTheIndexIsFound(t *testing.T) {
 	t.Parallel()
-	a, _ := newServers(t, servers.RedisOptions{})
+	a, _ := newServers(t)
 	deps := withoutMySQL(t, connect(t, a))
 	dead := newReplica(t, deps, time.Hour)
 	r := newReplica(t, connect(t, a), time.Hour)
@@ -308,7 +288,7 @@ func TestAStreamThatIsMissingInTheIndexIsFound(t *testing.T) {
 // A restock creates a stream without a group, and Redis has no memory for the group.
 func TestAStreamThatCannotBeOpenedIsNotRetriedAllTheTime(t *testing.T) {
 	t.Parallel()
-	a, _ := newServers(t, servers.RedisOptions{})
+	a, _ := newServers(t)
 	deps := connect(t, a)
 	log := new(logBuffer)
 	deps.Log = slog.New(slog.NewTextHandler(log, nil))

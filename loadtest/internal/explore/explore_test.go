@@ -218,7 +218,7 @@ func TestAKeySellsOnce(t *testing.T) {
 }
 
 func TestARequestWithoutAKeySellsTwiceIfItIsSentAgain(t *testing.T) {
-	for _, strategy := range []string{"update", "ledger", "redis-script"} {
+	for _, strategy := range []string{"update", "redis-script"} {
 		r := explored(t, strategy, "one", explore.SentAgain)
 		wantDamage(t, r, explore.SentAgain, trace.SoldTwice)
 		if !r.Held() {
@@ -244,7 +244,7 @@ func TestACancelledSaleIsGivenBackOnce(t *testing.T) {
 }
 
 func TestALimitHolds(t *testing.T) {
-	wantRight(t, explored(t, "ledger", "limit"), "")
+	wantRight(t, explored(t, "update", "limit"), "")
 	exceeds := explored(t, "update-check-first", "limit")
 	wantDamage(t, exceeds, "", trace.OverLimit)
 	if !exceeds.Held() || exceeds.Cells[0].Requests != explore.LimitedBuyer {
@@ -254,9 +254,9 @@ func TestALimitHolds(t *testing.T) {
 
 func TestALimitIsThatOfThePresentStock(t *testing.T) {
 	r := start(t)
-	wantRight(t, explored(t, "ledger", "limit-later", explore.StockSet), explore.StockSet)
+	wantRight(t, explored(t, "update", "limit-later", explore.StockSet), explore.StockSet)
 	token := "limit-later:A.A.A.A.!set" + strings.Repeat(".D", 9)
-	o, err := r.explorer.Replay(t.Context(), r.choices["ledger"], token)
+	o, err := r.explorer.Replay(t.Context(), r.choices["update"], token)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -57,7 +57,7 @@ var crowdScenarios = []Scenario{
 		Name: "replica-and-database-killed",
 		Title: "While clients buy, a replica is killed, and then MySQL; the survivor sells all that is left in one request " +
 			"(SIGKILL).",
-		Applies: only("update", "ledger", "slots", "escrow", "batch", "batch-ledger"),
+		Applies: only("update", "slots", "escrow", "batch"),
 		Claim:   always("a confirmed sale is on disk, and every other unit is for sale", report.Safe),
 		On:      Setting{Nginx: true, MySQL: &servers.MySQLOptions{}}, // durable
 		Play: func(s *Stage) {

@@ -32,7 +32,7 @@ var limitScenarios = []Scenario{
 		Name: "pool-deadlock",
 		Title: fmt.Sprintf("%d users buy an item at a replica with %d connections to MySQL, while one of them is inside.",
 			poolUsers, poolConns),
-		Applies: only("for-update", "serializable", "ledger", "mutex-around-tx", "lock-mysql-getlock", "lock-redis-fenced",
+		Applies: only("for-update", "serializable", "update", "mutex-around-tx", "lock-mysql-getlock", "lock-redis-fenced",
 			"lock-multi"),
 		Claim: always("those who wait leave connections for the holder", report.Safe),
 		Practices: []Practice{
@@ -63,7 +63,7 @@ var limitScenarios = []Scenario{
 		Name:  "starvation/overtaken",
 		Title: "Each time A's write is on its way to the store, somebody else buys first.",
 		Applies: only("optimistic-version", "optimistic-spin", "optimistic-stock", "optimistic-timestamp-us", "redis-watch",
-			"update", "ledger", "batch", "batch-ledger", "redis-script"),
+			"update", "batch", "redis-script"),
 		Claim: func(s scenario.Strategy) Claim {
 			if s.Claim.LateWrite == "refused" {
 				return claim("A tries again until it gives up", report.Unavailable)
@@ -122,7 +122,7 @@ var limitScenarios = []Scenario{
 	}, {
 		Name:    "out-of-space/mysql",
 		Title:   "MySQL's disk is full, clients go on buying, and later there is room again.",
-		Applies: only("update", "for-update", "optimistic-version", "ledger", "batch", "batch-ledger"),
+		Applies: only("update", "for-update", "optimistic-version", "batch"),
 		Claim: func(s scenario.Strategy) Claim {
 			if s.Idempotent {
 				return claim("refuses while its ledger cannot grow, and sells again afterwards", report.Safe)
@@ -257,10 +257,9 @@ var limitScenarios = []Scenario{
 // databaseCrash returns the story of a MySQL that is killed, with a value of innodb_flush_log_at_trx_commit.
 func databaseCrash(flush int) Scenario {
 	return Scenario{
-		Name:  fmt.Sprintf("database-crash/flush-%d", flush),
-		Title: fmt.Sprintf("MySQL is killed after it has sold, with innodb_flush_log_at_trx_commit=%d (SIGKILL).", flush),
-		Applies: only(
-			"update", "for-update", "optimistic-version", "ledger", "slots", "escrow", "batch", "batch-ledger"),
+		Name:    fmt.Sprintf("database-crash/flush-%d", flush),
+		Title:   fmt.Sprintf("MySQL is killed after it has sold, with innodb_flush_log_at_trx_commit=%d (SIGKILL).", flush),
+		Applies: only("update", "for-update", "optimistic-version", "slots", "escrow", "batch"),
 		Claim: []func(scenario.Strategy) Claim{
 			always("loses what was confirmed since the log was last flushed", report.Unsafe),
 			always("a confirmed sale is on disk", report.Safe),
@@ -413,7 +412,7 @@ func (s *Stage) buyAtOnce(front *tcpproxy.Proxy) {
 
 // waitsInMySQL lists the strategies whose requests each need a connection to MySQL to wait for A. Those of the others
 // wait inside the replica, or in Redis.
-var waitsInMySQL = []string{"for-update", "serializable", "ledger"}
+var waitsInMySQL = []string{"for-update", "serializable", "update"}
 
 // poolUse reads from the victim's metrics how many connections to MySQL are in use, without those that hold locks, and
 // how many requests wait for one.

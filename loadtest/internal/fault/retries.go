@@ -339,7 +339,7 @@ func batchUnknown(variant string, at tcpproxy.CutPoint) Scenario {
 	return Scenario{
 		Name:    "batch-unknown/" + variant,
 		Title:   "The connection to the store is cut " + variant + " the store has committed several requests together.",
-		Applies: only("batch", "batch-ledger", "escrow", "redis-script"),
+		Applies: only("batch", "escrow", "redis-script"),
 		Claim:   always("tells each of them that the outcome is unknown", report.Safe),
 		Play: func(s *Stage) {
 			proxy := s.storeProxy(s.Victim.Proxies)

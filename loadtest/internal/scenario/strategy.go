@@ -14,6 +14,7 @@ import (
 // Strategy is a row of the service's catalogue, as returned by GET /strategies.
 type Strategy struct {
 	Name         string            `json:"name"`
+	Formerly     string            `json:"formerly"` // the name that it had, which the service accepts; usually empty
 	Summary      string            `json:"summary"`
 	Control      bool              `json:"control"`       // wrong on purpose
 	WriteBehind  bool              `json:"write_behind"`  // sells in its store, and updates MySQL afterwards
@@ -88,10 +89,27 @@ type Choice struct {
 	Store    string
 }
 
-// UnknownStrategy is the error for a name that is not known. It suggests one that is close, or lists all.
-func UnknownStrategy(name string, known []string) error {
-	return fmt.Errorf("no strategy is named %q%s", name,
-		cmp.Or(suggest.DidYouMean(name, known), "; the names are "+strings.Join(known, ", ")))
+// IsIn reports whether the strategy is one of those that are named, by its name or by the one that it had.
+func (s Strategy) IsIn(names []string) bool {
+	return slices.Contains(names, s.Name) || s.Formerly != "" && slices.Contains(names, s.Formerly)
+}
+
+// CheckNames returns an error for a name that is neither that of a strategy nor one of the others. It suggests one that
+// is close, or lists all.
+func CheckNames(names []string, catalogue []Strategy, others ...string) error {
+	var known []string
+	for _, s := range catalogue {
+		known = append(known, s.Name)
+	}
+	known = append(known, others...)
+	for _, name := range names {
+		isNow := func(s Strategy) bool { return s.IsIn([]string{name}) }
+		if !slices.Contains(known, name) && !slices.ContainsFunc(catalogue, isNow) {
+			return fmt.Errorf("no strategy is named %q%s", name,
+				cmp.Or(suggest.DidYouMean(name, known), "; the names are "+strings.Join(known, ", ")))
+		}
+	}
+	return nil
 }
 
 // Choose picks the strategies to run from the catalogue: those with the given names, or all if names is empty; on the
@@ -99,17 +117,11 @@ func UnknownStrategy(name string, known []string) error {
 // leaves out strategies that cannot run here and returns the reasons. If such a strategy was named, Choose returns an
 // error.
 func Choose(catalogue []Strategy, names []string, store string) (choices []Choice, leftOut []string, err error) {
-	known := make([]string, len(catalogue))
-	for i, s := range catalogue {
-		known[i] = s.Name
-	}
-	for _, name := range names {
-		if !slices.Contains(known, name) {
-			return nil, nil, UnknownStrategy(name, known)
-		}
+	if err := CheckNames(names, catalogue); err != nil {
+		return nil, nil, err
 	}
 	for _, s := range catalogue {
-		named := slices.Contains(names, s.Name)
+		named := s.IsIn(names)
 		if len(names) > 0 && !named && !s.Baseline() {
 			continue
 		}

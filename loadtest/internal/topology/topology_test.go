@@ -160,7 +160,7 @@ func TestRestartReplicasAddsArgumentsUntilTheNextRestart(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"--default-strategy=ledger"}, "ledger"},
+		{[]string{"--default-strategy=for-update"}, "for-update"},
 		{nil, "update"},
 	} {
 		if err := lab.RestartReplicas(t.Context(), c.args...); err != nil {
