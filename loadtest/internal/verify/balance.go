@@ -108,6 +108,9 @@ func (it *item) balance() (r result) {
 	oversold, lost, leaked := it.oversold(), it.lost(), it.leaked()
 	had, most := it.available(), it.available()+it.maybeRestocked
 	r.figures = Figures{Oversold: oversold, LostUpdates: lost, Leaked: leaked}
+	if it.reserves {
+		r.figures.Reservations.GhostUnits = leaked
+	}
 	if it.finalRead {
 		r.figures.Good = max(0, min(it.soldUnits-oversold, had-max(it.final, 0)))
 	}

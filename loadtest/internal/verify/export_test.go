@@ -34,14 +34,3 @@ func JudgeInReverse(h *history.History) Verdict {
 	defer slices.Reverse(checks)
 	return Judge(h)
 }
-
-// FiguresOnly returns the findings of the checks whose findings would mean nothing.
-func FiguresOnly(h *history.History) (findings []string) {
-	b := openBooks(h)
-	for _, c := range checks {
-		if c.means == "" && (c.applies == nil || c.applies(h.Run)) {
-			findings = append(findings, c.look(b).findings...)
-		}
-	}
-	return findings
-}

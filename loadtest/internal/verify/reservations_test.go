@@ -295,13 +295,13 @@ func TestBugsOfReservationsAreFound(t *testing.T) {
 		{"confirms what has expired", bugs{confirmsExpired: true},
 			func(v verify.Verdict) int64 { return v.Reservations.LateConfirmations }, "after its time had ended"},
 		{"cancel twice gives back twice", bugs{cancelsTwice: true},
-			func(v verify.Verdict) int64 { return v.LostUpdates + v.Oversold }, "given back twice"},
+			func(v verify.Verdict) int64 { return v.LostUpdates + v.Oversold }, "sold but still in stock"},
 		{"expired units never come back", bugs{neverGivesBack: true},
-			func(v verify.Verdict) int64 { return v.Reservations.GhostUnits }, "ghost holds"},
+			func(v verify.Verdict) int64 { return v.Reservations.GhostUnits }, "units gone that nobody bought"},
 		{"refuses while expired units are free", bugs{sweepsEveryNS: 60 * msNS},
-			func(v verify.Verdict) int64 { return v.Undersold }, "were free"},
+			func(v verify.Verdict) int64 { return v.Undersold }, "were left"},
 		{"refuses while units are free", bugs{sellsFree: true},
-			func(v verify.Verdict) int64 { return v.Undersold }, "were free"},
+			func(v verify.Verdict) int64 { return v.Undersold }, "were left"},
 		{"holds again for a key", bugs{forgetsKeys: true},
 			func(v verify.Verdict) int64 { return v.Duplicates }, "made twice"},
 		{"expires early", bugs{expiresEarlyNS: 95 * msNS},
@@ -363,7 +363,7 @@ func TestAnswersAboutReservationsThatCannotBe(t *testing.T) {
 		}, "for something else"},
 		{"a refusal that tells enough", is(history.Hold, history.SoldOut, ""), func(c *history.Call) {
 			c.Remaining = new(c.Count)
-		}, "were free"},
+		}, "were left"},
 	} {
 		v := edit(t, test.fits, test.change)
 		if v.Result != verify.Wrong || !strings.Contains(strings.Join(v.Evidence, "\n"), test.says) {
