@@ -8,8 +8,8 @@ import (
 	"stock/loadtest/internal/history"
 )
 
-// againTested counts the requests that were sent again, and checks that a strategy that deducts a retry again would have
-// been caught.
+// againTested counts the requests that were sent again, and checks that a strategy that deducts a retry again would
+// have been caught.
 func (b *books) againTested() (r result) {
 	answeredBy := map[string]string{} // replica by request
 	for op := range b.deductions() {

@@ -143,8 +143,8 @@ func isRejected(op *history.Op) bool { return op.Outcome == history.Rejected && 
 
 func newItem(id int64, run history.Run, end *history.End) *item {
 	it := &item{
-		id: id, sellsNothing: sellsNothing(run), reserves: reserves(run), fenced: run.Fenced, omitsRemaining: run.OmitsRemaining,
-		asked: map[string]int64{},
+		id: id, sellsNothing: sellsNothing(run), reserves: reserves(run), fenced: run.Fenced,
+		omitsRemaining: run.OmitsRemaining, asked: map[string]int64{},
 	}
 	var known bool
 	it.initial, known = run.Initial[id]

@@ -4,7 +4,8 @@ import "stock/loadtest/internal/history"
 
 // answered is the number of requests for units that were granted or refused for good.
 func (b *books) answered() int {
-	return b.outcomes[history.Sold] + b.outcomes[history.Done] + b.outcomes[history.SoldOut] + b.outcomes[history.BuyerLimit]
+	o := b.outcomes
+	return o[history.Sold] + o[history.Done] + o[history.SoldOut] + o[history.BuyerLimit]
 }
 
 // exceeds reports whether n is more than a share of all requests.

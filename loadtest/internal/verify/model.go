@@ -113,8 +113,8 @@ func (m *model) next(from state, s step) []state {
 	}
 }
 
-// reach returns the ways to let no more unknown outcomes take effect than needed for a stock from low to high. What need
-// not take effect now still may later. It uses the outcomes with the counts from index first on.
+// reach returns the ways to let no more unknown outcomes take effect than needed for a stock from low to high. What
+// need not take effect now still may later. It uses the outcomes with the counts from index first on.
 func (m *model) reach(from state, low, high int64, first int) []state {
 	if from.stock >= low && from.stock <= high {
 		return []state{from}

@@ -135,8 +135,8 @@ func (it *item) bounds(foreign map[string]bool) []bound {
 	return bounds
 }
 
-// contention counts the requests that were sent while another one for the same item was in flight, and checks that enough
-// could race.
+// contention counts the requests that were sent while another one for the same item was in flight, and checks that
+// enough could race.
 func (b *books) contention() (r result) {
 	for _, it := range b.items {
 		r.figures.Contended += met(it.load, func(history.Op) string { return "" })

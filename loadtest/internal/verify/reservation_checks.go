@@ -138,8 +138,8 @@ func (r *reservation) endsEarly() string {
 	return ""
 }
 
-// wrongState finds the first answer that tells of an end without a request before that may have caused it, or that it is
-// held when it had ended.
+// wrongState finds the first answer that tells of an end without a request before that may have caused it, or that it
+// is held when it had ended.
 func (r *reservation) wrongState() string {
 	ended := int64(math.MaxInt64) // when somebody was told that it had ended
 	if len(r.told) > 0 {
@@ -164,7 +164,8 @@ func (r *reservation) wrongState() string {
 				c.Kind == history.Cancel && state != history.Cancelled && state != history.Expired
 		}
 		if impossible {
-			return fmt.Sprintf("request %s was told that reservation %s is %s, which cannot be", c.RequestID, r.Reservation, state)
+			return fmt.Sprintf("request %s was told that reservation %s is %s, which cannot be", c.RequestID, r.Reservation,
+				state)
 		}
 	}
 	return ""
@@ -206,8 +207,8 @@ func (b *books) oneHoldPerKey() (r result) {
 	return r
 }
 
-// free returns the least number of units that were free at any time during a request. Units of a reservation that is not
-// confirmed are free once its time has ended, even if the service has not put them back.
+// free returns the least number of units that were free at any time during a request. Units of a reservation that is
+// not confirmed are free once its time has ended, even if the service has not put them back.
 func (b *books) free(it *item, e effect) int64 {
 	if !it.finalRead {
 		return 0

@@ -168,8 +168,8 @@ func (f *Figures) Add(g Figures) {
 }
 
 // Judge judges one recorded run by every check of the table in checks.go. It is Wrong if a check found what convicts,
-// otherwise Inconclusive if a check found what prevents clearing, otherwise Correct. The evidence is in the order of the
-// table, then by item.
+// otherwise Inconclusive if a check found what prevents clearing, otherwise Correct. The evidence is in the order of
+// the table, then by item.
 func Judge(h *history.History) Verdict {
 	b := openBooks(h)
 	v := Verdict{
