@@ -35,7 +35,7 @@ type cellRun struct {
 }
 
 // run runs the current row.
-func (r *Runner) run(ctx context.Context, round int, current row, ahead outlook) (Measured, error) {
+func (r *Runner) run(ctx context.Context, round int, current row, ahead []row) (Measured, error) {
 	r.number++
 	began := time.Now()
 	left := r.left(ahead)
