@@ -54,15 +54,11 @@ func oneUser(ctx context.Context, base string, load Load) (u *user, end func(), 
 // RestockOne puts the units back that op describes, in a store, through the admin listener of a replica, and returns op
 // with its answer.
 func RestockOne(ctx context.Context, admin, store string, timeout time.Duration, op history.Op) (history.Op, error) {
-	server, err := newServer(admin)
+	u, end, err := oneUser(ctx, admin, Load{Restock: &Restock{Store: store}, Timeout: timeout})
 	if err != nil {
 		return history.Op{}, err
 	}
-	r := &restocker{
-		load:   Load{Restock: &Restock{Store: store}, Timeout: timeout},
-		server: server, connection: newConnection(server),
-	}
-	defer r.connection.close()
-	r.putBack(ctx, &op)
-	return op, nil
+	defer end()
+	u.restock(ctx, op)
+	return u.run.collect(nil)[0], nil
 }
