@@ -61,12 +61,13 @@ func readOrder(op *history.Op, response *fasthttp.Response) {
 	_ = json.Unmarshal(response.Body(), &problem) // an unreadable problem has no type, so that the status decides
 	op.Error = problem.Type
 	if op.Status == http.StatusConflict && problem.Type == problemSoldOut && problem.Remaining != nil {
-		op.Outcome = history.SoldOut
-		// If it names no item of the order, the judge will say so.
-		if i := lineOf(op, problem.GoodsID); i >= 0 {
-			op.Lines = slices.Clone(op.Lines) // they may be in flight a second time
-			op.Lines[i].Short, op.Lines[i].Remaining = true, *problem.Remaining
+		i := lineOf(op, problem.GoodsID)
+		if i < 0 { // it is about another order
+			op.Outcome, op.Error = history.Unknown, history.Mismatch
+			return
 		}
+		op.Outcome, op.Lines = history.SoldOut, slices.Clone(op.Lines) // they may be in flight a second time
+		op.Lines[i].Short, op.Lines[i].Remaining = true, *problem.Remaining
 		return
 	}
 	op.Outcome = classifyFailure(op.Status, problem.Type)

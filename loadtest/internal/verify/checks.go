@@ -84,7 +84,6 @@ var checks = []check{
 	{name: "replays", applies: sells, means: Wrong, look: (*books).replays},
 	{name: "cancellations", applies: sellsAtAll, means: Wrong, look: (*books).cancellations},
 	{name: "idle refusals", applies: sellsUnderLoad, means: Wrong, look: (*books).refusesNobodyIdly},
-	{name: "refused orders", applies: sells, means: Wrong, look: (*books).refusalsNameItems},
 	{name: "ledger", applies: sellsWithLedger, means: Wrong, look: eachItem((*item).audit)},
 	{name: "whole orders", applies: sells, means: Wrong, look: (*books).wholeOrders},
 	{name: "linearizability", applies: sells, means: Wrong, look: (*books).linearizability},

@@ -25,25 +25,6 @@ func lineByLine(op *history.Op) []*history.Op {
 	return lines
 }
 
-// refusalsNameItems checks that an order that was refused as sold out names one of its items.
-func (b *books) refusalsNameItems() (r result) {
-	for _, op := range b.ops {
-		if op.Kind == history.Order && op.Outcome == history.SoldOut && !namesItem(op) {
-			r.findf("order %s was told that an item is sold out that it did not ask for", op.Name)
-		}
-	}
-	return r
-}
-
-func namesItem(op history.Op) bool {
-	for _, line := range op.Lines {
-		if line.Short {
-			return true
-		}
-	}
-	return false
-}
-
 // wholeOrders checks that every order was deducted as a whole or not at all. Where there is a ledger, it has every line
 // of an order or none. Without one, an order with an unknown outcome can still be found to be deducted in part, by the
 // stock of its items.
