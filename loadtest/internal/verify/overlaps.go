@@ -69,38 +69,34 @@ func (e effect) misread() bool {
 	return Entered(e.Op) && (e.EnteredNS < e.since-clockSlack || e.LeftNS > e.until+clockSlack)
 }
 
-// bound is the beginning or the end of a critical section.
-type bound struct {
-	at      int64
-	entered bool
-	of      effect
-}
-
 // overlap is a critical section that began before others had ended.
 type overlap struct {
-	first  effect // of the others, the one that ended last
-	second effect
+	first  *effect // of the others, the one that ended last
+	second *effect
 	others int64
 }
 
-// overlapping yields the overlaps of the critical sections by time. Sections that touch do not overlap, and a section
-// of no length overlaps nothing.
+// overlapping yields the overlaps of the critical sections by time, except of those whose times cannot be compared.
+// Sections that touch do not overlap, and a section of no length overlaps nothing.
 func (it *item) overlapping(foreign map[string]bool) iter.Seq[overlap] {
+	var sections []*effect
+	for i := range it.sold {
+		if e := &it.sold[i]; Entered(e.Op) && !e.misread() && !foreign[e.Replica] {
+			sections = append(sections, e)
+		}
+	}
+	slices.SortStableFunc(sections, func(a, b *effect) int { return cmp.Compare(a.EnteredNS, b.EnteredNS) })
 	return func(yield func(overlap) bool) {
-		var inside int64
-		var last effect // the one that leaves last of all that have entered
-		for _, bound := range it.bounds(foreign) {
-			if !bound.entered {
-				inside--
-				continue
+		var inside []*effect
+		for _, e := range sections {
+			inside = slices.DeleteFunc(inside, func(other *effect) bool { return other.LeftNS <= e.EnteredNS })
+			if len(inside) > 0 {
+				last := slices.MaxFunc(inside, func(a, b *effect) int { return cmp.Compare(a.LeftNS, b.LeftNS) })
+				if !yield(overlap{first: last, second: e, others: int64(len(inside))}) {
+					return
+				}
 			}
-			if inside > 0 && !yield(overlap{first: last, second: bound.of, others: inside}) {
-				return
-			}
-			inside++
-			if bound.of.LeftNS > last.LeftNS {
-				last = bound.of
-			}
+			inside = append(inside, e)
 		}
 	}
 }
@@ -113,26 +109,6 @@ func (it *item) overlaps(foreign map[string]bool) (r result) {
 		r.figures.Overlaps += o.others
 	}
 	return r
-}
-
-// bounds returns the bounds of all critical sections by time, except those whose times cannot be compared.
-func (it *item) bounds(foreign map[string]bool) []bound {
-	var bounds []bound
-	for _, e := range it.sold {
-		if Entered(e.Op) && !e.misread() && !foreign[e.Replica] {
-			bounds = append(bounds, bound{at: e.EnteredNS, entered: true, of: e}, bound{at: e.LeftNS, of: e})
-		}
-	}
-	slices.SortStableFunc(bounds, func(a, b bound) int {
-		switch {
-		case a.at != b.at || a.entered == b.entered:
-			return cmp.Compare(a.at, b.at)
-		case a.entered:
-			return 1 // ends sort before beginnings
-		}
-		return -1
-	})
-	return bounds
 }
 
 // contention counts the requests that were sent while another one for the same item was in flight, and checks that
