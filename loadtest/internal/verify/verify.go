@@ -77,8 +77,6 @@ type Verdict struct {
 	Uncontended bool `json:"uncontended,omitempty"`
 	// DemandExceeded reports that buyers who were answered asked for more units of some item than there were.
 	DemandExceeded bool `json:"demand_exceeded"`
-	// Untouched reports that every item has its initial stock after the run.
-	Untouched bool `json:"untouched"`
 
 	// Evidence holds one short sentence for each finding: first those that convict, then those that prevent clearing,
 	// then remarks.
@@ -176,7 +174,6 @@ func Judge(h *history.History) Verdict {
 		Requests:       b.requests,
 		Outcomes:       b.outcomes,
 		DemandExceeded: b.demandExceeded(),
-		Untouched:      b.untouched(),
 	}
 	var wrong, doubts, remarks []string
 	for _, c := range checks {

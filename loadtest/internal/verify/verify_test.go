@@ -612,7 +612,7 @@ func TestBaselineIsJudgedByItsClaim(t *testing.T) {
 		want   verify.Result
 		says   string
 	}{
-		"sells nothing": {func(*history.History) {}, verify.Correct, "sells nothing: 400 units were confirmed"},
+		"sells nothing": {func(*history.History) {}, verify.Correct, ""},
 		"sells after all": {
 			func(h *history.History) { h.End.Final[1]-- },
 			verify.Wrong, "item 1: nothing should be sold, but the stock changed from 150 to 149",
@@ -825,8 +825,7 @@ func TestHeld(t *testing.T) {
 	oversold := verify.Verdict{Result: verify.Wrong, Figures: verify.Figures{Oversold: 1}, DemandExceeded: true}
 	refused := verify.Verdict{Result: verify.Correct, DemandExceeded: true}
 	undersold := verify.Verdict{Result: verify.Wrong, Figures: verify.Figures{Undersold: 1}, DemandExceeded: true}
-	untouched := verify.Verdict{Result: verify.Correct, Untouched: true}
-	nothing := verify.Verdict{Result: verify.Inconclusive, Figures: verify.Figures{LostUpdates: 1}, Untouched: true}
+	nothing := verify.Verdict{Result: verify.Inconclusive, Figures: verify.Figures{LostUpdates: 1}}
 	for _, c := range []struct {
 		claim   string // and the counts, after a space
 		verdict verify.Verdict
@@ -851,7 +850,7 @@ func TestHeld(t *testing.T) {
 		{"undersells 1-8", refused, false},
 		{"undersells", oversold, false},
 		{"undersells", nothing, false},
-		{"sells-nothing", untouched, true},
+		{"sells-nothing", correct, true},
 		{"sells-nothing", lost, false},
 		{"sells-nothing", nothing, false},
 		{"no-such-claim", correct, false},
