@@ -68,15 +68,7 @@ func (u *user) cancelOnce(ctx context.Context, op history.Op, units int64) histo
 
 // readCancelled records the answer to a cancellation.
 func readCancelled(c *history.Cancellation, body []byte) {
-	var reply struct {
-		Type, Key, State string
-		Lines            []struct {
-			GoodsID   int64 `json:"goods_id"`
-			Count     int64 `json:"count"`
-			Cancelled int64 `json:"cancelled"`
-			GivenBack int64 `json:"given_back"`
-		}
-	}
+	var reply callReply
 	malformed := json.Unmarshal(body, &reply) != nil
 	switch {
 	case c.Status == http.StatusOK && (malformed || reply.Key != c.Name || len(reply.Lines) > 1 ||
