@@ -154,6 +154,14 @@ func TestACommandAloneIsAskedAsUsual(t *testing.T) {
 	wantRight(t, exploreOwn(t, x, s, trace.Bounds{Preemptions: 1}), "")
 }
 
+func TestAStepThatIsRepeatedNeedNotWaitForOthers(t *testing.T) {
+	t.Parallel()
+	s := own(inPython(t, "testdata/odd.py", "rereads"))
+	x := startOwn(t, explore.Options{Lanes: 1, Requests: 2, Subject: s})
+	x.Workloads = []string{"last"}
+	wantDamage(t, exploreOwn(t, x, s, trace.Bounds{Preemptions: 1}), "", trace.Oversold)
+}
+
 func TestStepsNeedNotNameTheItem(t *testing.T) {
 	t.Parallel()
 	s := odd(t, "renamed")
