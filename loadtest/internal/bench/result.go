@@ -188,54 +188,58 @@ func (r *Result) Heading() string {
 		r.Conditions, r.Users, r.Rounds, r.Time, r.Seed)
 }
 
-// WriteText writes the rates and the targets for a terminal.
+// WriteText writes the tables for a terminal, and what their words mean.
 func (r *Result) WriteText(w io.Writer) error {
-	fmt.Fprintln(w, r.Heading())
-	fmt.Fprint(w, "medians over the rounds, and the farther end of their 95 % interval, "+
-		"which needs at least six rounds\n\n")
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(table, "\trate/s\t×noop\t×without key\t%s\n", strings.Join(r.cpuHeads(), "\t"))
-	for _, name := range r.Subjects() {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", name, stats.Summarize(r.Rates[name]), r.Share(name),
-			r.WithoutKey(name), strings.Join(r.cpu(name), "\t"))
-	}
-	fmt.Fprintf(table, "\n\twanted\tmeasured\t\n")
-	for _, v := range r.Verdicts() {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", v.What, v.Wanted, v.Measured, v.Outcome)
-	}
-	if err := table.Flush(); err != nil {
+	aligned := tabwriter.NewWriter(w, 0, 0, 1, ' ', 0)
+	r.write(aligned, "\t| ")
+	if err := aligned.Flush(); err != nil {
 		return err
 	}
-	fmt.Fprintf(w, `
-×noop: as a share of noop by the same load driver and as many users
-×without key: of a strategy whose requests have an idempotency key, as a share of the same without one
+	_, err := fmt.Fprintf(w, `
+Medians over the rounds, and their 95 %% intervals, which need at least six rounds
+× noop: as a share of noop by the same load driver and as many users
+× without key: of a strategy whose requests have an idempotency key, as a share of the same without one
 µs: CPU time per request, of the load and of the processes that serve it
 noop and bare sell nothing: their rate is of answered requests, as are all rates by wrk
 reserve, pairs: a unit is held and confirmed, in two requests
 raw: the statement of update on %d connections, straight to MySQL
 bare: a handler that only decodes and encodes the same JSON, in two processes behind the same nginx
 `, r.Users)
-	for _, note := range r.Notes {
-		fmt.Fprintln(w, note)
-	}
-	for _, problem := range slices.Concat(r.Wrong, r.Inconclusive) {
-		fmt.Fprintf(w, "✗ %s\n", problem)
-	}
-	return nil
+	return err
 }
 
-// WriteMarkdown writes the same tables in Markdown.
+// WriteMarkdown writes the tables in Markdown.
 func (r *Result) WriteMarkdown(w io.Writer) error {
-	heads := r.cpuHeads()
-	fmt.Fprintf(w, "%s.\n\n| | rate/s | × noop | × without key | %s |\n| --- | ---: | ---: | ---: |%s\n", r.Heading(),
-		strings.Join(heads, " | "), strings.Repeat(" ---: |", len(heads)))
-	for _, name := range r.Subjects() {
-		fmt.Fprintf(w, "| %s | %s | %s | %s | %s |\n", name, stats.Summarize(r.Rates[name]).Span(), r.Share(name),
-			r.WithoutKey(name), strings.Join(r.cpu(name), " | "))
+	var text strings.Builder
+	r.write(&text, " | ")
+	_, err := fmt.Fprintln(w, text.String())
+	return err
+}
+
+// write writes the rates and the targets as tables, with a separator between the cells of a row.
+func (r *Result) write(w io.Writer, separator string) {
+	line := func(cells ...string) {
+		fmt.Fprintf(w, "| %s%s\n", strings.Join(cells, separator), strings.TrimRight(separator, " "))
 	}
-	fmt.Fprintf(w, "\n| | wanted | measured | |\n| --- | --- | --- | --- |\n")
+	fmt.Fprintf(w, "%s.\n\n", r.Heading())
+	head, rule := []string{"", "rate/s", "× noop", "× without key"}, []string{"---", "---:", "---:", "---:"}
+	for _, part := range r.Parts {
+		head, rule = append(head, part+" µs"), append(rule, "---:")
+	}
+	line(head...)
+	line(rule...)
+	for _, name := range r.Subjects() {
+		cells := []string{name, stats.Summarize(r.Rates[name]).Span(), r.Share(name), r.WithoutKey(name)}
+		for _, part := range r.Parts {
+			cells = append(cells, r.CPUOf(name, part))
+		}
+		line(cells...)
+	}
+	fmt.Fprintln(w)
+	line("", "wanted", "measured", "")
+	line("---", "---", "---", "---")
 	for _, v := range r.Verdicts() {
-		fmt.Fprintf(w, "| %s | %s | %s | %s |\n", v.What, v.Wanted, v.Measured, v.Outcome)
+		line(v.What, v.Wanted, v.Measured, v.Outcome)
 	}
 	for _, note := range r.Notes {
 		fmt.Fprintf(w, "\n%s\n", note)
@@ -243,24 +247,6 @@ func (r *Result) WriteMarkdown(w io.Writer) error {
 	for _, problem := range slices.Concat(r.Wrong, r.Inconclusive) {
 		fmt.Fprintf(w, "\n**%s**\n", problem)
 	}
-	_, err := fmt.Fprintln(w)
-	return err
-}
-
-// cpuHeads are the headings of the columns with CPU times.
-func (r *Result) cpuHeads() (heads []string) {
-	for _, part := range r.Parts {
-		heads = append(heads, part+" µs")
-	}
-	return heads
-}
-
-// cpu lists the median CPU time per request of each part in µs.
-func (r *Result) cpu(subject string) (cells []string) {
-	for _, part := range r.Parts {
-		cells = append(cells, r.CPUOf(subject, part))
-	}
-	return cells
 }
 
 // CPUOf is the median CPU time per request of a part in µs; empty if it was not measured.

@@ -4,13 +4,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"regexp"
 	"runtime"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -81,31 +80,26 @@ func TestMemoryGrowthIsDividedByTheRequestsJudgedLater(t *testing.T) {
 	}
 }
 
-func TestResultNamesWrongInconclusiveAndMissingStrategies(t *testing.T) {
+func TestTheTablesNameWhatIsWrongAndShowTheCPUTimeOfEachPart(t *testing.T) {
 	t.Parallel()
 	r := &Result{
-		Rates: map[string][]float64{"noop": steady(100)},
+		Rates: map[string][]float64{noop: steady(10_000)},
+		Parts: []string{Load, "service", "MySQL"},
+		CPU:   map[string]map[string][]float64{noop: {Load: steady(40), "service": steady(30)}},
 		Notes: []string{"not measured: the service has no strategy batch"},
 		Wrong: []string{"update was found wrong"}, Inconclusive: []string{"raw was found inconclusive"},
 	}
-	for name, c := range map[string]struct {
-		write  func(io.Writer) error
-		marked string
-	}{
-		"text":     {r.WriteText, "✗ %s\n"},
-		"Markdown": {r.WriteMarkdown, "**%s**\n"},
-	} {
-		wanted := []string{"no strategy batch", "not measured", "100"}
-		for _, problem := range slices.Concat(r.Wrong, r.Inconclusive) {
-			wanted = append(wanted, fmt.Sprintf(c.marked, problem))
-		}
+	for _, write := range []func(io.Writer) error{r.WriteText, r.WriteMarkdown} {
 		var out bytes.Buffer
-		if err := c.write(&out); err != nil {
+		if err := write(&out); err != nil {
 			t.Fatal(err)
 		}
-		for _, want := range wanted {
-			if !strings.Contains(out.String(), want) {
-				t.Errorf("the %s lacks %q:\n%s", name, want, out.String())
+		for _, want := range []string{
+			`\| load µs +\| service µs +\| MySQL µs +\|\n.*\n\| noop +\| 10000 .*\| 40 +\| 30 +\| +\|\n`,
+			`\| batch .*not measured`, `no strategy batch`, `\*\*update was found wrong\*\*\n`, `\*\*raw was found inc`,
+		} {
+			if !regexp.MustCompile(want).Match(out.Bytes()) {
+				t.Errorf("%q does not match\n%s", want, &out)
 			}
 		}
 	}

@@ -1,14 +1,12 @@
 package bench
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os/exec"
-	"regexp"
 	"runtime"
 	"strings"
 	"sync"
@@ -135,32 +133,5 @@ func TestSharesAreOfNoopByTheSameDriverAndAsManyUsers(t *testing.T) {
 	}
 	if got := r.WithoutKey(keyed("batch")) + r.WithoutKey("batch"); got != "0.75 (0.75 to 0.75)" {
 		t.Errorf("with keys, batch has %q of its rate, want 0.75", got)
-	}
-}
-
-func TestTablesShowTheCPUTimeOfEachPart(t *testing.T) {
-	t.Parallel()
-	r := &Result{
-		Rates: map[string][]float64{noop: steady(10_000)},
-		Parts: []string{Load, "service", "MySQL"},
-		CPU:   map[string]map[string][]float64{noop: {Load: steady(40), "service": steady(30)}},
-	}
-	for name, c := range map[string]struct {
-		write func(io.Writer) error
-		want  *regexp.Regexp
-	}{
-		"text": {r.WriteText, regexp.MustCompile(`load µs +service µs +MySQL µs *\n.*noop .* 40 +30 *\n`)},
-		"Markdown": {
-			r.WriteMarkdown,
-			regexp.MustCompile(`\| load µs \| service µs \| MySQL µs \|\n.*\n\| noop .*\| 40 \| 30 \|  \|\n`),
-		},
-	} {
-		var out bytes.Buffer
-		if err := c.write(&out); err != nil {
-			t.Fatal(err)
-		}
-		if !c.want.Match(out.Bytes()) {
-			t.Errorf("the %s does not match %v:\n%s", name, c.want, &out)
-		}
 	}
 }

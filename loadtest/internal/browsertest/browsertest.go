@@ -244,29 +244,6 @@ func (p *Page) MustFit() {
 	}
 }
 
-// Screenshot writes a picture of the whole page to a file, as PNG.
-func (p *Page) Screenshot(path string) {
-	p.t.Helper()
-	p.picture(chromedp.FullScreenshot(100), path)
-}
-
-// View writes a picture of what the window shows to a file, as PNG.
-func (p *Page) View(path string) {
-	p.t.Helper()
-	p.picture(chromedp.CaptureScreenshot(), path)
-}
-
-func (p *Page) picture(take chromedp.Action[[]byte], path string) {
-	p.t.Helper()
-	picture, err := chromedp.Run(p.ctx, take)
-	if err == nil {
-		err = os.WriteFile(path, picture, 0o644)
-	}
-	if err != nil {
-		p.t.Fatalf("screenshot: %v", err)
-	}
-}
-
 // MustBeAccessible fails the test for each serious or critical finding of axe-core. Without STOCK_AXE it checks
 // nothing, unless the environment sets STOCK_REQUIRE_BROWSER: then the test fails.
 func (p *Page) MustBeAccessible() {

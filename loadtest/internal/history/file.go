@@ -135,50 +135,44 @@ func Read(path string) (*History, error) {
 
 // add adds a line to the history.
 func (h *History) add(text []byte, first bool) error {
-	l, err := parse(text)
-	switch {
-	case err != nil:
-		return err
-	case first != (l.Run != nil):
-		return errors.New("a file must hold one run, on its first line")
-	case h.End != nil:
-		return errors.New("nothing may follow the end")
-	case l.Run != nil && l.Run.CallsVersion > CallsVersion:
-		return fmt.Errorf("its reservations are recorded in version %d, and this program knows up to %d: use a newer one",
-			l.Run.CallsVersion, CallsVersion)
-	case l.Run != nil:
-		h.Run = *l.Run
-	case l.Op != nil:
-		h.Ops = append(h.Ops, *l.Op)
-	case l.Call != nil:
-		h.Calls = append(h.Calls, *l.Call)
-	case l.Cancellation != nil:
-		h.Cancellations = append(h.Cancellations, *l.Cancellation)
-	case l.Entry != nil:
-		h.Ledger = append(h.Ledger, *l.Entry)
-	case l.End != nil:
-		h.End = l.End
-	}
-	return nil
-}
-
-func parse(text []byte) (line, error) {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.DisallowUnknownFields() // the judge must not ignore what it does not understand
 	var l line
 	if err := dec.Decode(&l); err != nil {
-		return line{}, err
+		return err
+	}
+	switch {
+	case first != (l.Run != nil):
+		return errors.New("a file must hold one run, on its first line")
+	case h.End != nil:
+		return errors.New("nothing may follow the end")
 	}
 	kinds := 0
-	for _, set := range []bool{
-		l.Run != nil, l.Op != nil, l.Call != nil, l.Cancellation != nil, l.Entry != nil, l.End != nil,
-	} {
-		if set {
-			kinds++
-		}
+	if l.Run != nil {
+		kinds++
+		h.Run = *l.Run
 	}
-	if kinds != 1 {
-		return line{}, errors.New("a line must hold exactly one of run, op, call, cancellation, entry and end")
+	kinds += appendTo(&h.Ops, l.Op) + appendTo(&h.Calls, l.Call) + appendTo(&h.Cancellations, l.Cancellation) +
+		appendTo(&h.Ledger, l.Entry)
+	if l.End != nil {
+		kinds++
+		h.End = l.End
 	}
-	return l, nil
+	switch {
+	case kinds != 1:
+		return errors.New("a line must hold exactly one of run, op, call, cancellation, entry and end")
+	case h.Run.CallsVersion > CallsVersion:
+		return fmt.Errorf("its reservations are recorded in version %d, and this program knows up to %d: use a newer one",
+			h.Run.CallsVersion, CallsVersion)
+	}
+	return nil
+}
+
+// appendTo appends what a line holds, and returns how much that is.
+func appendTo[T any](all *[]T, one *T) int {
+	if one == nil {
+		return 0
+	}
+	*all = append(*all, *one)
+	return 1
 }

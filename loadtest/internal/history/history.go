@@ -24,8 +24,8 @@ const (
 	Unknown    Outcome = "unknown"     // timeout, 5xx, broken connection: the request may have taken effect
 )
 
-// Mismatch is the Error of an Op that was answered 200 with a receipt that is unreadable, or for something else. It
-// confirms nothing, so the outcome is Unknown.
+// Mismatch is the Error of a request with an answer that is unreadable, or for something else. It confirms nothing, so
+// the outcome is Unknown.
 const Mismatch = "the receipt does not match the request"
 
 // BusyProblem is the Error of an Op for which the service gave up waiting for others. Its outcome is Busy.

@@ -145,7 +145,7 @@ func keepStory(ctx context.Context, dir string, played *report.Fault, h history.
 		return err
 	}
 	var remarks []string
-	played.Pictures, remarks = scenario.WritePictures(ctx, &h, played.Unexplained, path)
+	played.Pictures, remarks = scenario.WritePictures(&h, played.Unexplained, path)
 	played.Evidence = append(played.Evidence, remarks...)
 	return nil
 }

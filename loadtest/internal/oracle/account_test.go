@@ -1,7 +1,6 @@
 package oracle
 
 import (
-	"context"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -82,52 +81,6 @@ func TestTheOracleReadsWithTLSAndTheDocumentedAccounts(t *testing.T) {
 		t.Errorf("the oracle counts its own work: %+v", got)
 	}
 	refusals(t, config, ca)
-}
-
-func TestTheDocumentedAccountReadsARedisCluster(t *testing.T) {
-	t.Parallel()
-	cluster, err := servers.StartRedisCluster(t.Context(), servers.RedisClusterOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := cluster.Stop(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
-	rules := serverstest.Rules(t, "../../../docs/accounts.md", "ACL SETUSER stock_reader ")
-	for _, master := range cluster.Masters {
-		serverstest.SetUser(t, &redis.Options{Addr: master.Addr}, rules)
-	}
-	o, err := Open(t.Context(), Config{
-		Redis: cluster.Addrs, Account: Account{RedisUser: "stock_reader", RedisPassword: serverstest.Secret},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer o.Close()
-	admin := redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs})
-	defer admin.Close()
-	if err := admin.Set(t.Context(), "stock:{1}", 7, 0).Err(); err != nil {
-		t.Fatal(err)
-	}
-	if got, err := o.Stock(t.Context(), Redis, []int64{1}); err != nil || got[1] != 7 {
-		t.Errorf("%v, %v, want 7 units", got, err)
-	}
-	if _, err := o.Servers(t.Context()); err != nil {
-		t.Error(err)
-	}
-	for _, master := range cluster.Masters {
-		refused, err := serverstest.RedisClient(t, &redis.Options{Addr: master.Addr}).ACLLog(t.Context(), 10).Result()
-		if err != nil {
-			t.Error(err)
-		}
-		for _, entry := range refused {
-			if entry.Object != "config|get" {
-				t.Errorf("%s refuses %+v", master.Name, entry)
-			}
-		}
-	}
 }
 
 // refusals tries configurations with a mistake. Each error says what to do, and shows no password.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,7 +14,7 @@ import (
 	"stock/internal/servers/serverstest"
 )
 
-func TestOracleReadsACluster(t *testing.T) {
+func TestOracleReadsAClusterWithTheDocumentedAccount(t *testing.T) {
 	t.Parallel()
 	cluster, err := servers.StartRedisCluster(t.Context(), servers.RedisClusterOptions{Replicas: true})
 	if err != nil {
@@ -34,7 +35,13 @@ func TestOracleReadsACluster(t *testing.T) {
 		}
 		want[id], items = 100+id, append(items, id)
 	}
-	o, err := Open(t.Context(), Config{Redis: cluster.Addrs})
+	rules := serverstest.Rules(t, "../../../docs/accounts.md", "ACL SETUSER stock_reader ")
+	for _, server := range slices.Concat(cluster.Masters, cluster.Replicas) {
+		serverstest.SetUser(t, &redis.Options{Addr: server.Addr}, rules)
+	}
+	o, err := Open(t.Context(), Config{
+		Redis: cluster.Addrs, Account: Account{RedisUser: "stock_reader", RedisPassword: serverstest.Secret},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,8 +70,19 @@ func TestOracleReadsACluster(t *testing.T) {
 	}
 
 	for i, master := range cluster.Masters {
-		if copies, err := connectTo(t, master.Addr).Wait(t.Context(), 1, 0).Result(); err != nil || copies != 1 {
+		admin := redis.NewClient(&redis.Options{Addr: master.Addr})
+		t.Cleanup(func() { admin.Close() })
+		if copies, err := admin.Wait(t.Context(), 1, 0).Result(); err != nil || copies != 1 {
 			t.Fatalf("master %d has %d Redis replicas, %v, want 1", i, copies, err)
+		}
+		refused, err := admin.ACLLog(t.Context(), 10).Result()
+		if err != nil {
+			t.Error(err)
+		}
+		for _, entry := range refused {
+			if entry.Object != "config|get" {
+				t.Errorf("%s refuses %+v", master.Name, entry)
+			}
 		}
 	}
 	cluster.Masters[0].Kill()
@@ -75,10 +93,4 @@ func TestOracleReadsACluster(t *testing.T) {
 		got, err := o.Stock(t.Context(), Redis, items)
 		return err == nil && maps.Equal(got, want)
 	})
-}
-
-func connectTo(t *testing.T, address string) *redis.Client {
-	client := redis.NewClient(&redis.Options{Addr: address})
-	t.Cleanup(func() { client.Close() })
-	return client
 }

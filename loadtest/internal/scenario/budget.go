@@ -14,45 +14,36 @@ const minRequests = 200
 // minCellTime is what a cell gets even if the budget is used up.
 const minCellTime = 200 * time.Millisecond
 
-// outlook is what runs from now on, the current row first: in any case, and if all goes as expected.
-type outlook struct{ certain, expected []row }
-
 // budgetLeft returns the time until the budget is used up.
 func (r *Runner) budgetLeft() time.Duration { return time.Until(r.began.Add(r.config.Budget)) }
 
-// limit returns the time for the current row, so that all rows that certainly run fit into the budget; 0: no limit. It
-// is computed again before each cell from the rates as measured so far, so that a cell that takes longer than expected
-// costs all later cells a little.
-func (r *Runner) limit(ahead outlook) time.Duration {
+// limit returns the time for the current row, so that it and the rows after it that certainly run fit into the
+// budget; 0: no limit. It is computed again before each cell from the rates as measured so far, so that a cell that
+// takes longer than expected costs all later cells a little.
+func (r *Runner) limit(ahead []row) time.Duration {
 	if r.config.Budget == 0 {
 		return 0
 	}
-	wanted := make([]time.Duration, len(ahead.certain))
-	for i, row := range ahead.certain {
+	wanted := make([]time.Duration, len(ahead))
+	for i, row := range ahead {
 		wanted[i] = r.wanted(row)
 	}
 	return max(share(r.budgetLeft()-time.Duration(len(wanted))*r.overhead, wanted), minCellTime)
 }
 
 // left estimates the time until the end.
-func (r *Runner) left(ahead outlook) time.Duration {
+func (r *Runner) left(ahead []row) time.Duration {
 	sum := time.Duration(0)
-	for _, row := range ahead.expected {
-		sum += r.cost(row)
+	for _, row := range ahead {
+		sum += r.wanted(row) + r.overhead
 	}
-	if r.config.Budget > 0 {
-		least := time.Duration(len(ahead.certain)) * (minCellTime + r.overhead)
-		sum = min(sum, max(least, r.budgetLeft()))
+	switch least := time.Duration(len(ahead)) * (minCellTime + r.overhead); {
+	case r.config.Rounds == 0: // rows run as long as there is time
+		return max(least, r.budgetLeft())
+	case r.config.Budget > 0:
+		return min(sum, max(least, r.budgetLeft()))
 	}
-	return max(sum, 0)
-}
-
-// cost estimates how long a row takes from one cell to the next.
-func (r *Runner) cost(w row) time.Duration { return r.wanted(w) + r.overhead }
-
-// expect estimates the speed and the cost of a row that has not been measured yet.
-func (r *Runner) expect(w row) (speed float64, cost time.Duration) {
-	return r.rates[w.Subject], r.cost(w)
+	return sum
 }
 
 // wanted estimates how long the traffic of a row takes if the budget does not limit it.

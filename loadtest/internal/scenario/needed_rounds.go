@@ -2,7 +2,6 @@ package scenario
 
 import (
 	"cmp"
-	"math"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -33,10 +32,9 @@ const (
 // neededRounds gives each row the rounds that it needs for a narrow interval of its share of the baseline's speed. A
 // round has a few rows of one workload and the baseline of that workload.
 type neededRounds struct {
-	seed   uint64
-	expect func(row) (speed float64, cost time.Duration) // of a cell, before the row was measured
-	rows   []*neededRow                                  // without baselines, unless there is nothing else
-	noops  map[history.Workload]*neededRow
+	seed  uint64
+	rows  []*neededRow // without baselines, unless there is nothing else
+	noops map[history.Workload]*neededRow
 
 	current []*neededRow // the rows of the current round, with its baseline
 }
@@ -44,17 +42,15 @@ type neededRounds struct {
 // neededRow is a row with what is known about it.
 type neededRow struct {
 	row
-	rounds  int       // that it had, with the current one
-	needs   int       // rounds that it needs for a narrow interval
-	goal    int       // rounds that it should have in the end
-	samples []sample  // of its cells
+	rounds  int // that it had, with the current one
+	goodput float64
+	took    time.Duration // all its cells
+	last    sample
 	shares  []float64 // of the baseline, by round
 }
 
-func newNeededRounds(
-	rows []row, seed uint64, expect func(row) (speed float64, cost time.Duration),
-) *neededRounds {
-	n := &neededRounds{seed: seed, expect: expect, noops: map[history.Workload]*neededRow{}}
+func newNeededRounds(rows []row, seed uint64) *neededRounds {
+	n := &neededRounds{seed: seed, noops: map[history.Workload]*neededRow{}}
 	compared := slices.ContainsFunc(rows, func(row row) bool { return !row.strategy.Baseline() })
 	for _, row := range rows {
 		if compared && row.strategy.Baseline() {
@@ -79,9 +75,8 @@ func (n *neededRounds) plan() (plan []history.Cell) {
 
 func (n *neededRounds) next(round int, left time.Duration) []row {
 	n.endRound()
-	n.setGoals(left)
 	generator := rand.New(rand.NewPCG(n.seed, uint64(round)))
-	n.current = n.choose(generator)
+	n.current = n.choose(generator, left)
 	if len(n.current) == 0 {
 		return nil
 	}
@@ -101,142 +96,97 @@ func (n *neededRounds) next(round int, left time.Duration) []row {
 // endRound divides what was measured in the current round by the speed of its baseline.
 func (n *neededRounds) endRound() {
 	for _, row := range n.current {
-		noop := n.noops[row.Workload]
-		if noop == nil || noop == row {
+		if noop := n.noops[row.Workload]; noop != nil && noop != row && noop.last.possible > 0 {
+			row.shares = append(row.shares, row.last.goodput/noop.last.possible)
+		}
+	}
+}
+
+// choose returns the rows of the next round: those that lack most of the rounds that they should have, so that each
+// row's rounds are spread over the whole run. Time that the least rounds will take is not spent on others.
+func (n *neededRounds) choose(generator *rand.Rand, left time.Duration) (chosen []*neededRow) {
+	first := n.fastest()
+	had := func(row *neededRow) float64 {
+		switch {
+		case row.rounds == 0: // who is fast is not known yet
+			return 0
+		case first[row]:
+			return (float64(row.rounds) + 0.5) / mostRounds
+		}
+		return (float64(row.rounds) + 0.5) / leastRounds
+	}
+	for _, row := range n.rows {
+		left -= time.Duration(max(leastRounds-row.rounds, 0)) * n.cost(row)
+	}
+	waiting := slices.DeleteFunc(slices.Clone(n.rows), func(row *neededRow) bool { return !row.needsMore() })
+	shuffle(generator, waiting)
+	slices.SortStableFunc(waiting, func(a, b *neededRow) int { return cmp.Compare(had(a), had(b)) })
+	for _, row := range waiting {
+		if len(chosen) == rowsPerRound || len(chosen) > 0 && row.Workload != chosen[0].Workload {
 			continue
 		}
-		if possible := noop.samples[len(noop.samples)-1].possible; possible > 0 {
-			row.shares = append(row.shares, row.samples[len(row.samples)-1].goodput/possible)
+		if cost := n.cost(row); row.rounds < leastRounds {
+			chosen = append(chosen, row)
+		} else if cost <= left {
+			chosen = append(chosen, row)
+			left -= cost
 		}
 	}
+	return chosen
 }
 
-// setGoals decides how many rounds each row should have, so that all of them fit into the time left.
-func (n *neededRounds) setGoals(left time.Duration) {
-	for _, row := range n.rows {
-		row.needs, row.goal = row.estimateNeeds(), max(row.rounds, leastRounds)
-		left -= time.Duration(row.goal-row.rounds) * n.cost(row)
-	}
-	first, others := n.byImportance()
-	left = n.share(left, first)
-	n.share(left, others)
-}
-
-// byImportance returns the ranked rows, the fastest of each workload separately.
-func (n *neededRounds) byImportance() (first, others []*neededRow) {
+// fastest returns the fastest ranked rows of each workload.
+func (n *neededRounds) fastest() map[*neededRow]bool {
 	bySpeed := slices.DeleteFunc(slices.Clone(n.rows), func(row *neededRow) bool { return !row.ranked() })
-	slices.SortStableFunc(bySpeed, func(a, b *neededRow) int { return cmp.Compare(n.speed(b), n.speed(a)) })
-	of := map[history.Workload]int{}
+	slices.SortStableFunc(bySpeed, func(a, b *neededRow) int {
+		return cmp.Compare(b.goodput*float64(a.rounds), a.goodput*float64(b.rounds)) // their means
+	})
+	first, of := map[*neededRow]bool{}, map[history.Workload]int{}
 	for _, row := range bySpeed {
-		if of[row.Workload]++; of[row.Workload] <= fastest {
-			first = append(first, row)
-		} else {
-			others = append(others, row)
-		}
+		of[row.Workload]++
+		first[row] = of[row.Workload] <= fastest
 	}
-	return first, others
+	return first
 }
 
-// share increases the goals of the rows evenly, up to what they need, as long as there is time left. It returns the
-// time that is left then.
-func (n *neededRounds) share(left time.Duration, rows []*neededRow) time.Duration {
-	for goal := leastRounds + 1; goal <= mostRounds; goal++ {
-		for _, row := range rows {
-			if cost := n.cost(row); row.goal < goal && row.needs >= goal && left >= cost {
-				row.goal = goal
-				left -= cost
-			}
-		}
+// needsMore reports whether the interval of the row is not yet narrow, if it is compared with others.
+func (r *neededRow) needsMore() bool {
+	switch {
+	case r.rounds < leastRounds:
+		return true
+	case !r.ranked() || r.rounds >= mostRounds:
+		return false
+	case r.rounds < minRoundsForWidth:
+		return true
 	}
-	return left
-}
-
-// speed returns the mean goodput of the row's cells.
-func (n *neededRounds) speed(row *neededRow) float64 {
-	if len(row.samples) == 0 {
-		speed, _ := n.expect(row.row)
-		return speed
-	}
-	sum := 0.0
-	for _, s := range row.samples {
-		sum += s.goodput
-	}
-	return sum / float64(len(row.samples))
+	mean, interval := stats.Mean(r.shares) // none: it sold nothing in a round, or has no baseline
+	return interval != nil && (interval.High-interval.Low)/2 > maxHalfWidth*mean
 }
 
 // cost returns how long a row will take in a round, with its part of the baseline's time.
 func (n *neededRounds) cost(row *neededRow) time.Duration {
-	cost := n.cellTime(row)
+	cost := row.took / time.Duration(max(row.rounds, 1))
 	if noop := n.noops[row.Workload]; noop != nil {
-		cost += n.cellTime(noop) / rowsPerRound
+		cost += noop.took / time.Duration(max(noop.rounds, 1)) / rowsPerRound
 	}
 	return cost
-}
-
-// cellTime returns the mean of what the row's cells took.
-func (n *neededRounds) cellTime(row *neededRow) time.Duration {
-	if len(row.samples) == 0 {
-		_, cost := n.expect(row.row)
-		return cost
-	}
-	sum := time.Duration(0)
-	for _, s := range row.samples {
-		sum += s.took
-	}
-	return sum / time.Duration(len(row.samples))
-}
-
-// estimateNeeds returns how many rounds the row needs in all until its interval is narrow.
-func (r *neededRow) estimateNeeds() int {
-	if r.rounds < minRoundsForWidth {
-		return mostRounds
-	}
-	mean, interval := stats.Mean(r.shares)
-	if interval == nil {
-		return leastRounds // it sold nothing in a round, or has no baseline
-	}
-	// The width is inversely proportional to the square root of the number of rounds.
-	times := (interval.High - interval.Low) / 2 / mean / maxHalfWidth
-	return min(int(math.Ceil(float64(r.rounds)*times*times)), mostRounds)
-}
-
-// choose returns the rows of the next round. Rows with a higher goal come more often, so that each row's rounds are
-// spread over the whole run.
-func (n *neededRounds) choose(generator *rand.Rand) []*neededRow {
-	waiting := slices.DeleteFunc(slices.Clone(n.rows), func(row *neededRow) bool { return row.rounds >= row.goal })
-	if len(waiting) == 0 {
-		return nil
-	}
-	shuffle(generator, waiting)
-	due := func(row *neededRow) float64 { return (float64(row.rounds) + 0.5) / float64(row.goal) }
-	slices.SortStableFunc(waiting, func(a, b *neededRow) int { return cmp.Compare(due(a), due(b)) })
-	workload := waiting[0].Workload
-	waiting = slices.DeleteFunc(waiting, func(row *neededRow) bool { return row.Workload != workload })
-	return waiting[:min(len(waiting), rowsPerRound)]
 }
 
 func (n *neededRounds) learn(of row, s sample) {
 	for _, row := range n.current {
 		if row.Subject == of.Subject {
-			row.samples = append(row.samples, s)
+			row.last = s
+			row.goodput += s.goodput
+			row.took += s.took
 		}
 	}
 }
 
-func (n *neededRounds) after(left time.Duration) (certain, expected []row) {
-	if len(n.current) == 0 { // before the first round
-		n.setGoals(left)
-	}
-	certain = n.until(func(*neededRow) int { return leastRounds })
-	expected = n.until(func(row *neededRow) int { return row.goal })
-	return certain, expected
-}
-
-// until returns the rows that run until each has had as many rounds as goal says, and the baselines of these rounds.
-func (n *neededRounds) until(goal func(*neededRow) int) (rows []row) {
+// after returns the rows that run until each has had its least rounds, and the baselines of these rounds.
+func (n *neededRounds) after() (rows []row) {
 	all, most := map[history.Workload]int{}, map[history.Workload]int{}
 	for _, r := range n.rows {
-		times := max(goal(r)-r.rounds, 0)
+		times := max(leastRounds-r.rounds, 0)
 		rows = append(rows, slices.Repeat([]row{r.row}, times)...)
 		all[r.Workload] += times
 		most[r.Workload] = max(most[r.Workload], times)

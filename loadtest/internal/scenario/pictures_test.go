@@ -34,7 +34,7 @@ func TestAPictureIsKeptBesideAHistoryThatNoSequenceExplains(t *testing.T) {
 	h := unexplained(1)
 	dir := t.TempDir()
 	pictures, remarks := scenario.WritePictures(
-		t.Context(), h, verify.Judge(h).Unexplained, filepath.Join(dir, "history.jsonl"))
+		h, verify.Judge(h).Unexplained, filepath.Join(dir, "history.jsonl"))
 	want := filepath.Join(filepath.Base(dir), "history-item1.html")
 	if !slices.Equal(pictures, []string{want}) || len(remarks) != 1 || !strings.HasSuffix(remarks[0], want) {
 		t.Fatalf("got %v and %q, want %s", pictures, remarks, want)
@@ -49,7 +49,7 @@ func TestThreeItemsAreDrawn(t *testing.T) {
 	t.Parallel()
 	h := unexplained(1, 2, 3, 4, 5)
 	pictures, remarks := scenario.WritePictures(
-		t.Context(), h, verify.Judge(h).Unexplained, filepath.Join(t.TempDir(), "history.jsonl"))
+		h, verify.Judge(h).Unexplained, filepath.Join(t.TempDir(), "history.jsonl"))
 	if len(pictures) != 3 || len(remarks) != 4 || remarks[3] != "2 more items are not drawn" {
 		t.Errorf("got %v and %q, want three pictures", pictures, remarks)
 	}
@@ -58,7 +58,7 @@ func TestThreeItemsAreDrawn(t *testing.T) {
 func TestAPictureThatFailsIsARemark(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "missing", "history.jsonl")
-	pictures, remarks := scenario.WritePictures(t.Context(), unexplained(1), []int64{1}, path)
+	pictures, remarks := scenario.WritePictures(unexplained(1), []int64{1}, path)
 	if len(pictures) != 0 || len(remarks) != 1 || !strings.HasPrefix(remarks[0], "there is no picture: draw item 1: ") {
 		t.Errorf("got %v and %q", pictures, remarks)
 	}

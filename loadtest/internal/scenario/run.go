@@ -35,7 +35,7 @@ type cellRun struct {
 }
 
 // run runs the current row.
-func (r *Runner) run(ctx context.Context, round int, current row, ahead outlook) (Measured, error) {
+func (r *Runner) run(ctx context.Context, round int, current row, ahead []row) (Measured, error) {
 	r.number++
 	began := time.Now()
 	left := r.left(ahead)
@@ -77,7 +77,7 @@ func (r *Runner) run(ctx context.Context, round int, current row, ahead outlook)
 	measured := Measured{History: h, Verdict: verify.Judge(&h), Path: run.path}
 	v := &measured.Verdict
 	var remarks []string
-	v.Pictures, remarks = WritePictures(ctx, &h, v.Unexplained, run.path)
+	v.Pictures, remarks = WritePictures(&h, v.Unexplained, run.path)
 	v.Evidence = append(v.Evidence, remarks...)
 	r.overhead = (3*r.overhead + time.Since(began) - run.took) / 4 // moving average
 	return measured, nil
@@ -286,12 +286,10 @@ const maxPictures = 3
 // WritePictures draws items whose answers no sequence of the requests explains, beside the file of the history. It
 // returns the paths of the pictures, relative to the directory of the run, and what to say about them. A picture that
 // fails is no reason to end a run.
-func WritePictures(
-	ctx context.Context, h *history.History, items []int64, path string,
-) (pictures, remarks []string) {
+func WritePictures(h *history.History, items []int64, path string) (pictures, remarks []string) {
 	for _, item := range items[:min(len(items), maxPictures)] {
 		picture := fmt.Sprintf("%s-item%d.html", strings.TrimSuffix(path, ".jsonl"), item)
-		drawn, err := verify.DrawUnexplained(ctx, h, item, picture)
+		drawn, err := verify.DrawUnexplained(h, item, picture)
 		switch {
 		case err != nil:
 			remarks = append(remarks, fmt.Sprintf("there is no picture: %v", err))

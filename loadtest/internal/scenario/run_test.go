@@ -235,20 +235,25 @@ func TestRejectedStrategyIsAnError(t *testing.T) {
 	}
 }
 
-func TestWarmIsCalledAfterTheWarmUpAndBeforeTheFirstCell(t *testing.T) {
+func TestWarmIsCalledAfterTheWarmUpAndDrainedAfterTheRequestsOfEachCell(t *testing.T) {
 	t.Parallel()
 	s := &shop{}
-	var calls, warmUps, deductions int
-	runner := s.open(t, Config{Requests: 100, Warm: func(context.Context) error {
+	seen := func() [2]int {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		calls, warmUps, deductions = calls+1, s.warmUps, s.deductions
-		return nil
-	}})
-	runAll(t, runner)
-	if calls != 1 || warmUps == 0 || deductions != 0 {
-		t.Errorf("called %d times, after %d deductions of the warm-up and %d of cells, want once, some and none",
-			calls, warmUps, deductions)
+		return [2]int{s.warmUps, s.deductions}
+	}
+	var warm, drained [][2]int
+	runner := s.open(t, Config{
+		Requests: 100, Rounds: 1, Warm: func(context.Context) error { warm = append(warm, seen()); return nil },
+		Drained: func() { drained = append(drained, seen()) },
+	})
+	cells := runAll(t, runner)
+	if len(warm) != 1 || warm[0][0] == 0 || warm[0][1] != 0 {
+		t.Errorf("called after so many requests of the warm-up and of cells: %v, want once, after some and none", warm)
+	}
+	if len(drained) != len(cells) || drained[0][1] < 100 {
+		t.Errorf("called in %d of %d cells, after so many requests: %v, want at least 100", len(drained), len(cells), drained)
 	}
 }
 
@@ -259,21 +264,5 @@ func TestTheErrorOfWarmEndsTheRun(t *testing.T) {
 	err := runner.Run(t.Context(), func(Measured) error { return nil })
 	if !errors.Is(err, failed) || s.deductions != 0 {
 		t.Errorf("got %v after %d deductions, want %v before the first", err, s.deductions, failed)
-	}
-}
-
-func TestDrainedIsCalledOnceInEachCellAfterItsRequests(t *testing.T) {
-	t.Parallel()
-	s := &shop{}
-	var deductions []int
-	runner := s.open(t, Config{Requests: 100, Rounds: 1, Drained: func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		deductions = append(deductions, s.deductions)
-	}})
-	cells := runAll(t, runner)
-	if len(deductions) != len(cells) || deductions[0] < 100 {
-		t.Errorf("called in %d of %d cells, first after %v deductions, want at least 100", len(deductions), len(cells),
-			deductions)
 	}
 }

@@ -150,7 +150,7 @@ func New(target Target, config Config, began time.Time) (*Runner, error) {
 	if config.Rounds > 0 {
 		r.schedule = &fixedRounds{rows: measured, rounds: config.Rounds, seed: config.Seed}
 	} else {
-		r.schedule = newNeededRounds(measured, config.Seed, r.expect)
+		r.schedule = newNeededRounds(measured, config.Seed)
 		r.longest = longestCell
 	}
 	if config.standard(target) {
@@ -251,11 +251,10 @@ func (r *Runner) Run(ctx context.Context, done func(Measured) error) error {
 
 // runRound runs each of the rows once.
 func (r *Runner) runRound(ctx context.Context, round int, rows []row, done func(Measured) error) error {
-	certain, expected := r.schedule.after(r.budgetLeft())
+	after := r.schedule.after()
 	for i, row := range rows {
 		began := time.Now()
-		ahead := outlook{certain: slices.Concat(rows[i:], certain), expected: slices.Concat(rows[i:], expected)}
-		measured, err := r.run(ctx, round, row, ahead)
+		measured, err := r.run(ctx, round, row, slices.Concat(rows[i:], after))
 		if err != nil {
 			return fmt.Errorf("%s, round %d: %w", row.Label(), round, err)
 		}

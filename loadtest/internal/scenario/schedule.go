@@ -18,10 +18,8 @@ type schedule interface {
 	next(round int, left time.Duration) []row
 	// learn takes what was measured in the current round.
 	learn(row, sample)
-	// after returns the rows that run after the current round; before the first one, all. Certain are those that run even
-	// if time runs out; expected are those that run if each takes as long as it did so far. left is what is left of the
-	// budget.
-	after(left time.Duration) (certain, expected []row)
+	// after returns the rows that run after the current round even if time runs out; before the first one, all.
+	after() []row
 }
 
 // sample is what a schedule learns from a cell.
@@ -66,10 +64,7 @@ func (f *fixedRounds) next(round int, _ time.Duration) []row {
 
 func (f *fixedRounds) learn(row, sample) {}
 
-func (f *fixedRounds) after(time.Duration) (certain, expected []row) {
-	rows := slices.Repeat(f.rows, f.rounds-f.round)
-	return rows, rows
-}
+func (f *fixedRounds) after() []row { return slices.Repeat(f.rows, f.rounds-f.round) }
 
 // ranked reports whether the speed of the row will be compared with that of others.
 func (r row) ranked() bool {

@@ -3,7 +3,6 @@ package traffic
 import (
 	"context"
 	"slices"
-	"sync"
 
 	"stock/loadtest/internal/history"
 )
@@ -17,20 +16,17 @@ const maxAgain = 100
 // customer would who lost the answer. It is not part of the load, so nothing should be measured any more.
 func (d *Driver) SendAgain(ctx context.Context, load Load, result *Result) {
 	r := newRun(d, load)
-	stopCutting := r.cutWith(ctx)
-	defer stopCutting()
-	var wg sync.WaitGroup
-	for i, ops := range chooseAgain(result.Ops, load.Users) {
-		wg.Go(func() {
-			for _, op := range ops {
-				if ctx.Err() != nil {
-					return
-				}
-				r.users[i].sendAgain(ctx, op, "")
+	chosen := chooseAgain(result.Ops, load.Users)
+	r.eachUser(ctx, func(u *user) {
+		if u.number >= len(chosen) {
+			return
+		}
+		for _, op := range chosen[u.number] {
+			if ctx.Err() == nil {
+				u.sendAgain(ctx, op, "")
 			}
-		})
-	}
-	wg.Wait()
+		}
+	})
 	result.Ops = r.collect(result.Ops)
 	result.sort()
 }

@@ -13,31 +13,6 @@ import (
 	"stock/loadtest/internal/history"
 )
 
-// When a connection breaks, HTTP clients such as net/http's send a request with an Idempotency-Key again by themselves.
-// The history would not show it.
-func TestHistoryShowsEveryTryOfARequestWithAKey(t *testing.T) {
-	t.Parallel()
-	var received atomic.Int64
-	var perConnection sync.Map
-	driver := serve(t, 1, func(w http.ResponseWriter, r *http.Request) {
-		received.Add(1)
-		if _, second := perConnection.LoadOrStore(r.RemoteAddr, true); second {
-			panic(http.ErrAbortHandler)
-		}
-		sell(w, r)
-	})
-	load := Load{Mix: one(t), Users: 1, Requests: 10, Timeout: time.Minute, Keys: true, RequestPrefix: "t"}
-	result, err := driver.Run(t.Context(), load)
-	if err != nil {
-		t.Fatal(err)
-	}
-	driver.SendAgain(t.Context(), load, &result)
-	if n := received.Load(); int(n) != len(result.Ops) || result.Sent != 10 || n <= 10 {
-		t.Errorf("the server received %d requests, %d are recorded, %d of the load: want 10 of the load, and some sent again",
-			n, len(result.Ops), result.Sent)
-	}
-}
-
 func TestSendAgainUsesTheSameKeyAfterTheLoad(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -52,10 +27,7 @@ func TestSendAgainUsesTheSameKeyAfterTheLoad(t *testing.T) {
 		sell(w, r)
 	})
 	load := Load{Mix: one(t), Users: 4, Requests: 500, Timeout: time.Minute, Keys: true, RequestPrefix: "t"}
-	result, err := driver.Run(t.Context(), load)
-	if err != nil {
-		t.Fatal(err)
-	}
+	result := send(t, driver, load)
 	if len(result.Ops) != 500 {
 		t.Errorf("the load sent %d requests, want each of the 500 once", len(result.Ops))
 	}
@@ -121,7 +93,7 @@ func TestRestocksGoOnDuringTheLoad(t *testing.T) {
 		fmt.Fprint(w, a.body)
 	})
 	admin := (&url.URL{Scheme: "http", Host: driver.servers[0].host}).String()
-	result, err := driver.Run(t.Context(), Load{
+	result := send(t, driver, Load{
 		Mix:           newMix(t, MixConfig{Goods: 2, MinCount: 1, MaxCount: 1}),
 		Users:         2,
 		Duration:      time.Second,
@@ -129,9 +101,6 @@ func TestRestocksGoOnDuringTheLoad(t *testing.T) {
 		RequestPrefix: "t",
 		Restock:       &Restock{Admin: admin, Store: "redis", Units: 5, Every: time.Millisecond},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	n := 0
 	for _, op := range result.Ops {
 		if op.Kind != history.Restock {

@@ -1,6 +1,7 @@
 package traffic
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"net/url"
@@ -45,17 +46,32 @@ func (r *run) callQuery() string {
 	return "?" + query.Encode()
 }
 
-// callReply has the members of a reservation and of a problem.
+// callReply has the members of every reply but those that replyReader reads: of a reservation, of a cancelled sale, of
+// the receipt of an order, and of a problem. In a problem, the lines are numbers, which are not read.
 type callReply struct {
+	Type      string    `json:"type"`
 	ID        string    `json:"id"`
+	Key       string    `json:"key"`
 	State     string    `json:"state"`
-	GoodsID   int64     `json:"goods_id"`
+	GoodsID   int64     `json:"goods_id"` // of a problem with an order: the item because of which it was refused
 	Count     int64     `json:"count"`
 	CreatedAt time.Time `json:"created_at"`
 	ExpiresAt time.Time `json:"expires_at"`
 	EndedAt   time.Time `json:"ended_at"`
 	Remaining *int64    `json:"remaining"`
-	Type      string    `json:"type"`
+	Lines     []struct {
+		GoodsID   int64  `json:"goods_id"`
+		Count     int64  `json:"count"`
+		Remaining *int64 `json:"remaining"`
+		Token     uint64 `json:"token"`
+		Cancelled int64  `json:"cancelled"`
+		GivenBack int64  `json:"given_back"`
+	} `json:"lines"`
+	Attempts  int   `json:"attempts"`
+	WaitedUS  int64 `json:"waited_us"`
+	HeldUS    int64 `json:"held_us"`
+	EnteredNS int64 `json:"entered_ns"`
+	LeftNS    int64 `json:"left_ns"`
 }
 
 // refusals are the problem types that tell why a reservation stays as it is.
@@ -91,9 +107,7 @@ func readCall(c *history.Call, response *fasthttp.Response) {
 	default:
 		c.Outcome = classifyFailure(c.Status, reply.Type)
 	}
-	if c.Error == "" {
-		c.Error = http.StatusText(c.Status)
-	}
+	c.Error = cmp.Or(c.Error, http.StatusText(c.Status))
 }
 
 // answers reports whether a reply is for what was asked.

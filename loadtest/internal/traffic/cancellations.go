@@ -8,76 +8,44 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"sync"
 
 	"stock/loadtest/internal/history"
 )
 
-// sell sends a load of sales, and cancels some of them. Then it sends the sale again.
-func (p *pair) sell(ctx context.Context) {
-	r := p.customer.run
-	for {
-		n, ok := r.take(ctx)
-		if !ok {
-			return
-		}
-		op := p.customer.op(n)
-		op.Name = r.load.name(n)
-		cancelHabits[n%len(cancelHabits)](p, ctx, op)
-		p.customer.sendAgain(ctx, op, history.AtOnce)
-		r.load.countAnswered()
-	}
-}
-
 // everything stands for all units of a sale.
 const everything = 0
 
-// cancelHabits are what clients do with a sale, beside sending it twice.
-var cancelHabits = []func(p *pair, ctx context.Context, op history.Op){
-	func(p *pair, ctx context.Context, op history.Op) { p.customer.deduct(ctx, op) },
-	func(p *pair, ctx context.Context, op history.Op) {
-		p.customer.deduct(ctx, op)
-		p.customer.cancel(ctx, op, everything)
-		p.other.cancel(ctx, op, everything)
-	},
-	func(p *pair, ctx context.Context, op history.Op) {
-		p.customer.deduct(ctx, op)
-		p.customer.cancel(ctx, op, 1)
-		p.other.cancel(ctx, op, 1)
-	},
-	func(p *pair, ctx context.Context, op history.Op) { // before there is an answer
-		together(func() { p.other.cancel(ctx, op, everything) }, func() { p.customer.deduct(ctx, op) })
-	},
-	func(p *pair, ctx context.Context, op history.Op) {
-		p.customer.cancel(ctx, op, everything)
-		p.customer.deduct(ctx, op)
-	},
-	func(p *pair, ctx context.Context, op history.Op) {
-		p.customer.deduct(ctx, op)
-		together(func() { p.other.cancel(ctx, op, everything) }, func() { p.customer.cancel(ctx, op, 1) })
-	},
-	func(p *pair, ctx context.Context, op history.Op) {
-		p.customer.deduct(ctx, op)
-		p.customer.cancel(ctx, op, op.Count+1) // more than was sold
-		together(func() { p.other.cancel(ctx, op, everything) }, func() { p.customer.cancel(ctx, op, everything) })
+func cancelAll(p *pair)       { p.customer.cancel(p.ctx, p.op, everything) }
+func cancelOne(p *pair)       { p.customer.cancel(p.ctx, p.op, 1) }
+func otherCancelsAll(p *pair) { p.other.cancel(p.ctx, p.op, everything) }
+
+// cancelHabits are what clients do with a sale, before they send it once more.
+var cancelHabits = [][]step{
+	{deduct},
+	{deduct, cancelAll, otherCancelsAll},
+	{deduct, cancelOne, func(p *pair) { p.other.cancel(p.ctx, p.op, 1) }},
+	{together(otherCancelsAll, deduct)}, // before there is an answer
+	{cancelAll, deduct},
+	{deduct, together(otherCancelsAll, cancelOne)},
+	{
+		deduct, func(p *pair) { p.customer.cancel(p.ctx, p.op, p.op.Count+1) }, // more than was sold
+		together(otherCancelsAll, cancelAll),
 	},
 }
 
-func together(first, second func()) {
-	var wg sync.WaitGroup
-	wg.Go(first)
-	second()
-	wg.Wait()
+// sellAndCancel sends the n-th sale, cancels some of it, and sends it again.
+func (p *pair) sellAndCancel(n int) {
+	p.take(n)
+	p.follow(cancelHabits[n%len(cancelHabits)])
+	sendAtOnce(p)
 }
 
 // cancel cancels so many units of a sale in all, and asks until it knows that they are.
 func (u *user) cancel(ctx context.Context, op history.Op, units int64) {
-	for range mostAsked {
+	insist(ctx, func(int) bool {
 		answer := u.cancelOnce(ctx, op, units)
-		if answer.Outcome != history.Busy && answer.Outcome != history.Unknown || !pause(ctx, askAgainAfter) {
-			return
-		}
-	}
+		return answer.Outcome == history.Busy || answer.Outcome == history.Unknown
+	})
 }
 
 func (u *user) cancelOnce(ctx context.Context, op history.Op, units int64) history.Cancellation {
@@ -88,9 +56,7 @@ func (u *user) cancelOnce(ctx context.Context, op history.Op, units int64) histo
 	}
 	id := fmt.Appendf(nil, "%s-cancel-%d-%d", op.Name, u.number, len(u.cancellations))
 	header := u.connection.server.header(http.MethodPost, "/stock/sales/"+url.PathEscape(op.Name)+"/cancel")
-	var sent history.Op
-	request := appendRequest(nil, header, id, nil, append(body, '}'))
-	replied := u.connection.exchange(ctx, request, u.run.load.Timeout, &sent)
+	sent, replied := u.exchange(ctx, header, id, nil, append(body, '}'))
 	c.SentNS, c.ReceivedNS, c.Status = sent.SentNS, sent.ReceivedNS, sent.Status
 	c.Outcome, c.Error = sent.Outcome, sent.Error
 	if replied {
@@ -102,15 +68,7 @@ func (u *user) cancelOnce(ctx context.Context, op history.Op, units int64) histo
 
 // readCancelled records the answer to a cancellation.
 func readCancelled(c *history.Cancellation, body []byte) {
-	var reply struct {
-		Type, Key, State string
-		Lines            []struct {
-			GoodsID   int64 `json:"goods_id"`
-			Count     int64 `json:"count"`
-			Cancelled int64 `json:"cancelled"`
-			GivenBack int64 `json:"given_back"`
-		}
-	}
+	var reply callReply
 	malformed := json.Unmarshal(body, &reply) != nil
 	switch {
 	case c.Status == http.StatusOK && (malformed || reply.Key != c.Name || len(reply.Lines) > 1 ||

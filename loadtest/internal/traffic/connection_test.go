@@ -17,10 +17,7 @@ import (
 // mustSell runs a load of so many requests, and fails the test unless each was sold.
 func mustSell(t *testing.T, driver *Driver, requests int) {
 	t.Helper()
-	result, err := driver.Run(t.Context(), Load{Mix: one(t), Users: 1, Requests: requests, Timeout: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	result := send(t, driver, Load{Users: 1, Requests: requests})
 	for _, op := range result.Ops {
 		if op.Outcome != history.Sold {
 			t.Errorf("outcome %s: %s", op.Outcome, op.Error)
@@ -89,10 +86,7 @@ func TestAServerWithTLSIsDriven(t *testing.T) {
 	server.StartTLS()
 	driver := drive(t, server.URL, 1)
 	// The certificate of the test server is unknown to this host.
-	result, err := driver.Run(t.Context(), Load{Mix: one(t), Users: 1, Requests: 1, Timeout: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	result := send(t, driver, Load{Users: 1, Requests: 1})
 	if op := result.Ops[0]; op.Outcome != history.Unknown || !strings.Contains(op.Error, "certificate") {
 		t.Errorf("outcome %s, error %q, want the certificate to be refused", op.Outcome, op.Error)
 	}

@@ -1,6 +1,7 @@
 package traffic
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -59,6 +60,18 @@ func sell(w http.ResponseWriter, r *http.Request) {
 		asked.GoodsID, asked.Count, asked.Strategy, asked.Store, r.Header.Get("X-Request-Id"))
 }
 
+// send sends a load to its end. It asks for units of one item unless the load has a mix.
+func send(t testing.TB, driver *Driver, load Load) Result {
+	t.Helper()
+	load.Mix = cmp.Or(load.Mix, one(t))
+	load.Timeout = cmp.Or(load.Timeout, time.Minute)
+	result, err := driver.Run(t.Context(), load)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result
+}
+
 func one(t testing.TB) *Mix { return newMix(t, MixConfig{Goods: 1, MinCount: 1, MaxCount: 1}) }
 
 func TestClosedLoopSendsEachRequestOnce(t *testing.T) {
@@ -74,13 +87,10 @@ func TestClosedLoopSendsEachRequestOnce(t *testing.T) {
 	})
 	var answered atomic.Int64
 	mix := newMix(t, MixConfig{Seed: 5, Goods: 3, MinCount: 1, MaxCount: 3})
-	result, err := driver.Run(t.Context(), Load{
-		Strategy: "update", Mix: mix, Users: 16, Requests: 1000, Timeout: time.Minute,
+	result := send(t, driver, Load{
+		Strategy: "update", Mix: mix, Users: 16, Requests: 1000,
 		RequestPrefix: "t", Answered: &answered,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	if len(result.Ops) != 1000 || received.Load() != 1000 || answered.Load() != 1000 {
 		t.Errorf("%d recorded, %d received, %d counted, want 1000 each", len(result.Ops), received.Load(), answered.Load())
 	}
@@ -131,10 +141,7 @@ func TestEveryMemberOfAReceiptIsRecorded(t *testing.T) {
 	t.Parallel()
 	driver := serve(t, 1, sell)
 	load := Load{Mix: one(t), Users: 1, Requests: 1, Timeout: time.Minute, RequestPrefix: "p"}
-	result, err := driver.Run(t.Context(), load)
-	if err != nil {
-		t.Fatal(err)
-	}
+	result := send(t, driver, load)
 	got := result.Ops[0]
 	want := history.Op{
 		Kind: history.Deduct, Name: "p-0", GoodsID: 1, Count: 1, SentNS: got.SentNS, ReceivedNS: got.ReceivedNS,
@@ -180,10 +187,7 @@ func TestOutcomeFollowsStatusAndProblemType(t *testing.T) {
 				w.WriteHeader(test.status)
 				fmt.Fprint(w, test.body)
 			})
-			result, err := driver.Run(t.Context(), Load{Mix: one(t), Users: 1, Requests: 1, Timeout: time.Minute})
-			if err != nil {
-				t.Fatal(err)
-			}
+			result := send(t, driver, Load{Users: 1, Requests: 1})
 			op := result.Ops[0]
 			if op.Outcome != test.want || op.Error != test.error || op.Status != test.status {
 				t.Errorf("status %d, outcome %s, error %q, want %d, %s, %q",
@@ -202,10 +206,7 @@ func TestReceiptMayLeaveOutWhatRemains(t *testing.T) {
 		`{"goods_id":1,"count":1,"remaining":0}`:    false,
 	} {
 		driver := serve(t, 1, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, body) })
-		result, err := driver.Run(t.Context(), Load{Mix: one(t), Users: 1, Requests: 1, Timeout: time.Minute})
-		if err != nil {
-			t.Fatal(err)
-		}
+		result := send(t, driver, Load{Users: 1, Requests: 1})
 		if op := result.Ops[0]; op.Outcome != history.Sold || op.OmitsRemaining != omitting || op.Remaining != 0 {
 			t.Errorf("%s: %s, omitting is %t, %d remaining", body, op.Outcome, op.OmitsRemaining, op.Remaining)
 		}
@@ -213,36 +214,39 @@ func TestReceiptMayLeaveOutWhatRemains(t *testing.T) {
 }
 
 // The server answers once on each connection and closes it when the second request arrives. In this situation,
-// net/http would send a request again that it considers safe.
+// net/http would send a request again that it considers safe, or that has an Idempotency-Key. The history would not
+// show it.
 func TestRequestOnABrokenConnectionIsUnknownAndNotSentAgain(t *testing.T) {
 	t.Parallel()
-	var received atomic.Int64
-	var perConnection sync.Map
-	driver := serve(t, 1, func(w http.ResponseWriter, r *http.Request) {
-		received.Add(1)
-		if _, second := perConnection.LoadOrStore(r.RemoteAddr, true); second {
-			panic(http.ErrAbortHandler)
-		}
-		sell(w, r)
-	})
-	result, err := driver.Run(t.Context(), Load{Mix: one(t), Users: 1, Requests: 10, Timeout: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if received.Load() != 10 {
-		t.Errorf("the server received %d requests, want exactly 10", received.Load())
-	}
-	unknown := 0
-	for _, op := range result.Ops {
-		if op.Outcome == history.Unknown {
-			unknown++
-			if op.Error == "" || op.Status != 0 {
-				t.Errorf("status %d, error %q, want no status and a reason", op.Status, op.Error)
+	for _, keys := range []bool{false, true} {
+		var received atomic.Int64
+		var perConnection sync.Map
+		driver := serve(t, 1, func(w http.ResponseWriter, r *http.Request) {
+			received.Add(1)
+			if _, second := perConnection.LoadOrStore(r.RemoteAddr, true); second {
+				panic(http.ErrAbortHandler)
+			}
+			sell(w, r)
+		})
+		load := Load{Mix: one(t), Users: 1, Requests: 10, Timeout: time.Minute, Keys: keys, RequestPrefix: "t"}
+		result := send(t, driver, load)
+		unknown := 0
+		for _, op := range result.Ops {
+			if op.Outcome == history.Unknown {
+				unknown++
+				if op.Error == "" || op.Status != 0 {
+					t.Errorf("status %d, error %q, want no status and a reason", op.Status, op.Error)
+				}
 			}
 		}
-	}
-	if unknown != 5 {
-		t.Errorf("%d outcomes unknown, want 5", unknown)
+		if received.Load() != 10 || unknown != 5 {
+			t.Errorf("%d requests received, %d outcomes unknown, want 10 and 5", received.Load(), unknown)
+		}
+		driver.SendAgain(t.Context(), load, &result)
+		if n := received.Load(); int(n) != len(result.Ops) || result.Sent != 10 || n == 10 {
+			t.Errorf("%d requests received, %d recorded, %d of the load: want all, of which 10 are the load", n,
+				len(result.Ops), result.Sent)
+		}
 	}
 }
 
@@ -254,10 +258,7 @@ func TestReplyCutShortIsUnknown(t *testing.T) {
 		w.(http.Flusher).Flush()
 		panic(http.ErrAbortHandler)
 	})
-	result, err := driver.Run(t.Context(), Load{Mix: one(t), Users: 1, Requests: 1, Timeout: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	result := send(t, driver, Load{Users: 1, Requests: 1})
 	if op := result.Ops[0]; op.Outcome != history.Unknown {
 		t.Errorf("outcome %s, want unknown", op.Outcome)
 	}
@@ -285,10 +286,7 @@ func TestTimeoutAndRefusedConnectionAreUnknown(t *testing.T) {
 	address := listener.Addr().String()
 	listener.Close()
 	driver = drive(t, "http://"+address, 1)
-	result, err = driver.Run(t.Context(), Load{Mix: one(t), Users: 1, Requests: 1, Timeout: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	result = send(t, driver, Load{Users: 1, Requests: 1})
 	if op := result.Ops[0]; op.Outcome != history.Unknown || op.Error == "" {
 		t.Errorf("outcome %s, error %q, want unknown and a reason", op.Outcome, op.Error)
 	}
@@ -297,12 +295,9 @@ func TestTimeoutAndRefusedConnectionAreUnknown(t *testing.T) {
 func TestLoadThatRunsOutOfTimeReportsIt(t *testing.T) {
 	t.Parallel()
 	driver := serve(t, 4, sell)
-	result, err := driver.Run(t.Context(), Load{
-		Mix: one(t), Users: 4, Requests: 1 << 40, Duration: 200 * time.Millisecond, Timeout: time.Minute,
+	result := send(t, driver, Load{
+		Users: 4, Requests: 1 << 40, Duration: 200 * time.Millisecond,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	if !result.OutOfTime || len(result.Ops) == 0 {
 		t.Errorf("out of time %v after %d requests, want true after some", result.OutOfTime, len(result.Ops))
 	}
@@ -327,10 +322,7 @@ func TestOpenLoopKeepsItsScheduleWhileTheServiceStalls(t *testing.T) {
 	const rate = 1000
 	time.AfterFunc(time.Second, func() { close(release) })
 	load := Load{Mix: one(t), Users: users, Rate: rate, Requests: requests, Timeout: time.Minute}
-	result, err := driver.Run(t.Context(), load)
-	if err != nil {
-		t.Fatal(err)
-	}
+	result := send(t, driver, load)
 	if len(result.Ops) != users || received.Load() != users || result.Dropped != requests-users {
 		t.Errorf("%d sent, %d received, %d dropped, want %d, %d, %d",
 			len(result.Ops), received.Load(), result.Dropped, users, users, requests-users)
@@ -355,12 +347,9 @@ func TestOpenLoopKeepsItsScheduleWhileTheServiceStalls(t *testing.T) {
 func TestOpenLoopSendsAtItsRate(t *testing.T) {
 	t.Parallel()
 	driver := serve(t, 50, sell)
-	result, err := driver.Run(t.Context(), Load{
-		Mix: one(t), Users: 50, Rate: 500, Duration: 200 * time.Millisecond, Timeout: time.Minute,
+	result := send(t, driver, Load{
+		Users: 50, Rate: 500, Duration: 200 * time.Millisecond,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	if got := len(result.Ops) + result.Dropped; got != 100 {
 		t.Errorf("%d requests in 200 ms at 500/s, want 100", got)
 	}
@@ -411,10 +400,7 @@ func TestLatencyIncludesTheTimeOfTheService(t *testing.T) {
 		sell(w, r)
 	})
 	for _, rate := range []float64{0, 200} {
-		result, err := driver.Run(t.Context(), Load{Mix: one(t), Users: 4, Rate: rate, Requests: 8, Timeout: time.Minute})
-		if err != nil {
-			t.Fatal(err)
-		}
+		result := send(t, driver, Load{Users: 4, Rate: rate, Requests: 8})
 		for _, op := range result.Ops {
 			if took := time.Duration(op.ReceivedNS - op.SentNS); took < takes {
 				t.Errorf("rate %g: request %s took %v, less than the service alone (%v)", rate, op.Name, took, takes)

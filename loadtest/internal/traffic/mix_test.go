@@ -36,21 +36,6 @@ func TestMixIsTheSameForTheSameSeed(t *testing.T) {
 	}
 }
 
-func TestMixDemandIsTheSumOfItsRequests(t *testing.T) {
-	t.Parallel()
-	mix := newMix(t, MixConfig{Seed: 3, Goods: 4, MinCount: 1, MaxCount: 3})
-	sum := map[int64]int64{}
-	for i := range 500 {
-		goodsID, count := mix.At(i)
-		sum[goodsID] += count
-	}
-	for goodsID, units := range mix.Demand(500) {
-		if units != sum[goodsID] {
-			t.Errorf("item %d: demand %d, requests add up to %d", goodsID, units, sum[goodsID])
-		}
-	}
-}
-
 func TestMixFollowsItsSkew(t *testing.T) {
 	t.Parallel()
 	const n = 100_000

@@ -10,12 +10,23 @@ import (
 // SendOne sends the deduction or order that op describes to the service at base, on a connection of its own, and
 // returns it with its answer. The load says everything but what is deducted.
 func SendOne(ctx context.Context, base string, load Load, op history.Op) (history.Op, error) {
+	return recordOne(ctx, base, load, func(u *user) { u.deduct(ctx, op) })
+}
+
+// RestockOne puts the units back that op describes, in a store, through the admin listener of a replica, and returns op
+// with its answer.
+func RestockOne(ctx context.Context, admin, store string, timeout time.Duration, op history.Op) (history.Op, error) {
+	load := Load{Restock: &Restock{Store: store}, Timeout: timeout}
+	return recordOne(ctx, admin, load, func(u *user) { u.restock(ctx, op) })
+}
+
+func recordOne(ctx context.Context, base string, load Load, send func(*user)) (history.Op, error) {
 	u, end, err := oneUser(ctx, base, load)
 	if err != nil {
 		return history.Op{}, err
 	}
 	defer end()
-	u.deduct(ctx, op)
+	send(u)
 	return u.run.collect(nil)[0], nil
 }
 
@@ -49,20 +60,4 @@ func oneUser(ctx context.Context, base string, load Load) (u *user, end func(), 
 	r := newRun(driver, load)
 	stopCutting := r.cutWith(ctx)
 	return &r.users[0], func() { stopCutting(); driver.Close() }, nil
-}
-
-// RestockOne puts the units back that op describes, in a store, through the admin listener of a replica, and returns op
-// with its answer.
-func RestockOne(ctx context.Context, admin, store string, timeout time.Duration, op history.Op) (history.Op, error) {
-	server, err := newServer(admin)
-	if err != nil {
-		return history.Op{}, err
-	}
-	r := &restocker{
-		load:   Load{Restock: &Restock{Store: store}, Timeout: timeout},
-		server: server, connection: newConnection(server),
-	}
-	defer r.connection.close()
-	r.putBack(ctx, &op)
-	return op, nil
 }

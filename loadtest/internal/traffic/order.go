@@ -1,6 +1,7 @@
 package traffic
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"slices"
@@ -28,58 +29,32 @@ func appendOrder(body, prefix []byte, lines []history.Line) []byte {
 	return append(body, `]}`...)
 }
 
-// orderReceipt has the members of a receipt for an order.
-type orderReceipt struct {
-	Lines []struct {
-		GoodsID   int64  `json:"goods_id"`
-		Count     int64  `json:"count"`
-		Remaining *int64 `json:"remaining"`
-		Token     uint64 `json:"token"`
-	} `json:"lines"`
-	Attempts  int   `json:"attempts"`
-	WaitedUS  int64 `json:"waited_us"`
-	HeldUS    int64 `json:"held_us"`
-	EnteredNS int64 `json:"entered_ns"`
-	LeftNS    int64 `json:"left_ns"`
-}
-
-// orderProblem has the members of a problem.
-type orderProblem struct {
-	Type      string `json:"type"`
-	GoodsID   int64  `json:"goods_id"` // the item because of which the order was refused
-	Remaining *int64 `json:"remaining"`
-}
-
 // readOrder records the answer to an order.
 func readOrder(op *history.Op, response *fasthttp.Response) {
 	op.Replayed = string(response.Header.Peek("Idempotency-Replayed")) == "true"
-	if op.Status == http.StatusOK {
-		readOrderReceipt(op, response.Body())
-		return
-	}
-	var problem orderProblem
-	_ = json.Unmarshal(response.Body(), &problem) // an unreadable problem has no type, so that the status decides
-	op.Error = problem.Type
-	if op.Status == http.StatusConflict && problem.Type == problemSoldOut && problem.Remaining != nil {
-		op.Outcome = history.SoldOut
-		// If it names no item of the order, the judge will say so.
-		if i := lineOf(op, problem.GoodsID); i >= 0 {
-			op.Lines = slices.Clone(op.Lines) // they may be in flight a second time
-			op.Lines[i].Short, op.Lines[i].Remaining = true, *problem.Remaining
+	var reply callReply
+	unreadable := json.Unmarshal(response.Body(), &reply) != nil
+	switch {
+	case op.Status == http.StatusOK:
+		readOrderReceipt(op, reply, unreadable)
+	case op.Status == http.StatusConflict && reply.Type == problemSoldOut && reply.Remaining != nil:
+		op.Outcome, op.Error = history.SoldOut, reply.Type
+		i := lineOf(op, reply.GoodsID)
+		if i < 0 { // it is about another order
+			op.Outcome, op.Error = history.Unknown, history.Mismatch
+			return
 		}
-		return
-	}
-	op.Outcome = classifyFailure(op.Status, problem.Type)
-	if op.Error == "" {
-		op.Error = http.StatusText(op.Status)
+		op.Lines = slices.Clone(op.Lines) // they may be in flight a second time
+		op.Lines[i].Short, op.Lines[i].Remaining = true, *reply.Remaining
+	default: // an unreadable problem has no type, so that the status decides
+		op.Outcome, op.Error = classifyFailure(op.Status, reply.Type), cmp.Or(reply.Type, http.StatusText(op.Status))
 	}
 }
 
 // readOrderReceipt records a receipt. One that is unreadable or for something else confirms nothing.
-func readOrderReceipt(op *history.Op, body []byte) {
-	var receipt orderReceipt
+func readOrderReceipt(op *history.Op, receipt callReply, unreadable bool) {
 	op.Outcome, op.Error = history.Unknown, history.Mismatch
-	if json.Unmarshal(body, &receipt) != nil || len(receipt.Lines) != len(op.Lines) {
+	if unreadable || len(receipt.Lines) != len(op.Lines) {
 		return
 	}
 	lines := slices.Clone(op.Lines)

@@ -119,7 +119,7 @@ func TestOutcomeOfAnOrder(t *testing.T) {
 		"another item":      {200, receipt(line(a.GoodsID, a.Count), line(99, b.Count)), history.Unknown, -1},
 		"unreadable":        {200, `{"lines":[`, history.Unknown, -1},
 		"sold out":          {409, soldOut(b.GoodsID), history.SoldOut, 1},
-		"other item is out": {409, soldOut(99), history.SoldOut, -1},
+		"other item is out": {409, soldOut(99), history.Unknown, -1},
 		"in progress":       {409, `{"type":"/problems/in-progress"}`, history.Busy, -1},
 		"busy":              {503, `{"type":"/problems/busy","goods_id":1,"lines":[0]}`, history.Busy, -1},
 		"no orders":         {400, `{"type":"/problems/no-orders"}`, history.Rejected, -1},

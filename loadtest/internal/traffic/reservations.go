@@ -7,7 +7,6 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	"stock/internal/monotonic"
@@ -27,137 +26,127 @@ const (
 	comeAgainAfter = 30 * time.Millisecond
 	// mostHolds is how often a buyer asks for the units: for longer than any reservation of the others lasts.
 	mostHolds = 25
-	// askAgainAfter is how long a client waits that does not know what became of its request.
-	askAgainAfter = 50 * time.Millisecond
-	// mostAsked is how often it asks.
-	mostAsked = 40
 	// certainlyLate is added to the time at which a reservation has expired.
 	certainlyLate = 5 * time.Millisecond
 )
 
-// buyer is a customer who takes one request of the mix, and what the customer knows of the reservation. A second client
-// sends what is to be in flight together with another request.
-type buyer struct {
-	ctx             context.Context
-	customer, other *user
-	request         history.Call // the hold that was granted, or the last one
+func confirm(p *pair) { p.insist(history.Confirm) }
+func cancel(p *pair)  { p.insist(history.Cancel) }
+func inspect(p *pair) { p.insist(history.Inspect) }
+
+// lapse waits until the reservation has certainly expired.
+func lapse(p *pair) {
+	monotonic.SleepUntil(p.ctx, p.held.ReceivedNS+p.held.TTLMS*int64(time.Millisecond)+int64(certainlyLate))
 }
 
-// habits are what buyers do with the units that they hold.
-var habits = []func(*buyer){
-	func(b *buyer) { b.insist(history.Confirm) },
-	func(b *buyer) { b.insist(history.Cancel) },
-	func(*buyer) {}, // lets it expire
-	(*buyer).confirmLate,
-	func(b *buyer) { b.insist(history.Confirm); b.insist(history.Confirm) },
-	func(b *buyer) { b.insist(history.Cancel); b.insist(history.Cancel) },
-	func(b *buyer) { b.insist(history.Confirm); b.insist(history.Cancel) },
-	func(b *buyer) { b.insist(history.Cancel); b.insist(history.Confirm) },
-	func(b *buyer) { b.holdAgain(); b.insist(history.Confirm); b.holdAgain() },
-	func(*buyer) {},
-	(*buyer).confirmAndCancel,
-	(*buyer).confirmAtExpiry,
-	func(b *buyer) { b.insist(history.Inspect); b.insist(history.Cancel); b.holdAgain() },
-	(*buyer).cancelLate,
+// almostLapse waits until the reservation is about to expire, so that what follows meets others that take it back.
+func almostLapse(p *pair) {
+	monotonic.SleepUntil(p.ctx, p.held.SentNS+p.held.TTLMS*int64(time.Millisecond))
 }
 
-// sellReservations sends a load of reservations by pairs of clients, so that only half of Users are buyers, unless all
-// of them only confirm.
+// holdAgain sends the hold again, if it has a key.
+func holdAgain(p *pair) {
+	if p.held.Keyed {
+		again := About(p.held, history.Hold, true)
+		again.Reservation, again.Keyed = "", true
+		p.customer.call(p.ctx, again)
+	}
+}
+
+func otherCancels(p *pair) { p.other.call(p.ctx, About(p.held, history.Cancel, false)) }
+
+// habits are what buyers do with the units that they hold. Those who do nothing let them expire.
+var habits = [][]step{
+	{confirm},
+	{cancel},
+	{},
+	{lapse, confirm, inspect},
+	{confirm, confirm},
+	{cancel, cancel},
+	{confirm, cancel},
+	{cancel, confirm},
+	{holdAgain, confirm, holdAgain},
+	{},
+	{together(otherCancels, confirm), inspect},
+	{almostLapse, confirm, inspect},
+	{inspect, cancel, holdAgain},
+	{lapse, cancel, confirm},
+}
+
+// sellReservations sends a load of reservations.
 func (r *run) sellReservations(ctx context.Context) {
-	buyers, buy := len(r.users)/2, (*buyer).buy
 	if r.load.Reservations.Pairs {
-		buyers, buy = len(r.users), (*buyer).holdAndConfirm
-	}
-	var wg sync.WaitGroup
-	for i := range buyers {
-		b := &buyer{ctx: ctx, customer: &r.users[i], other: &r.users[len(r.users)-buyers+i]}
-		wg.Go(func() {
-			for {
-				n, ok := r.take(ctx)
-				if !ok {
-					return
-				}
-				buy(b, n)
-				r.load.countAnswered()
-			}
+		r.loop(ctx, len(r.users), func(i, n int) {
+			r.users[i].holdAndConfirm(ctx, n)
+			r.load.countAnswered()
 		})
+		return
 	}
-	wg.Wait()
+	r.byPairs(ctx, (*pair).buy)
+}
+
+// holdOf is the hold of the n-th request.
+func (l *Load) holdOf(n int) history.Call {
+	goodsID, count := l.Mix.At(n)
+	return history.Call{
+		Kind: history.Hold, Name: l.name(n), GoodsID: goodsID, Count: count, TTLMS: l.Reservations.TTL.Milliseconds(),
+	}
 }
 
 // holdAndConfirm holds the units of the n-th request, and confirms.
-func (b *buyer) holdAndConfirm(n int) {
-	load := b.customer.run.load
-	goodsID, count := load.Mix.At(n)
-	held := b.customer.call(b.ctx, history.Call{
-		Kind: history.Hold, Name: load.name(n), GoodsID: goodsID, Count: count,
-		TTLMS: load.Reservations.TTL.Milliseconds(),
-	})
+func (u *user) holdAndConfirm(ctx context.Context, n int) {
+	held := u.call(ctx, u.run.load.holdOf(n))
 	if held.Outcome == history.Done {
-		b.customer.call(b.ctx, About(held, history.Confirm, false))
+		u.call(ctx, About(held, history.Confirm, false))
 	}
 }
 
 // buy holds the units of the n-th request, and does with them what the n-th buyer does.
-func (b *buyer) buy(n int) {
-	load := b.customer.run.load
-	goodsID, count := load.Mix.At(n)
-	ttl := load.Reservations.TTL.Milliseconds()
-	ttl += ttl * int64(n%5) / 4
+func (p *pair) buy(n int) {
+	asked := p.customer.run.load.holdOf(n)
+	asked.TTLMS += asked.TTLMS * int64(n%5) / 4
+	asked.Keyed = n%2 == 0
+	name := asked.Name
 	for try := range mostHolds {
-		name := load.name(n) + "-" + strconv.Itoa(try)
-		asked := history.Call{
-			Kind: history.Hold, Name: name, GoodsID: goodsID, Count: count, TTLMS: ttl, Keyed: n%2 == 0,
-		}
-		held := b.hold(asked, n%4 == 0)
-		if held.Outcome == history.Done {
-			b.request = held
-			habits[n%len(habits)](b)
+		asked.Name = name + "-" + strconv.Itoa(try)
+		p.held = p.hold(asked, n%4 == 0)
+		switch p.held.Outcome {
+		case history.Done:
+			p.follow(habits[n%len(habits)])
 			return
-		}
-		if held.Outcome != history.SoldOut && held.Outcome != history.Busy ||
-			!pause(b.ctx, comeAgainAfter) {
+		case history.SoldOut, history.Busy:
+			if !pause(p.ctx, comeAgainAfter) {
+				return
+			}
+		default:
 			return
 		}
 	}
 }
 
-// hold sends a hold; if twice is set, the other client sends it at the same time, which needs a key. A client with a
-// key asks until it knows what became of its request.
-func (b *buyer) hold(asked history.Call, twice bool) (held history.Call) {
-	var wg sync.WaitGroup
-	if twice && asked.Keyed {
-		again := asked
-		again.Again = true
-		wg.Go(func() { b.other.call(b.ctx, again) })
+// hold sends a hold; if twice is set, the other client sends it at the same time. A client with a key asks until it
+// knows what became of its request.
+func (p *pair) hold(asked history.Call, twice bool) (held history.Call) {
+	again := asked
+	again.Again = true
+	first := step(func(p *pair) { held = p.customer.call(p.ctx, asked) })
+	if twice {
+		first = together(func(p *pair) { p.other.call(p.ctx, again) }, first)
 	}
-	held = b.customer.call(b.ctx, asked)
-	wg.Wait()
-	asked.Again = true
-	for try := 1; asked.Keyed && open(held) && try < mostAsked && pause(b.ctx, askAgainAfter); try++ {
-		held = b.customer.call(b.ctx, asked)
-	}
+	insist(p.ctx, func(try int) bool {
+		if try == 0 {
+			first(p)
+		} else {
+			held = p.customer.call(p.ctx, again)
+		}
+		return asked.Keyed && open(held)
+	})
 	return held
 }
 
-// holdAgain sends the hold again, if it has a key.
-func (b *buyer) holdAgain() {
-	if b.request.Keyed {
-		b.customer.call(b.ctx, history.Call{
-			Kind: history.Hold, Name: b.request.Name, GoodsID: b.request.GoodsID, Count: b.request.Count,
-			TTLMS: b.request.TTLMS, Keyed: true, Again: true,
-		})
-	}
-}
-
 // insist sends a request about the reservation until the client knows what became of it.
-func (b *buyer) insist(kind string) {
-	for try := range mostAsked {
-		answer := b.customer.call(b.ctx, About(b.request, kind, try > 0))
-		if !open(answer) || !pause(b.ctx, askAgainAfter) {
-			return
-		}
-	}
+func (p *pair) insist(kind string) {
+	insist(p.ctx, func(try int) bool { return open(p.customer.call(p.ctx, About(p.held, kind, try > 0))) })
 }
 
 // open reports whether a client got no answer to its request, or was told to try again.
@@ -173,54 +162,8 @@ func About(held history.Call, kind string, again bool) history.Call {
 	}
 }
 
-// lapsed is when the reservation has certainly expired, and atExpiry is when it may be about to.
-func lapsed(held history.Call) int64 {
-	return held.ReceivedNS + held.TTLMS*int64(time.Millisecond) + int64(certainlyLate)
-}
-
-func atExpiry(held history.Call) int64 { return held.SentNS + held.TTLMS*int64(time.Millisecond) }
-
-func (b *buyer) confirmLate() {
-	if monotonic.SleepUntil(b.ctx, lapsed(b.request)) {
-		b.insist(history.Confirm)
-		b.insist(history.Inspect)
-	}
-}
-
-func (b *buyer) cancelLate() {
-	if monotonic.SleepUntil(b.ctx, lapsed(b.request)) {
-		b.insist(history.Cancel)
-		b.insist(history.Confirm)
-	}
-}
-
-// confirmAtExpiry confirms when the reservation expires, so that the confirmation meets others that take it back.
-func (b *buyer) confirmAtExpiry() {
-	if monotonic.SleepUntil(b.ctx, atExpiry(b.request)) {
-		b.insist(history.Confirm)
-		b.insist(history.Inspect)
-	}
-}
-
-// confirmAndCancel sends both at the same time.
-func (b *buyer) confirmAndCancel() {
-	var wg sync.WaitGroup
-	wg.Go(func() { b.other.call(b.ctx, About(b.request, history.Cancel, false)) })
-	b.insist(history.Confirm)
-	wg.Wait()
-	b.insist(history.Inspect)
-}
-
-// pause returns false if ctx has ended.
-func pause(ctx context.Context, d time.Duration) bool {
-	return monotonic.SleepUntil(ctx, monotonic.Now()+int64(d))
-}
-
 // ReadReservations reads every reservation that a load has told of, and adds the answers to its result.
 func (d *Driver) ReadReservations(ctx context.Context, load Load, result *Result) {
-	r := newRun(d, load)
-	stopCutting := r.cutWith(ctx)
-	defer stopCutting()
 	known := map[string]bool{}
 	var held []history.Call
 	for _, call := range result.Calls {
@@ -229,15 +172,12 @@ func (d *Driver) ReadReservations(ctx context.Context, load Load, result *Result
 			held = append(held, call)
 		}
 	}
-	var wg sync.WaitGroup
-	for i := range r.users {
-		wg.Go(func() {
-			for n := i; n < len(held) && ctx.Err() == nil; n += len(r.users) {
-				r.users[i].call(ctx, About(held[n], history.Inspect, false))
-			}
-		})
-	}
-	wg.Wait()
+	r := newRun(d, load)
+	r.eachUser(ctx, func(u *user) {
+		for n := u.number; n < len(held) && ctx.Err() == nil; n += len(r.users) {
+			u.call(ctx, About(held[n], history.Inspect, false))
+		}
+	})
 	result.Calls = r.collectCalls(result.Calls)
 }
 
@@ -270,9 +210,7 @@ func (u *user) call(ctx context.Context, c history.Call) history.Call {
 	if c.Kind == history.Hold {
 		body = fmt.Appendf(nil, `%s"goods_id":%d,"count":%d,"ttl_ms":%d}`, u.run.body, c.GoodsID, c.Count, c.TTLMS)
 	}
-	var sent history.Op
-	request := appendRequest(nil, u.run.callHeader(c), id, key, body)
-	replied := u.connection.exchange(ctx, request, u.run.load.Timeout, &sent)
+	sent, replied := u.exchange(ctx, u.run.callHeader(c), id, key, body)
 	c.SentNS, c.ReceivedNS, c.Status = sent.SentNS, sent.ReceivedNS, sent.Status
 	c.Outcome, c.Error = sent.Outcome, sent.Error
 	if replied {
@@ -280,4 +218,11 @@ func (u *user) call(ctx context.Context, c history.Call) history.Call {
 	}
 	u.calls = append(u.calls, c)
 	return c
+}
+
+// exchange sends a request that is neither a deduction nor an order. The result says when, and what became of it.
+func (u *user) exchange(ctx context.Context, header, id, key, body []byte) (sent history.Op, replied bool) {
+	request := appendRequest(nil, header, id, key, body)
+	replied = u.connection.exchange(ctx, request, u.run.load.Timeout, &sent)
+	return sent, replied
 }

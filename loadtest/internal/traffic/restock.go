@@ -20,43 +20,32 @@ type Restock struct {
 	Every time.Duration // between one time and the next
 }
 
-// restocker puts units back during a load.
-type restocker struct {
-	load       Load
-	server     server
-	connection *connection
-	reader     replyReader
-	ops        []history.Op
-}
-
 // restock puts units back until the returned function is called, which returns what was done.
 func (l Load) restock(ctx context.Context) (stop func() []history.Op, err error) {
 	if l.Restock == nil {
 		return func() []history.Op { return nil }, nil
 	}
-	admin, err := newServer(l.Restock.Admin)
+	u, end, err := oneUser(ctx, l.Restock.Admin, l)
 	if err != nil {
 		return nil, err
 	}
-	r := &restocker{load: l, server: admin, connection: newConnection(admin)}
-	uncut := context.AfterFunc(ctx, r.connection.cut)
 	over := make(chan struct{})
 	var wg sync.WaitGroup
-	wg.Go(func() { r.run(ctx, over) })
+	wg.Go(func() { u.restockUntil(ctx, over) })
 	return func() []history.Op {
 		close(over)
 		wg.Wait()
-		uncut()
-		r.connection.close()
-		return r.ops
+		end()
+		return u.run.collect(nil)
 	}, nil
 }
 
-// run puts units back at each tick, until over is closed or ctx ends.
-func (r *restocker) run(ctx context.Context, over <-chan struct{}) {
-	tick := time.NewTicker(r.load.Restock.Every)
+// restockUntil puts units back at each tick, until over is closed or ctx ends.
+func (u *user) restockUntil(ctx context.Context, over <-chan struct{}) {
+	load := u.run.load
+	tick := time.NewTicker(load.Restock.Every)
 	defer tick.Stop()
-	goods := r.load.Mix.Goods()
+	goods := load.Mix.Goods()
 	for n := 0; ; n++ {
 		select {
 		case <-tick.C:
@@ -65,23 +54,23 @@ func (r *restocker) run(ctx context.Context, over <-chan struct{}) {
 		case <-ctx.Done():
 			return
 		}
-		op := history.Op{
+		u.restock(ctx, history.Op{
 			Kind:    history.Restock,
-			Name:    fmt.Sprintf("%s-back-%d", r.load.RequestPrefix, n),
+			Name:    fmt.Sprintf("%s-back-%d", load.RequestPrefix, n),
 			GoodsID: goods[n%len(goods)],
-			Count:   r.load.Restock.Units,
-		}
-		r.putBack(ctx, &op)
-		r.ops = append(r.ops, op)
+			Count:   load.Restock.Units,
+		})
 	}
 }
 
-// putBack sends the restock that op describes, and records its answer there.
-func (r *restocker) putBack(ctx context.Context, op *history.Op) {
-	path := fmt.Sprintf("/admin/stock/%d/restock?store=%s", op.GoodsID, url.QueryEscape(r.load.Restock.Store))
-	body := fmt.Appendf(nil, `{"count":%d}`, op.Count)
-	request := appendRequest(nil, r.server.header(http.MethodPost, path), []byte(op.Name), nil, body)
-	if r.connection.exchange(ctx, request, r.load.Timeout, op) {
-		r.reader.readRestocked(op, &r.connection.reply)
+// restock sends the restock that op describes to an admin listener, and records it with its answer.
+func (u *user) restock(ctx context.Context, op history.Op) {
+	path := fmt.Sprintf("/admin/stock/%d/restock?store=%s", op.GoodsID, url.QueryEscape(u.run.load.Restock.Store))
+	header := u.connection.server.header(http.MethodPost, path)
+	request := appendRequest(nil, header, []byte(op.Name), nil, fmt.Appendf(nil, `{"count":%d}`, op.Count))
+	rec := u.newRecord()
+	*rec = record{op: op, number: -1}
+	if u.connection.exchange(ctx, request, u.run.load.Timeout, &rec.op) {
+		u.reader.readRestocked(&rec.op, &u.connection.reply)
 	}
 }

@@ -80,11 +80,11 @@ func (d *Driver) Run(ctx context.Context, load Load) (Result, error) {
 	case load.Reservations != nil:
 		r.sellReservations(ctx)
 	case load.Retries:
-		r.closedLoopOfPairs(ctx, (*pair).send)
+		r.byPairs(ctx, (*pair).retry)
 	case load.Cancels:
-		r.closedLoopOfPairs(ctx, (*pair).sell)
+		r.byPairs(ctx, (*pair).sellAndCancel)
 	default:
-		r.closedLoop(ctx)
+		r.loop(ctx, len(r.users), func(i, n int) { r.users[i].send(ctx, n, 0) })
 	}
 	result.EndedNS = monotonic.Now()
 	result.CPU = cpuTime() - cpuBefore
@@ -151,18 +151,26 @@ func (r *Result) measureLag() {
 	}
 }
 
-func (r *run) closedLoop(ctx context.Context) {
+// loop is a closed loop: clients take requests until the load is complete or out of time.
+func (r *run) loop(ctx context.Context, clients int, send func(client, n int)) {
 	var wg sync.WaitGroup
-	for i := range r.users {
+	for i := range clients {
 		wg.Go(func() {
-			for {
-				n, ok := r.take(ctx)
-				if !ok {
-					return
-				}
-				r.users[i].send(ctx, n, 0)
+			for n, ok := r.take(ctx); ok; n, ok = r.take(ctx) {
+				send(i, n)
 			}
 		})
+	}
+	wg.Wait()
+}
+
+// eachUser has all users do something after the load. What is in flight fails as soon as ctx ends.
+func (r *run) eachUser(ctx context.Context, do func(*user)) {
+	stopCutting := r.cutWith(ctx)
+	defer stopCutting()
+	var wg sync.WaitGroup
+	for i := range r.users {
+		wg.Go(func() { do(&r.users[i]) })
 	}
 	wg.Wait()
 }

@@ -8,8 +8,9 @@ import (
 	"stock/loadtest/internal/history"
 )
 
-// countAgain counts the requests that were sent again. It only counts: it has no findings.
-func (b *books) countAgain() (r result) {
+// againTested counts the requests that were sent again, and checks that a strategy that deducts a retry again would
+// have been caught.
+func (b *books) againTested() (r result) {
 	answeredBy := map[string]string{} // replica by request
 	for op := range b.deductions() {
 		if op.Replica != "" {
@@ -25,19 +26,13 @@ func (b *books) countAgain() (r result) {
 			r.figures.AgainElsewhere++
 		}
 	}
-	return r
-}
-
-// againTested checks that a strategy that deducts a retry again would have been caught.
-func (b *books) againTested() (r result) {
-	counted := b.countAgain().figures
-	if counted.AgainInStock == 0 {
+	if r.figures.AgainInStock == 0 {
 		r.findf("none of the %d requests that were sent again was sent while stock was certainly left: "+
-			"deducting twice was not tested", counted.SentAgain)
+			"deducting twice was not tested", r.figures.SentAgain)
 	}
-	if b.run.Replicas > 1 && counted.AgainElsewhere == 0 {
+	if b.run.Replicas > 1 && r.figures.AgainElsewhere == 0 {
 		r.findf("none of the %d requests that were sent again reached another replica than before: "+
-			"what replicas know of each other's answers was not tested", counted.SentAgain)
+			"what replicas know of each other's answers was not tested", r.figures.SentAgain)
 	}
 	return r
 }
@@ -50,10 +45,9 @@ func (b *books) replays() (r result) {
 			first[op.Name] = op
 		}
 	}
-	var different examples
 	for op := range b.again() {
 		if op.Outcome == history.Rejected {
-			different.addf("%s was refused when it was sent again (%d %s)", inWords(op), op.Status, op.Error)
+			r.findf("%s was refused when it was sent again (%d %s)", inWords(op), op.Status, op.Error)
 			continue
 		}
 		if !decided(op) {
@@ -63,19 +57,22 @@ func (b *books) replays() (r result) {
 		case !known:
 			first[op.Name] = op
 		case !sameAnswer(op, was):
-			different.addf("%s was first told %s, and on the retry %s", inWords(op), answerTo(was), answerTo(op))
+			r.findf("%s was first told %s, and on the retry %s", inWords(op), answerTo(was), answerTo(op))
 		default:
 			r.figures.Replays++
 		}
 	}
-	r.findings = different.findings("%d requests got a different answer when they were sent again", different.count)
-	r.figures.DifferentAnswers = different.count
+	r.figures.DifferentAnswers = r.findings
 	return r
 }
 
-// decided reports whether a request was sold or refused for good.
+// decided reports whether a request was granted or refused for good.
 func decided(op history.Op) bool {
-	return op.Outcome == history.Sold || op.Outcome == history.SoldOut || op.Outcome == history.BuyerLimit
+	switch op.Outcome {
+	case history.Sold, history.Done, history.SoldOut, history.BuyerLimit:
+		return true
+	}
+	return false
 }
 
 func sameAnswer(a, b history.Op) bool {

@@ -13,7 +13,7 @@ import (
 type books struct {
 	run      history.Run
 	end      *history.End // nil if the run was interrupted
-	ops      []history.Op
+	ops      []history.Op // requests of any kind
 	ledger   []history.Entry
 	items    []*item // by id
 	byID     map[int64]*item
@@ -23,7 +23,6 @@ type books struct {
 	cancelled map[string]*cancelled // by the name of the sale
 
 	// Of a run of reservations.
-	calls        []history.Call
 	reservations []*reservation
 	clock        serviceClock
 	clockKnown   bool
@@ -38,6 +37,7 @@ type item struct {
 	seller       int64 // units in the store that sells, if final is from a store that is updated afterwards
 	sellerRead   bool
 	sellsNothing bool // sales are confirmed and, as claimed, not made
+	reserves     bool // units are held first: those of a confirmed reservation are sold
 	fenced       bool // each sale has a fencing token
 	// The strategy does not say what remains. What it says about a restock is an estimate, too.
 	omitsRemaining bool
@@ -79,13 +79,14 @@ func openBooks(h *history.History) *books {
 		run: h.Run, end: h.End, ops: h.Ops, ledger: h.Ledger,
 		byID: map[int64]*item{}, outcomes: map[history.Outcome]int{},
 	}
-	for op := range b.deductions() {
-		b.requests++
-		b.outcomes[op.Outcome]++
-	}
-
 	b.enterCalls(h)
 	b.enterCancellations(h)
+	for op := range b.deductions() {
+		if op.Kind != history.Confirm && op.Kind != history.Cancel && op.Kind != history.Inspect {
+			b.requests++
+			b.outcomes[op.Outcome]++
+		}
+	}
 
 	known := map[int64]bool{}
 	for id := range h.Run.Initial {
@@ -121,10 +122,10 @@ func openBooks(h *history.History) *books {
 	return b
 }
 
-// deductions yields the deductions and orders of the load, without those that were sent again.
+// deductions yields the deductions, orders and calls of the load, without those that were sent again.
 func (b *books) deductions() iter.Seq[history.Op] { return b.sent(false) }
 
-// again yields the deductions and orders that were sent again.
+// again yields those that were sent again.
 func (b *books) again() iter.Seq[history.Op] { return b.sent(true) }
 
 func (b *books) sent(again bool) iter.Seq[history.Op] {
@@ -142,8 +143,8 @@ func isRejected(op *history.Op) bool { return op.Outcome == history.Rejected && 
 
 func newItem(id int64, run history.Run, end *history.End) *item {
 	it := &item{
-		id: id, sellsNothing: sellsNothing(run), fenced: run.Fenced, omitsRemaining: run.OmitsRemaining,
-		asked: map[string]int64{},
+		id: id, sellsNothing: sellsNothing(run), reserves: reserves(run), fenced: run.Fenced,
+		omitsRemaining: run.OmitsRemaining, asked: map[string]int64{},
 	}
 	var known bool
 	it.initial, known = run.Initial[id]

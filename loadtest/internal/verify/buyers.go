@@ -78,7 +78,6 @@ func (it *item) buyerLimits() (r result) {
 			r.findf("item %d: %s was sold %d units, %d beyond the limit of %d", it.id, name, units, beyond, p.limit)
 		}
 	}
-	var within, told examples
 	for _, op := range slices.Concat(it.load, it.again) {
 		if op.Outcome != history.BuyerLimit || op.Replayed {
 			continue
@@ -86,17 +85,14 @@ func (it *item) buyerLimits() (r result) {
 		fewest, most := bought[op.Buyer].bounds(op.SentNS, op.ReceivedNS)
 		switch {
 		case op.Bought+op.Count <= op.BuyerLimit || it.finalRead && most+op.Count <= op.BuyerLimit:
-			within.addf("item %d: request %s of %s wanted %d and was refused, but with at most %d units bought it kept "+
+			r.figures.RefusedWithinLimit++
+			r.findf("item %d: request %s of %s wanted %d and was refused, but with at most %d units bought it kept "+
 				"the limit of %d", it.id, name(op), op.Buyer, op.Count, min(op.Bought, most), op.BuyerLimit)
 		case op.Bought < fewest || it.finalRead && op.Bought > most:
-			told.addf("item %d: request %s was told that %s had bought %d units, but it was from %d to %d",
+			r.findf("item %d: request %s was told that %s had bought %d units, but it was from %d to %d",
 				it.id, name(op), op.Buyer, op.Bought, fewest, most)
 		}
 	}
-	r.figures.RefusedWithinLimit = within.count
-	r.findings = slices.Concat(r.findings,
-		within.findings("item %d: %d requests were refused within the limit of their buyer", it.id, within.count),
-		told.findings("item %d: %d requests were told a wrong number of units bought", it.id, told.count))
 	return r
 }
 
@@ -115,15 +111,21 @@ func (b *books) buyersTested() (r result) {
 // buyersMet counts the requests that were sent while another one of the same buyer and item was in flight.
 func (b *books) buyersMet() (n int64) {
 	for _, it := range b.items {
-		load := slices.Clone(it.load)
-		slices.SortFunc(load, func(a, b history.Op) int { return cmp.Compare(a.SentNS, b.SentNS) })
-		answered := map[string]int64{} // when all requests of a buyer so far were answered
-		for _, op := range load {
-			if last, known := answered[op.Buyer]; known && op.SentNS < last {
-				n++
-			}
-			answered[op.Buyer] = max(answered[op.Buyer], op.ReceivedNS)
+		n += met(it.load, func(op history.Op) string { return op.Buyer })
+	}
+	return n
+}
+
+// met counts the requests that were sent while another one with the same key was in flight.
+func met(load []history.Op, key func(history.Op) string) (n int64) {
+	load = slices.Clone(load)
+	slices.SortFunc(load, func(a, b history.Op) int { return cmp.Compare(a.SentNS, b.SentNS) })
+	answered := map[string]int64{} // when all requests with a key so far were answered
+	for _, op := range load {
+		if last, known := answered[key(op)]; known && op.SentNS < last {
+			n++
 		}
+		answered[key(op)] = max(answered[key(op)], op.ReceivedNS)
 	}
 	return n
 }

@@ -2,9 +2,10 @@ package verify
 
 import "stock/loadtest/internal/history"
 
-// answered is the number of requests that were sold or refused for good.
+// answered is the number of requests for units that were granted or refused for good.
 func (b *books) answered() int {
-	return b.outcomes[history.Sold] + b.outcomes[history.SoldOut] + b.outcomes[history.BuyerLimit]
+	o := b.outcomes
+	return o[history.Sold] + o[history.Done] + o[history.SoldOut] + o[history.BuyerLimit]
 }
 
 // exceeds reports whether n is more than a share of all requests.
@@ -54,8 +55,28 @@ func (b *books) scarcity() (r result) {
 }
 
 func (b *books) fewUnknown() (r result) {
-	if n := b.outcomes[history.Unknown]; b.exceeds(int64(n), MaxUnknown) {
-		r.findf("the outcome of %d of %d requests is unknown, more than %.0f %%", n, b.requests, 100*MaxUnknown)
+	unknown, all := b.count(history.Unknown)
+	if float64(unknown) > MaxUnknown*float64(all) {
+		r.findf("the outcome of %d of %d requests is unknown, more than %.0f %%", unknown, all, 100*MaxUnknown)
+	}
+	return r
+}
+
+// count counts the deductions, orders and calls with an outcome, and all, without those that were sent again.
+func (b *books) count(outcome history.Outcome) (with, all int) {
+	for op := range b.deductions() {
+		if all++; op.Outcome == outcome {
+			with++
+		}
+	}
+	return with, all
+}
+
+func (b *books) fewBusyCalls() (r result) {
+	busy, all := b.count(history.Busy)
+	r.figures.TurnedAway = int64(busy)
+	if float64(busy) > MaxBusy*float64(all) {
+		r.findf("%d of %d requests were answered busy, more than %.0f %%", busy, all, 100*MaxBusy)
 	}
 	return r
 }
@@ -115,7 +136,7 @@ func (b *books) allReportRemaining() (r result) {
 	return r
 }
 
-// clocks checks that time did not run backwards.
+// clocks checks that time did not run backwards, on the lab's clock and on that of a service that takes reservations.
 func (b *books) clocks() (r result) {
 	backwards := 0
 	for op := range b.deductions() {
@@ -125,6 +146,10 @@ func (b *books) clocks() (r result) {
 	}
 	if backwards > 0 {
 		r.findf("%d replies were received before their requests were sent: the clocks cannot be trusted", backwards)
+	}
+	if b.clockKnown && b.clock.jumped() {
+		r.findf("the times at which reservations were created contradict the lab's clock by %.0f ms: "+
+			"what is late was not judged", float64(b.clock.low-b.clock.high)/1e6)
 	}
 	return r
 }

@@ -2,7 +2,6 @@ package verify
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"slices"
 
@@ -14,10 +13,7 @@ import (
 // DrawUnexplained writes a page by porcupine for an item whose answers no sequence of the requests explains: which
 // requests it could put into an order, and at which it failed. It returns false if it finds a sequence, or runs out of
 // time.
-func DrawUnexplained(ctx context.Context, h *history.History, item int64, path string) (bool, error) {
-	if err := ctx.Err(); err != nil {
-		return false, fmt.Errorf("draw item %d: %w", item, err)
-	}
+func DrawUnexplained(h *history.History, item int64, path string) (bool, error) {
 	it := openBooks(h).byID[item]
 	if it == nil {
 		return false, fmt.Errorf("draw item %d: the history has no such item", item)
@@ -27,28 +23,12 @@ func DrawUnexplained(ctx context.Context, h *history.History, item int64, path s
 	if len(it.unknownCounts()) > checkCounts {
 		return false, nil // Judge does not check it either
 	}
-	type answer struct {
-		found porcupine.CheckResult
-		info  porcupine.LinearizationInfo
-	}
-	checked := make(chan answer, 1)
-	go func() {
-		found, info := porcupine.CheckOperationsVerbose(it.model(ops).porcupine(it.initial), ops, checkTime)
-		checked <- answer{found, info}
-	}()
-	var a answer
-	select {
-	case <-ctx.Done(): // porcupine has no context: it ends by itself within checkTime, and nothing is drawn then
-	case a = <-checked:
-	}
-	if err := ctx.Err(); err != nil {
-		return false, fmt.Errorf("draw item %d: %w", item, err)
-	}
-	if a.found != porcupine.Illegal {
+	found, info := porcupine.CheckOperationsVerbose(it.model(ops).porcupine(it.initial), ops, checkTime)
+	if found != porcupine.Illegal {
 		return false, nil
 	}
 	m := it.model(ops) // a new one, because drawing takes the steps again
-	if err := porcupine.VisualizePath(m.porcupine(it.initial), a.info, path); err != nil {
+	if err := porcupine.VisualizePath(m.porcupine(it.initial), info, path); err != nil {
 		return false, fmt.Errorf("draw item %d: %w", item, err)
 	}
 	return true, nil

@@ -1,8 +1,6 @@
 package verify_test
 
 import (
-	"context"
-	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -31,7 +29,7 @@ func TestWhatIsUnexplainedIsDrawn(t *testing.T) {
 		t.Fatalf("got %v: %v", v.Unexplained, v.Evidence)
 	}
 	path := filepath.Join(t.TempDir(), "picture.html")
-	drawn, err := verify.DrawUnexplained(t.Context(), h, 1, path)
+	drawn, err := verify.DrawUnexplained(h, 1, path)
 	if !drawn || err != nil {
 		t.Fatalf("got %v, %v", drawn, err)
 	}
@@ -49,36 +47,11 @@ func TestWhatIsUnexplainedIsDrawn(t *testing.T) {
 func TestNothingIsDrawnOfWhatIsExplained(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "picture.html")
-	drawn, err := verify.DrawUnexplained(t.Context(), simulate(plenty(20)), 1, path)
+	drawn, err := verify.DrawUnexplained(simulate(plenty(20)), 1, path)
 	if drawn || err != nil {
 		t.Errorf("got %v, %v", drawn, err)
 	}
 	if _, err := os.Stat(path); err == nil {
 		t.Error("there is a picture")
 	}
-}
-
-func TestNobodyWaitsForAPictureThatIsNotWantedAnyMore(t *testing.T) {
-	t.Parallel()
-	ctx, cancel := context.WithCancel(t.Context())
-	path := filepath.Join(t.TempDir(), "picture.html")
-	drawn, err := verify.DrawUnexplained(endsWhileAwaited{ctx, cancel}, unexplained(), 1, path)
-	if drawn || !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v, %v, want the error of the context", drawn, err)
-	}
-	if _, err := os.Stat(path); err == nil {
-		t.Error("there is a picture")
-	}
-}
-
-// endsWhileAwaited is a context that ends as soon as somebody waits for that.
-type endsWhileAwaited struct {
-	context.Context
-
-	cancel context.CancelFunc
-}
-
-func (c endsWhileAwaited) Done() <-chan struct{} {
-	c.cancel()
-	return c.Context.Done()
 }

@@ -4,15 +4,13 @@ package verify
 // those that must exist because more units are gone than all deductions together asked for.
 func (it *item) duplicates() (r result) {
 	deductions, sales := it.byDeduction()
-	var found examples
 	for _, deduction := range deductions {
 		if s := sales[deduction]; len(s) > 1 {
-			found.addf("item %d: deduction %s was made %d times: request %s %s, request %s %s", it.id, deduction, len(s),
+			r.findf("item %d: deduction %s was made %d times: request %s %s, request %s %s", it.id, deduction, len(s),
 				name(s[0].Op), s[0].left(), name(s[1].Op), s[1].left())
 		}
 	}
-	r.findings = found.findings("item %d: %d deductions were made more than once", it.id, found.count)
-	r.figures.Duplicates = found.count
+	r.figures.Duplicates = r.findings
 	if !it.finalRead {
 		return r
 	}

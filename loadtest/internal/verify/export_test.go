@@ -2,7 +2,6 @@ package verify
 
 import (
 	"context"
-	"slices"
 
 	"github.com/anishathalye/porcupine"
 
@@ -26,22 +25,4 @@ func Explains(h *history.History, limit int) bool {
 		explained = porcupine.CheckOperations(limited, it.operations()) && explained
 	}
 	return explained
-}
-
-// JudgeInReverse judges with the checks in reverse order. It must not run in parallel with other tests.
-func JudgeInReverse(h *history.History) Verdict {
-	slices.Reverse(checks)
-	defer slices.Reverse(checks)
-	return Judge(h)
-}
-
-// FiguresOnly returns the findings of the checks whose findings would mean nothing.
-func FiguresOnly(h *history.History) (findings []string) {
-	b := openBooks(h)
-	for _, c := range checks {
-		if c.means == "" && (c.applies == nil || c.applies(h.Run)) {
-			findings = append(findings, c.look(b).findings...)
-		}
-	}
-	return findings
 }

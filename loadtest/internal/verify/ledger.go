@@ -8,7 +8,6 @@ func (it *item) audit() (r result) {
 	if !it.ledgerRead {
 		return r
 	}
-	var gaps examples
 	rows := map[string]history.Entry{} // by name
 	written := int64(0)
 	for _, row := range it.ledger {
@@ -17,14 +16,13 @@ func (it *item) audit() (r result) {
 			continue // sold out
 		}
 		if _, twice := rows[row.Key]; twice {
-			gaps.addf("item %d: deduction %s is in the ledger more than once", it.id, row.Key)
+			r.findf("item %d: deduction %s is in the ledger more than once", it.id, row.Key)
 		}
 		rows[row.Key] = row
 	}
-	it.auditSales(rows, &gaps)
-	it.auditRows(&gaps)
-	r.findings = gaps.findings("item %d: the ledger differs from the buyers' answers in %d deductions", it.id, gaps.count)
-	r.figures.LedgerGaps = gaps.count
+	it.auditSales(rows, &r)
+	it.auditRows(&r)
+	r.figures.LedgerGaps = r.findings
 	if !it.finalRead {
 		return r
 	}
@@ -38,20 +36,20 @@ func (it *item) audit() (r result) {
 }
 
 // auditSales looks up every sale in the ledger.
-func (it *item) auditSales(rows map[string]history.Entry, gaps *examples) {
+func (it *item) auditSales(rows map[string]history.Entry, r *result) {
 	for _, e := range it.sold {
 		switch row, written := rows[e.Name]; {
 		case !written:
-			gaps.addf("item %d: deduction %s was confirmed but is not in the ledger", it.id, e.Name)
+			r.findf("item %d: deduction %s was confirmed but is not in the ledger", it.id, e.Name)
 		case row.Count != e.Count || row.Remaining != e.Remaining:
-			gaps.addf("item %d: deduction %s was confirmed with %d units, %d remaining, but the ledger says %d and %d",
+			r.findf("item %d: deduction %s was confirmed with %d units, %d remaining, but the ledger says %d and %d",
 				it.id, e.Name, e.Count, e.Remaining, row.Count, row.Remaining)
 		}
 	}
 }
 
 // auditRows looks up every row of the ledger among the sales and the unknown outcomes.
-func (it *item) auditRows(gaps *examples) {
+func (it *item) auditRows(r *result) {
 	sold := map[string]bool{}
 	for _, e := range it.sold {
 		sold[e.Name] = true
@@ -62,10 +60,10 @@ func (it *item) auditRows(gaps *examples) {
 		}
 		switch asked, unknown := it.asked[row.Key]; {
 		case !unknown:
-			gaps.addf("item %d: the ledger has %d units for deduction %s, whose buyer was not told of a sale",
+			r.findf("item %d: the ledger has %d units for deduction %s, whose buyer was not told of a sale",
 				it.id, row.Count, row.Key)
 		case row.Count != asked:
-			gaps.addf("item %d: the ledger has %d units for deduction %s, whose outcome is unknown and which asked for %d",
+			r.findf("item %d: the ledger has %d units for deduction %s, whose outcome is unknown and which asked for %d",
 				it.id, row.Count, row.Key, asked)
 		}
 	}

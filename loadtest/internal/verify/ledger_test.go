@@ -181,15 +181,6 @@ func TestOrderIsInTheLedgerOnceForEachItem(t *testing.T) {
 	}
 }
 
-func TestUnreadLedgerIsInconclusive(t *testing.T) {
-	t.Parallel()
-	h := withLedger(plenty(1))
-	h.Ledger, h.End.LedgerRead = nil, false
-	if v := verify.Judge(h); v.Result != verify.Inconclusive {
-		t.Errorf("%s: %v", v.Result, v.Evidence)
-	}
-}
-
 func TestLedgerAndRestocksAddUp(t *testing.T) {
 	t.Parallel()
 	s := plenty(21)
@@ -232,24 +223,5 @@ func TestLostRestockIsFound(t *testing.T) {
 				t.Errorf("%s, %d leaked, want the %d that were put back: %v", v.Result, v.Leaked, lost.Count, v.Evidence)
 			}
 		})
-	}
-}
-
-func TestRejectedRestockIsInconclusive(t *testing.T) {
-	t.Parallel()
-	h := simulate(plenty(23))
-	h.Ops = append(h.Ops, history.Op{
-		Kind:       history.Restock,
-		Name:       "back",
-		GoodsID:    1,
-		Count:      5,
-		SentNS:     2000,
-		ReceivedNS: 3000,
-		Status:     404,
-		Outcome:    history.Rejected,
-		Error:      "/problems/unknown-goods",
-	})
-	if v := verify.Judge(h); v.Result != verify.Inconclusive {
-		t.Errorf("%s: %v", v.Result, v.Evidence)
 	}
 }

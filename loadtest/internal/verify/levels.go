@@ -43,7 +43,6 @@ func (it *item) refusedTruly() (r result) {
 	if levels == nil {
 		return r
 	}
-	var found examples
 	for _, e := range it.refused {
 		i, ok := slices.BinarySearchFunc(levels, e.Remaining, func(l level, units int64) int {
 			switch {
@@ -55,30 +54,27 @@ func (it *item) refusedTruly() (r result) {
 			return 0
 		})
 		if !ok || levels[i].since > e.until || levels[i].until < e.since {
-			found.addf("item %d: request %s was refused and told that %d were left, which was not so during the request",
+			r.findf("item %d: request %s was refused and told that %d were left, which was not so during the request",
 				it.id, name(e.Op), e.Remaining)
 		}
 	}
-	r.findings = found.findings("item %d: %d refused buyers were told a stock that the item did not have",
-		it.id, found.count)
 	return r
 }
 
 // risingTokens checks that each sale has a greater fencing token than the sale before it, and that it has one if it
 // should.
 func (it *item) risingTokens() (r result) {
-	if it.fenced {
-		r = it.withoutToken()
+	for _, e := range it.sold {
+		if it.fenced && e.Token == 0 && !e.Replayed { // a repeated answer has none: its lock is free again
+			r.findf("item %d: request %s was sold without a fencing token", it.id, name(e.Op))
+		}
 	}
-	var found examples
 	for before, e := range it.sequence() {
 		if e.Token > 0 && e.Token <= before.Token {
-			found.addf("item %d: request %s has token %d, and request %s after it has token %d, which is not greater",
+			r.findf("item %d: request %s has token %d, and request %s after it has token %d, which is not greater",
 				it.id, name(before.Op), before.Token, name(e.Op), e.Token)
 		}
 	}
-	r.findings = append(r.findings,
-		found.findings("item %d: %d sales have no greater token than the sale before them", it.id, found.count)...)
 	return r
 }
 
@@ -116,17 +112,4 @@ func (it *item) sequenceByRemaining(yield func(before, e effect) bool) {
 			before = e
 		}
 	}
-}
-
-// withoutToken finds the sales that have no fencing token. An answer that is repeated has none: its lock is free again.
-func (it *item) withoutToken() (r result) {
-	var found examples
-	for _, e := range it.sold {
-		if e.Token == 0 && !e.Replayed {
-			found.addf("item %d: request %s was sold without a fencing token", it.id, name(e.Op))
-		}
-	}
-	r.findings = found.findings("item %d: %d sales have no fencing token, which a fenced lock must issue",
-		it.id, found.count)
-	return r
 }

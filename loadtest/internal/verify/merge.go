@@ -9,7 +9,7 @@ import (
 // Merge sums the verdicts of several rounds of one strategy under one workload. One wrong round is enough to convict,
 // and one inconclusive round is enough to prevent clearing.
 func Merge(rounds ...Verdict) Verdict {
-	m := Verdict{Result: Correct, Outcomes: map[history.Outcome]int{}, Untouched: true, Evidence: []string{}}
+	m := Verdict{Result: Correct, Outcomes: map[history.Outcome]int{}, Evidence: []string{}}
 	if len(rounds) == 0 {
 		m.Result = Inconclusive
 		return m
@@ -30,7 +30,6 @@ func Merge(rounds ...Verdict) Verdict {
 		m.Figures.Add(v.Figures)
 		m.Pictures = append(m.Pictures, v.Pictures...)
 		m.DemandExceeded = m.DemandExceeded || v.DemandExceeded
-		m.Untouched = m.Untouched && v.Untouched
 		linearizable = max(linearizable, answerOf(v.Linearizable))
 		for _, e := range v.Evidence {
 			if len(rounds) > 1 {

@@ -2,6 +2,7 @@ package verify
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"sync/atomic"
 
@@ -77,7 +78,7 @@ func (m *model) next(from state, s step) []state {
 		if s.count < 1 || s.remaining < 0 || s.place > 0 && s.place != from.sales+1 {
 			return nil
 		}
-		ways := m.reachExactly(from, s.remaining+s.count)
+		ways := m.reach(from, s.remaining+s.count, s.remaining+s.count, 0)
 		for i := range ways {
 			ways[i].stock -= s.count
 			ways[i].sales++
@@ -87,19 +88,19 @@ func (m *model) next(from state, s step) []state {
 		if s.count < 1 {
 			return nil
 		}
-		ways := m.reachAtLeast(from, s.count)
+		ways := m.reach(from, s.count, math.MaxInt64, 0)
 		for i := range ways {
 			ways[i].stock -= s.count
 		}
 		return ways
 	case refuse:
-		return m.reachBelow(from, s.count)
+		return m.reach(from, 0, s.count-1, 0)
 	case putBack:
 		if s.remaining == 0 { // not reported: the stock is never empty right after a restock
 			from.stock += s.count
 			return []state{from}
 		}
-		ways := m.reachExactly(from, s.remaining-s.count)
+		ways := m.reach(from, s.remaining-s.count, s.remaining-s.count, 0)
 		for i := range ways {
 			ways[i].stock += s.count
 		}
@@ -108,84 +109,23 @@ func (m *model) next(from state, s step) []state {
 		from.pending[slices.Index(m.counts, s.count)]++
 		return []state{from}
 	default:
-		return m.reachExactly(from, s.remaining)
+		return m.reach(from, s.remaining, s.remaining, 0)
 	}
 }
 
-// reachExactly lets unknown outcomes take effect until there is exactly this stock.
-func (m *model) reachExactly(from state, stock int64) []state {
-	if from.stock == stock {
-		return []state{from} // what need not take effect now still may later
-	}
-	return m.reach(from, 0, func(s state, rest limits) progress {
-		switch d := s.stock - stock; {
-		case d == 0:
-			return reached
-		case d < rest.low || d > rest.high:
-			return unreachable
-		}
-		return underWay
-	})
-}
-
-// reachAtLeast lets no more unknown outcomes take effect than needed for a stock of at least count.
-func (m *model) reachAtLeast(from state, count int64) []state {
-	if from.stock >= count {
+// reach returns the ways to let no more unknown outcomes take effect than needed for a stock from low to high. What
+// need not take effect now still may later. It uses the outcomes with the counts from index first on.
+func (m *model) reach(from state, low, high int64, first int) []state {
+	if from.stock >= low && from.stock <= high {
 		return []state{from}
 	}
-	return m.reach(from, 0, func(s state, rest limits) progress {
-		switch {
-		case s.stock >= count:
-			return reached
-		case s.stock-rest.low < count:
-			return unreachable
-		}
-		return underWay
-	})
-}
-
-// reachBelow lets no more unknown outcomes take effect than needed for a stock below count.
-func (m *model) reachBelow(from state, count int64) []state {
-	if from.stock < count {
-		return []state{from}
-	}
-	return m.reach(from, 0, func(s state, rest limits) progress {
-		switch {
-		case s.stock < 0:
-			return unreachable
-		case s.stock < count:
-			return reached
-		case s.stock-rest.high >= count:
-			return unreachable
-		}
-		return underWay
-	})
-}
-
-// limits are the least and the most units that the remaining unknown outcomes can take.
-type limits struct{ low, high int64 }
-
-type progress int
-
-const (
-	underWay    progress = iota // more has to take effect
-	reached                     // this is a way
-	unreachable                 // whatever else takes effect
-)
-
-// reach returns the ways to let unknown outcomes take effect until the goal is reached. It uses those with the counts
-// from index first on.
-func (m *model) reach(from state, first int, goal func(state, limits) progress) []state {
-	var rest limits
+	least, most := from.stock, from.stock // if all that put back take effect, or all that take
 	for i := first; i < len(m.counts); i++ {
 		taken := m.counts[i] * int64(from.pending[i])
-		rest.low += min(taken, 0)
-		rest.high += max(taken, 0)
+		least -= max(taken, 0)
+		most -= min(taken, 0)
 	}
-	switch goal(from, rest) {
-	case reached:
-		return []state{from}
-	case unreachable:
+	if most < low || least > high {
 		return nil
 	}
 	var ways []state
@@ -196,7 +136,7 @@ func (m *model) reach(from state, first int, goal func(state, limits) progress) 
 		next := from
 		next.pending[i]--
 		next.stock -= m.counts[i]
-		ways = append(ways, m.reach(next, i, goal)...)
+		ways = append(ways, m.reach(next, low, high, i)...)
 		if len(ways) > checkWays {
 			m.gaveUp.Store(true)
 			return ways[:checkWays]

@@ -25,48 +25,25 @@ func lineByLine(op *history.Op) []*history.Op {
 	return lines
 }
 
-// refusalsNameItems checks that an order that was refused as sold out names one of its items.
-func (b *books) refusalsNameItems() (r result) {
-	var found examples
-	for _, op := range b.ops {
-		if op.Kind == history.Order && op.Outcome == history.SoldOut && !namesItem(op) {
-			found.addf("order %s was told that an item is sold out that it did not ask for", op.Name)
-		}
-	}
-	r.findings = found.findings("%d orders were told that an item is sold out that they did not ask for", found.count)
-	return r
-}
-
-func namesItem(op history.Op) bool {
-	for _, line := range op.Lines {
-		if line.Short {
-			return true
-		}
-	}
-	return false
-}
-
 // wholeOrders checks that every order was deducted as a whole or not at all. Where there is a ledger, it has every line
 // of an order or none. Without one, an order with an unknown outcome can still be found to be deducted in part, by the
 // stock of its items.
 func (b *books) wholeOrders() (r result) {
 	written := b.linesInLedger()
-	var found examples
 	for op := range b.deductions() {
 		if op.Kind != history.Order {
 			continue
 		}
 		if n := written[op.Name]; n > 0 && n < len(op.Lines) {
-			found.addf("order %s: %d of its %d lines are in the ledger, want all or none", op.Name, n, len(op.Lines))
+			r.findf("order %s: %d of its %d lines are in the ledger, want all or none", op.Name, n, len(op.Lines))
 			continue
 		}
 		if taken, left := b.takenInPart(op); taken != nil && left != nil {
-			found.addf("order %s, whose outcome is unknown: units of item %d are gone that only it can have taken, "+
+			r.findf("order %s, whose outcome is unknown: units of item %d are gone that only it can have taken, "+
 				"but it did not take its units of item %d", op.Name, taken.id, left.id)
 		}
 	}
-	r.findings = found.findings("%d orders were deducted in part", found.count)
-	r.figures.PartialOrders = found.count
+	r.figures.PartialOrders = r.findings
 	return r
 }
 

@@ -98,11 +98,6 @@ func TestPlantedBugsOfOrdersAreFound(t *testing.T) {
 			op := findOrder(t, h, history.SoldOut, 2)
 			op.SentNS, op.ReceivedNS = 1, 2 // nothing had been sold
 		}, "was refused while at least 120 were left"},
-		{"an order that is refused because of an item that it did not ask for", orders(6),
-			func(t *testing.T, h *history.History) {
-				op := findOrder(t, h, history.SoldOut, 2)
-				op.Lines[short(op)].Short = false
-			}, "was told that an item is sold out that it did not ask for"},
 		{"an order that is made twice", orders(7), func(t *testing.T, h *history.History) {
 			op := findOrder(t, h, history.Sold, 2)
 			next(h, op).Name = op.Name

@@ -2,10 +2,8 @@ package verify
 
 import (
 	"cmp"
-	"fmt"
 	"iter"
 	"maps"
-	"math"
 	"slices"
 	"time"
 
@@ -19,9 +17,9 @@ const clockSlack = int64(time.Millisecond)
 // Entered reports whether the time of a request in its critical section is on record.
 func Entered(op history.Op) bool { return op.EnteredNS > 0 && op.LeftNS > op.EnteredNS }
 
-// countOverlaps counts the pairs of critical sections that overlap in time, item by item. It finds nothing: overlaps
-// convict only a strategy that claims exclusion.
-func (b *books) countOverlaps() (r result) {
+// overlaps counts the pairs of critical sections that overlap in time, item by item. They convict only a strategy that
+// claims exclusion.
+func (b *books) overlaps() (r result) {
 	foreign := b.foreignReplicas()
 	for _, replica := range slices.Sorted(maps.Keys(foreign)) {
 		r.remarkf("replica %s: its clock is not the lab's, because its critical sections lie outside their own requests: "+
@@ -38,20 +36,7 @@ func (b *books) countOverlaps() (r result) {
 	if misread > 0 {
 		r.remarkf("%d critical sections lie outside their own requests: their overlaps are not counted", misread)
 	}
-	for _, it := range b.items {
-		pairs, _ := it.overlaps(foreign)
-		r.figures.Overlaps += pairs
-	}
-	return r
-}
-
-// overlaps finds the critical sections that overlap.
-func (b *books) overlaps() (r result) {
-	foreign := b.foreignReplicas()
-	for _, it := range b.items {
-		_, findings := it.overlaps(foreign)
-		r.findings = append(r.findings, findings...)
-	}
+	r.add(eachItem(func(it *item) result { return it.overlaps(foreign) })(b))
 	return r
 }
 
@@ -84,104 +69,57 @@ func (e effect) misread() bool {
 	return Entered(e.Op) && (e.EnteredNS < e.since-clockSlack || e.LeftNS > e.until+clockSlack)
 }
 
-// bound is the beginning or the end of a critical section.
-type bound struct {
-	at      int64
-	entered bool
-	of      effect
-}
-
 // overlap is a critical section that began before others had ended.
 type overlap struct {
-	first  effect // of the others, the one that ended last
-	second effect
+	first  *effect // of the others, the one that ended last
+	second *effect
 	others int64
 }
 
-// overlapping yields the overlaps of the critical sections by time. Sections that touch do not overlap, and a section
-// of no length overlaps nothing.
+// overlapping yields the overlaps of the critical sections by time, except of those whose times cannot be compared.
+// Sections that touch do not overlap, and a section of no length overlaps nothing.
 func (it *item) overlapping(foreign map[string]bool) iter.Seq[overlap] {
+	var sections []*effect
+	for i := range it.sold {
+		if e := &it.sold[i]; Entered(e.Op) && !e.misread() && !foreign[e.Replica] {
+			sections = append(sections, e)
+		}
+	}
+	slices.SortStableFunc(sections, func(a, b *effect) int { return cmp.Compare(a.EnteredNS, b.EnteredNS) })
 	return func(yield func(overlap) bool) {
-		var inside int64
-		var last effect // the one that leaves last of all that have entered
-		for _, bound := range it.bounds(foreign) {
-			if !bound.entered {
-				inside--
-				continue
+		var inside []*effect
+		for _, e := range sections {
+			inside = slices.DeleteFunc(inside, func(other *effect) bool { return other.LeftNS <= e.EnteredNS })
+			if len(inside) > 0 {
+				last := slices.MaxFunc(inside, func(a, b *effect) int { return cmp.Compare(a.LeftNS, b.LeftNS) })
+				if !yield(overlap{first: last, second: e, others: int64(len(inside))}) {
+					return
+				}
 			}
-			if inside > 0 && !yield(overlap{first: last, second: bound.of, others: inside}) {
-				return
-			}
-			inside++
-			if bound.of.LeftNS > last.LeftNS {
-				last = bound.of
-			}
+			inside = append(inside, e)
 		}
 	}
 }
 
-// overlaps counts the overlaps, and describes the first ones.
-func (it *item) overlaps(foreign map[string]bool) (pairs int64, findings []string) {
-	var found examples
+func (it *item) overlaps(foreign map[string]bool) (r result) {
 	for o := range it.overlapping(foreign) {
 		together := time.Duration(min(o.first.LeftNS, o.second.LeftNS) - o.second.EnteredNS)
-		found.addf("item %d: the critical sections of requests %s (%s) and %s (%s) overlap by %v",
+		r.findf("item %d: the critical sections of requests %s (%s) and %s (%s) overlap by %v",
 			it.id, name(o.first.Op), o.first.Replica, name(o.second.Op), o.second.Replica, together)
-		pairs += o.others
-	}
-	findings = found.first
-	if pairs > int64(len(findings)) {
-		findings = append(findings, fmt.Sprintf("item %d: %d pairs of critical sections overlap", it.id, pairs))
-	}
-	return pairs, findings
-}
-
-// bounds returns the bounds of all critical sections by time, except those whose times cannot be compared.
-func (it *item) bounds(foreign map[string]bool) []bound {
-	var bounds []bound
-	for _, e := range it.sold {
-		if Entered(e.Op) && !e.misread() && !foreign[e.Replica] {
-			bounds = append(bounds, bound{at: e.EnteredNS, entered: true, of: e}, bound{at: e.LeftNS, of: e})
-		}
-	}
-	slices.SortStableFunc(bounds, func(a, b bound) int {
-		switch {
-		case a.at != b.at || a.entered == b.entered:
-			return cmp.Compare(a.at, b.at)
-		case a.entered:
-			return 1 // ends sort before beginnings
-		}
-		return -1
-	})
-	return bounds
-}
-
-// countContended counts the requests that were sent while another one for the same item was in flight.
-func (b *books) countContended() (r result) {
-	for _, it := range b.items {
-		r.figures.Contended += it.contended()
+		r.figures.Overlaps += o.others
 	}
 	return r
 }
 
-// contention checks that enough requests could race.
+// contention counts the requests that were sent while another one for the same item was in flight, and checks that
+// enough could race.
 func (b *books) contention() (r result) {
-	if contended := b.countContended().figures.Contended; contended < MinContended {
+	for _, it := range b.items {
+		r.figures.Contended += met(it.load, func(history.Op) string { return "" })
+	}
+	if contended := r.figures.Contended; contended < MinContended {
 		r.findf("only %d requests were sent while another one for the same item was in flight, fewer than %d: "+
 			"races were hardly tested", contended, MinContended)
 	}
 	return r
-}
-
-func (it *item) contended() (n int64) {
-	load := slices.Clone(it.load)
-	slices.SortFunc(load, func(a, b history.Op) int { return cmp.Compare(a.SentNS, b.SentNS) })
-	answered := int64(math.MinInt64) // when all requests so far were answered
-	for _, op := range load {
-		if op.SentNS < answered {
-			n++
-		}
-		answered = max(answered, op.ReceivedNS)
-	}
-	return n
 }

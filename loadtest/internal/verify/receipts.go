@@ -2,15 +2,13 @@ package verify
 
 import "stock/loadtest/internal/history"
 
-// receiptsMatch checks that every receipt is for what its buyer asked for.
+// receiptsMatch checks that every reply is for what its client asked for.
 func (b *books) receiptsMatch() (r result) {
-	var found examples
 	for _, op := range b.ops {
 		if op.Error == history.Mismatch {
-			found.addf("request %s was confirmed by a receipt that does not match it", name(op))
+			r.findf("request %s (%s) got a reply that is unreadable or for something else", name(op), op.Kind)
 		}
 	}
-	r.findings = found.findings("%d requests were confirmed by a receipt that does not match them", found.count)
 	return r
 }
 
@@ -30,7 +28,6 @@ func (b *books) replaysFollow() (r result) {
 			sent[op.Name] = append(times, op.SentNS)
 		}
 	}
-	var found examples
 	for _, op := range b.ops {
 		if !op.Replayed || op.Outcome == history.Withdrawn { // that answer repeats the one to a cancellation
 			continue
@@ -42,9 +39,8 @@ func (b *books) replaysFollow() (r result) {
 			}
 		}
 		if sends < 2 {
-			found.addf("request %s was sent once, but its answer is marked as a replay", name(op))
+			r.findf("request %s was sent once, but its answer is marked as a replay", name(op))
 		}
 	}
-	r.findings = found.findings("%d answers are marked as replays, but their requests were sent only once", found.count)
 	return r
 }

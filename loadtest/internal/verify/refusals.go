@@ -10,21 +10,24 @@ import (
 )
 
 // undersold finds the buyers who were refused although, in any sequence of the requests, stock was left for them.
-func (it *item) undersold() (r result) {
-	var found examples
-	for _, e := range it.refused {
-		left := it.least(e)
-		if it.neverRestocked() {
-			left = max(left, e.Remaining) // by its own answer
+func (b *books) undersold() result {
+	return eachItem(func(it *item) (r result) {
+		for _, e := range it.refused {
+			left := it.least(e)
+			if reserves(b.run) {
+				left = b.free(it, e)
+			}
+			if it.neverRestocked() {
+				left = max(left, e.Remaining) // by its own answer
+			}
+			if left >= e.Count {
+				r.findf("item %d: request %s wanted %d and was refused while at least %d were left",
+					it.id, name(e.Op), e.Count, left)
+			}
 		}
-		if left >= e.Count {
-			found.addf("item %d: request %s wanted %d and was refused while at least %d were left",
-				it.id, name(e.Op), e.Count, left)
-		}
-	}
-	r.findings = found.findings("item %d: %d requests were refused while enough stock was left", it.id, found.count)
-	r.figures.Undersold = found.count
-	return r
+		r.figures.Undersold = r.findings
+		return r
+	})(b)
 }
 
 // turnedAway yields the requests that were answered busy although stock was left for them. Their buyers were told the

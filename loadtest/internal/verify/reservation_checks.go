@@ -2,40 +2,12 @@ package verify
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"slices"
 
 	"stock/loadtest/internal/history"
 )
-
-// reservationChecks is everything that a run of reservations is judged by, in the order of the evidence.
-var reservationChecks = []check{
-	{name: "sums", look: eachItem((*item).sums)},
-	{name: "reservation count", look: (*books).countReservations},
-	{name: "resold", look: (*books).resold},
-	{name: "set", means: Wrong, look: (*books).setAsAsked},
-	{name: "one end", means: Wrong, look: (*books).endedOnce},
-	{name: "late confirmations", means: Wrong, look: (*books).lateConfirmations},
-	{name: "early ends", means: Wrong, look: (*books).endedEarly},
-	{name: "states", means: Wrong, look: (*books).statesFollow},
-	{name: "one hold per key", means: Wrong, look: (*books).oneHoldPerKey},
-	{name: "same answers", means: Wrong, look: (*books).sameAnswers},
-	{name: "call replies", means: Wrong, look: (*books).repliesMatch},
-	{name: "conservation", means: Wrong, look: eachItem((*item).conserved)},
-	{name: "held at once", means: Wrong, look: (*books).heldAtOnce},
-	{name: "undersold", means: Wrong, look: (*books).refusedWhileFree},
-
-	{name: "complete", means: Inconclusive, look: (*books).complete},
-	{name: "holds", applies: isLoad, means: Inconclusive, look: (*books).enoughHolds},
-	{name: "scarcity", applies: isScarce, means: Inconclusive, look: (*books).scarcity},
-	{name: "unknown", applies: isLoad, means: Inconclusive, look: (*books).fewUnknownCalls},
-	{name: "busy", applies: isLoad, means: Inconclusive, look: (*books).fewBusyCalls},
-	{name: "rejected", means: Inconclusive, look: (*books).noCallRejected},
-	{name: "clocks", means: Inconclusive, look: (*books).callClocks},
-	{name: "situations", applies: isJudgedOnly, means: Inconclusive, look: (*books).situations},
-
-	{name: "witness", look: (*books).witness},
-}
 
 // countReservations counts what every verdict on reservations shows. It finds nothing.
 func (b *books) countReservations() (r result) {
@@ -57,31 +29,6 @@ func (b *books) countReservations() (r result) {
 	return r
 }
 
-// conserved checks that the units in stock and those of confirmed reservations add up to the initial stock, when every
-// other reservation has ended.
-func (it *item) conserved() (r result) {
-	oversold, lost, ghosts := it.oversold(), it.lost(), it.leaked()
-	r.figures = Figures{Oversold: oversold, LostUpdates: lost, Leaked: ghosts}
-	r.figures.Reservations.GhostUnits = ghosts
-	if it.finalRead {
-		r.figures.Good = max(0, min(it.soldUnits-oversold, it.initial-max(it.final, 0)))
-	}
-	if oversold > 0 {
-		r.findf("item %d: units confirmed beyond the stock: %d (%d confirmed, of %d)",
-			it.id, oversold, it.soldUnits, it.initial)
-	}
-	if lost > 0 {
-		r.findf("item %d: units given back that were sold, or given back twice: %d (%d - %d confirmed = %d should be "+
-			"left, not %d)", it.id, lost, it.initial, it.soldUnits, it.initial-it.soldUnits, it.final)
-	}
-	if ghosts > 0 {
-		r.findf("item %d: ghost holds: units gone that nobody bought, after every reservation has ended: %d "+
-			"(%d gone, %d confirmed, at most %d more in doubt)",
-			it.id, ghosts, it.initial-it.final, it.soldUnits, it.unknownUnits)
-	}
-	return r
-}
-
 // heldAtOnce checks that no more units are held or sold at the same time than there were: otherwise some were given
 // back twice. A reservation certainly has its units from its answer until somebody asks to cancel it or its time ends.
 func (b *books) heldAtOnce() (r result) {
@@ -95,8 +42,7 @@ func (b *books) heldAtOnce() (r result) {
 			if held.wasTold(history.Confirmed) {
 				continue
 			}
-			expires, _ := b.expiry(held)
-			changes.add(max(held.ReceivedNS, min(expires, held.first(history.Cancel))), -held.Count)
+			changes.add(max(held.ReceivedNS, min(held.expiresNS, held.first(history.Cancel))), -held.Count)
 		}
 		if most := changes.most(); most > it.initial {
 			r.findf("item %d: %d units were held or sold at the same time, and there are %d", it.id, most, it.initial)
@@ -121,96 +67,85 @@ func (t *tally) most() (most int64) {
 	return most
 }
 
-// endedOnce checks that nobody was told of another end of a reservation than others, and that every reservation that
-// was granted exists.
-func (b *books) endedOnce() (r result) {
-	var found examples
-	for _, held := range b.reservations {
-		for _, e := range held.told {
-			if first := held.told[0]; e.state != first.state {
-				found.addf("item %d: reservation %s has ended twice: request %s was told that it is %s, and request %s that "+
-					"it is %s", held.GoodsID, held.Reservation, first.RequestID, first.state, e.RequestID, e.state)
-				break
+// eachReservation makes a check of all reservations out of one that says what is wrong with one; empty: nothing. figure
+// counts those; it may be nil.
+func eachReservation(wrong func(*reservation) string, figure func(*Figures) *int64) func(*books) result {
+	return func(b *books) (r result) {
+		for _, held := range b.reservations {
+			if !held.known {
+				continue
+			}
+			if text := wrong(held); text != "" {
+				r.findf("item %d: %s", held.GoodsID, text)
 			}
 		}
-		if held.wasTold(gone) {
-			r.findf("item %d: reservation %s was granted, and the service does not know it",
-				held.GoodsID, held.Reservation)
+		if figure != nil {
+			*figure(&r.figures) = r.findings
 		}
+		return r
 	}
-	r.findings = append(r.findings, found.findings("%d reservations have ended twice", found.count)...)
-	r.figures.Reservations.EndedTwice = found.count
-	return r
 }
 
-// lateConfirmations finds reservations that were confirmed although nobody had asked for it before their time ended.
-func (b *books) lateConfirmations() (r result) {
-	var found examples
-	for _, held := range b.reservations {
-		_, expired := b.expiry(held)
-		var late int64 // nanoseconds
-		if asked := held.first(history.Confirm); asked != math.MaxInt64 && expired != math.MaxInt64 {
-			late = asked - expired
-		}
-		for _, e := range held.told {
-			if e.state == history.Confirmed {
-				late = max(late, (e.EndedUS-held.ExpiresUS)*1000) // by its own words
-			}
-		}
-		if late > 0 && held.wasTold(history.Confirmed) {
-			found.addf("item %d: reservation %s was confirmed %.1f ms after its time had ended", held.GoodsID,
-				held.Reservation, float64(late)/1e6)
+func endedTwice(f *Figures) *int64        { return &f.Reservations.EndedTwice }
+func endedEarly(f *Figures) *int64        { return &f.Reservations.EndedEarly }
+func lateConfirmations(f *Figures) *int64 { return &f.Reservations.LateConfirmations }
+func wrongStates(f *Figures) *int64       { return &f.Reservations.WrongStates }
+func differentAnswers(f *Figures) *int64  { return &f.DifferentAnswers }
+
+// endsTwice finds the first answer that tells of another end than the one before.
+func (r *reservation) endsTwice() string {
+	for _, e := range r.told {
+		if first := r.told[0]; e.state != first.state {
+			return fmt.Sprintf("reservation %s has ended twice: request %s was told that it is %s, and request %s that it is %s",
+				r.Reservation, first.RequestID, first.state, e.RequestID, e.state)
 		}
 	}
-	r.findings = found.findings("%d reservations were confirmed after their time had ended", found.count)
-	r.figures.Reservations.LateConfirmations = found.count
-	return r
+	return ""
 }
 
-// endedEarly finds reservations that were called expired while they had time left.
-func (b *books) endedEarly() (r result) {
-	var found examples
-	for _, held := range b.reservations {
-		expires, _ := b.expiry(held)
-		for _, e := range held.told {
-			if e.state == history.Expired && e.ReceivedNS < expires {
-				found.addf("item %d: reservation %s was called expired with %.0f ms left (request %s)", held.GoodsID,
-					held.Reservation, float64(expires-e.ReceivedNS)/1e6, e.RequestID)
-				break
-			}
+func (r *reservation) isGone() string {
+	if r.wasTold(gone) {
+		return fmt.Sprintf("reservation %s was granted, and the service does not know it", r.Reservation)
+	}
+	return ""
+}
+
+// confirmedLate finds a confirmation that nobody had asked for before the time ended.
+func (r *reservation) confirmedLate() string {
+	var late int64 // nanoseconds
+	if asked := r.first(history.Confirm); asked != math.MaxInt64 && r.expiredNS != math.MaxInt64 {
+		late = asked - r.expiredNS
+	}
+	for _, e := range r.told {
+		if e.state == history.Confirmed {
+			late = max(late, (e.EndedUS-r.ExpiresUS)*1000) // by its own words
 		}
 	}
-	r.findings = found.findings("%d reservations were called expired while they had time left", found.count)
-	r.figures.Reservations.EndedEarly = found.count
-	return r
+	if late <= 0 || !r.wasTold(history.Confirmed) {
+		return ""
+	}
+	return fmt.Sprintf("reservation %s was confirmed %.1f ms after its time had ended", r.Reservation, float64(late)/1e6)
 }
 
-// statesFollow checks that nobody was told of an end without a request before that may have caused it, nor that a
-// reservation is held that had ended.
-func (b *books) statesFollow() (r result) {
-	var found examples
-	for _, held := range b.reservations {
-		if !held.known {
-			continue
-		}
-		if wrong := b.wrongState(held); wrong != nil {
-			found.addf("item %d: request %s was told that reservation %s is %s, which cannot be", held.GoodsID,
-				wrong.RequestID, held.Reservation, wrong.state)
+// endsEarly finds an answer that it has expired while there was time left.
+func (r *reservation) endsEarly() string {
+	for _, e := range r.told {
+		if e.state == history.Expired && e.ReceivedNS < r.expiresNS {
+			return fmt.Sprintf("reservation %s was called expired with %.0f ms left (request %s)", r.Reservation,
+				float64(r.expiresNS-e.ReceivedNS)/1e6, e.RequestID)
 		}
 	}
-	r.findings = found.findings("%d reservations were told to be in a state that cannot be", found.count)
-	r.figures.Reservations.WrongStates = found.count
-	return r
+	return ""
 }
 
-// wrongState returns the first answer that tells a state which cannot be; nil: none does.
-func (b *books) wrongState(held *reservation) *ending {
-	_, expired := b.expiry(held)
+// wrongState finds the first answer that tells of an end without a request before that may have caused it, or that it
+// is held when it had ended.
+func (r *reservation) wrongState() string {
 	ended := int64(math.MaxInt64) // when somebody was told that it had ended
-	if len(held.told) > 0 {
-		ended = held.told[0].ReceivedNS
+	if len(r.told) > 0 {
+		ended = r.told[0].ReceivedNS
 	}
-	for _, c := range held.calls {
+	for _, c := range r.calls {
 		state := endTold(c)
 		if c.Outcome == history.Done && c.State == history.Held {
 			state = history.Held
@@ -218,112 +153,69 @@ func (b *books) wrongState(held *reservation) *ending {
 		var impossible bool
 		switch state {
 		case history.Held:
-			impossible = c.SentNS > ended || c.SentNS > expired
+			impossible = c.SentNS > ended || c.SentNS > r.expiredNS
 		case history.Confirmed:
-			impossible = held.first(history.Confirm) >= c.ReceivedNS
+			impossible = r.first(history.Confirm) >= c.ReceivedNS
 		case history.Cancelled:
-			impossible = held.first(history.Cancel) >= c.ReceivedNS
+			impossible = r.first(history.Cancel) >= c.ReceivedNS
 		}
 		if c.Outcome == history.Done {
 			impossible = impossible || c.Kind == history.Confirm && state != history.Confirmed ||
 				c.Kind == history.Cancel && state != history.Cancelled && state != history.Expired
 		}
 		if impossible {
-			return &ending{c, state}
+			return fmt.Sprintf("request %s was told that reservation %s is %s, which cannot be", c.RequestID, r.Reservation,
+				state)
 		}
 	}
-	return nil
+	return ""
 }
 
-// asked reports whether a request of a kind was sent before a time.
-func (r *reservation) asked(kind string, before int64) bool {
-	return slices.ContainsFunc(r.calls, func(c *history.Call) bool { return c.Kind == kind && c.SentNS < before })
+// changes finds answers that tell different times, and a time to live that is not the one that was asked for.
+func (r *reservation) changes() string {
+	ended := int64(0)
+	for _, c := range r.calls {
+		if c.Outcome != history.Done {
+			continue
+		}
+		if ended == 0 {
+			ended = c.EndedUS
+		}
+		if c.CreatedUS != r.CreatedUS || c.ExpiresUS != r.ExpiresUS || c.EndedUS != 0 && c.EndedUS != ended {
+			return fmt.Sprintf("requests %s and %s were told different times of reservation %s", r.RequestID, c.RequestID,
+				r.Reservation)
+		}
+	}
+	if lasts := r.ExpiresUS - r.CreatedUS; lasts != r.TTLMS*1000 {
+		return fmt.Sprintf("reservation %s lasts %d µs, and %d ms were asked for", r.Reservation, lasts, r.TTLMS)
+	}
+	return ""
 }
 
 // oneHoldPerKey finds holds with a key that became several reservations.
 func (b *books) oneHoldPerKey() (r result) {
 	first := map[string]*reservation{}
-	var found examples
 	for _, held := range b.reservations {
 		if other := first[held.Name]; held.known && other != nil {
-			found.addf("item %d: hold %s was made twice, as reservations %s and %s", held.GoodsID, held.Name,
+			r.findf("item %d: hold %s was made twice, as reservations %s and %s", held.GoodsID, held.Name,
 				other.Reservation, held.Reservation)
 		} else if held.known {
 			first[held.Name] = held
 		}
 	}
-	r.findings = found.findings("%d holds were made twice", found.count)
-	r.figures.Duplicates = found.count
+	r.figures.Duplicates = r.findings
 	return r
 }
 
-// sameAnswers checks that all answers tell the same times of a reservation, and that it lasts as long as was asked for.
-func (b *books) sameAnswers() (r result) {
-	var found examples
-	for _, held := range b.reservations {
-		ended := int64(0)
-		for _, c := range held.calls {
-			if c.Outcome != history.Done {
-				continue
-			}
-			if ended == 0 {
-				ended = c.EndedUS
-			}
-			if c.CreatedUS != held.CreatedUS || c.ExpiresUS != held.ExpiresUS || c.EndedUS != 0 && c.EndedUS != ended {
-				found.addf("item %d: requests %s and %s were told different times of reservation %s", held.GoodsID,
-					held.RequestID, c.RequestID, held.Reservation)
-				break
-			}
-		}
-		if lasts := held.ExpiresUS - held.CreatedUS; held.known && lasts != held.TTLMS*1000 {
-			found.addf("item %d: reservation %s lasts %d µs, and %d ms were asked for", held.GoodsID, held.Reservation,
-				lasts, held.TTLMS)
-		}
-	}
-	r.findings = found.findings("the times of %d reservations are not what they should be", found.count)
-	r.figures.DifferentAnswers = found.count
-	return r
-}
-
-// repliesMatch finds replies that are unreadable or for something else.
-func (b *books) repliesMatch() (r result) {
-	var found examples
-	for _, c := range b.calls {
-		if c.Error == history.Mismatch {
-			found.addf("request %s (%s) got a reply that is unreadable or for something else", c.RequestID, c.Kind)
-		}
-	}
-	r.findings = found.findings("%d requests got a reply that is unreadable or for something else", found.count)
-	return r
-}
-
-// refusedWhileFree finds the buyers who were refused although units were free, in any sequence of the requests. Units
-// of a reservation that is not confirmed are free once its time has ended, even if the service has not put them back.
-func (b *books) refusedWhileFree() (r result) {
-	for _, it := range b.items {
-		var found examples
-		for _, e := range it.refused {
-			left := max(b.free(it, e), e.Remaining) // by its own answer
-			if left >= e.Count {
-				found.addf("item %d: request %s wanted %d and was refused while at least %d were free",
-					it.id, name(e.Op), e.Count, left)
-			}
-		}
-		r.figures.Undersold += found.count
-		r.findings = append(r.findings,
-			found.findings("item %d: %d requests were refused while enough units were free", it.id, found.count)...)
-	}
-	return r
-}
-
-// free returns the least number of units that were free at any time during a request.
+// free returns the least number of units that were free at any time during a request. Units of a reservation that is
+// not confirmed are free once its time has ended, even if the service has not put them back.
 func (b *books) free(it *item, e effect) int64 {
 	if !it.finalRead {
 		return 0
 	}
 	free := it.initial - it.leaked()
 	for _, held := range b.reservations {
-		if held.GoodsID == it.id && held.sentNS <= e.until && !b.backBefore(held, e.since) {
+		if held.GoodsID == it.id && held.sentNS <= e.until && !held.backBefore(e.since) {
 			free -= held.Count
 		}
 	}
@@ -335,13 +227,12 @@ func (b *books) free(it *item, e effect) int64 {
 	return free
 }
 
-// backBefore reports whether the units of a reservation were certainly free again before a time.
-func (b *books) backBefore(held *reservation, before int64) bool {
-	if held.wasTold(history.Confirmed) || held.maybeConfirmed() {
+// backBefore reports whether the units were certainly free again before a time.
+func (r *reservation) backBefore(before int64) bool {
+	if r.wasTold(history.Confirmed) || r.maybeConfirmed() {
 		return false
 	}
-	_, expired := b.expiry(held)
-	return expired < before || slices.ContainsFunc(held.told, func(e ending) bool {
+	return r.expiredNS < before || slices.ContainsFunc(r.told, func(e ending) bool {
 		return e.state == history.Cancelled && e.ReceivedNS < before
 	})
 }

@@ -1,80 +1,11 @@
 package verify
 
 import (
+	"math"
 	"slices"
 
 	"stock/loadtest/internal/history"
 )
-
-// enoughHolds checks that enough holds were answered, and that every replica answered some.
-func (b *books) enoughHolds() (r result) {
-	if n := b.outcomes[history.Done] + b.outcomes[history.SoldOut]; n < MinAnswered {
-		r.findf("only %d holds were answered, fewer than %d: too little load", n, MinAnswered)
-	}
-	replicas := map[string]bool{}
-	for _, c := range b.calls {
-		if c.Outcome == history.Done && c.Replica != "" {
-			replicas[c.Replica] = true
-		}
-	}
-	if len(replicas) < b.run.Replicas {
-		r.findf("only %d of %d replicas answered: the others were not tested", len(replicas), b.run.Replicas)
-	}
-	return r
-}
-
-// count counts the calls with an outcome.
-func (b *books) count(outcome history.Outcome) (n int) {
-	for _, c := range b.calls {
-		if c.Outcome == outcome {
-			n++
-		}
-	}
-	return n
-}
-
-func (b *books) fewUnknownCalls() (r result) {
-	if n := b.count(history.Unknown); float64(n) > MaxUnknown*float64(len(b.calls)) {
-		r.findf("the outcome of %d of %d requests is unknown, more than %.0f %%", n, len(b.calls), 100*MaxUnknown)
-	}
-	return r
-}
-
-func (b *books) fewBusyCalls() (r result) {
-	n := b.count(history.Busy)
-	r.figures.TurnedAway = int64(n)
-	if float64(n) > MaxBusy*float64(len(b.calls)) {
-		r.findf("%d of %d requests were answered busy, more than %.0f %%", n, len(b.calls), 100*MaxBusy)
-	}
-	return r
-}
-
-func (b *books) noCallRejected() (r result) {
-	if n := b.count(history.Rejected); n > 0 {
-		i := slices.IndexFunc(b.calls, func(c history.Call) bool { return c.Outcome == history.Rejected })
-		r.findf("%d of %d requests were rejected, such as request %s (%d %s): the lab sent something invalid",
-			n, len(b.calls), b.calls[i].RequestID, b.calls[i].Status, b.calls[i].Error)
-	}
-	return r
-}
-
-// callClocks checks that time did not run backwards, on the lab's clock and on the service's.
-func (b *books) callClocks() (r result) {
-	backwards := 0
-	for _, c := range b.calls {
-		if c.Outcome != history.Unknown && c.ReceivedNS < c.SentNS {
-			backwards++
-		}
-	}
-	if backwards > 0 {
-		r.findf("%d replies were received before their requests were sent: the clocks cannot be trusted", backwards)
-	}
-	if b.clockKnown && b.clock.jumped() {
-		r.findf("the times at which reservations were created contradict the lab's clock by %.0f ms: "+
-			"what is late was not judged", float64(b.clock.low-b.clock.high)/1e6)
-	}
-	return r
-}
 
 // situations checks that the run had everything in it that a service may do wrong.
 func (b *books) situations() (r result) {
@@ -85,9 +16,9 @@ func (b *books) situations() (r result) {
 		{"confirmed", func(h *reservation) bool { return h.wasTold(history.Confirmed) }},
 		{"cancelled", func(h *reservation) bool { return h.wasTold(history.Cancelled) }},
 		{"left to expire", func(h *reservation) bool {
-			return !h.asked(history.Confirm, h.lastNS()) && !h.asked(history.Cancel, h.lastNS())
+			return !h.asked(history.Confirm, math.MaxInt64) && !h.asked(history.Cancel, math.MaxInt64)
 		}},
-		{"confirmed late", b.askedLate},
+		{"confirmed late", (*reservation).askedLate},
 		{"confirmed twice", func(h *reservation) bool { return h.times(history.Confirm, history.Confirmed) > 1 }},
 		{"cancelled twice", func(h *reservation) bool { return h.times(history.Cancel, history.Cancelled) > 1 }},
 		{"cancelled after it was confirmed", func(h *reservation) bool {
@@ -113,19 +44,14 @@ func (b *books) situations() (r result) {
 	return r
 }
 
-// askedLate reports whether the first request to confirm a reservation came after its time had ended.
-func (b *books) askedLate(h *reservation) bool {
-	_, expired := b.expiry(h)
-	return h.asked(history.Confirm, h.lastNS()) && !h.asked(history.Confirm, expired)
+// asked reports whether a request of a kind was sent before a time.
+func (r *reservation) asked(kind string, before int64) bool {
+	return slices.ContainsFunc(r.calls, func(c *history.Call) bool { return c.Kind == kind && c.SentNS < before })
 }
 
-// lastNS is after every request.
-func (r *reservation) lastNS() int64 {
-	last := r.ReceivedNS
-	for _, c := range r.calls {
-		last = max(last, c.ReceivedNS)
-	}
-	return last + 1
+// askedLate reports whether the first request to confirm came after the time had ended.
+func (r *reservation) askedLate() bool {
+	return r.asked(history.Confirm, math.MaxInt64) && !r.asked(history.Confirm, r.expiredNS)
 }
 
 // count counts the answered requests of a kind.

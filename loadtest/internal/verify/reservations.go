@@ -15,6 +15,9 @@ type reservation struct {
 	sentNS       int64 // when the first hold with its name was sent
 	calls        []*history.Call
 	told         []ending // in the sequence of the answers
+
+	// The interval, on the lab's clock, in which its time ends. If it is not known, nobody can tell.
+	expiresNS, expiredNS int64
 }
 
 // ending is an answer that told how a reservation has ended.
@@ -113,30 +116,35 @@ func collectReservations(calls []history.Call) (all []*reservation) {
 // one is a sale. It also returns the refused holds.
 func (b *books) asOps() (ops []*history.Op) {
 	for _, r := range b.reservations {
-		op := &history.Op{
-			Kind: history.Deduct, Name: r.Reservation, GoodsID: r.GoodsID, Count: r.Count, SentNS: r.sentNS,
-			ReceivedNS: r.ReceivedNS, OmitsRemaining: true, Outcome: history.Sold,
-		}
+		sale := asOp(&r.Call)
+		sale.Kind, sale.Name, sale.SentNS, sale.OmitsRemaining = history.Deduct, r.Reservation, r.sentNS, true
+		sale.Outcome, sale.Again = history.Sold, false
 		if r.wasTold(history.Confirmed) {
-			ops = append(ops, op)
+			ops = append(ops, &sale)
 		} else if r.maybeConfirmed() {
-			op.Outcome = history.Unknown
-			ops = append(ops, op)
+			sale.Outcome = history.Unknown
+			ops = append(ops, &sale)
 		}
 	}
-	for _, c := range b.calls {
-		if c.Kind == history.Hold && c.Outcome == history.SoldOut {
-			op := &history.Op{
-				Kind: history.Deduct, Name: c.Name, GoodsID: c.GoodsID, Count: c.Count, SentNS: c.SentNS,
-				ReceivedNS: c.ReceivedNS, Outcome: history.SoldOut, RequestID: c.RequestID,
-			}
-			if c.Remaining != nil {
-				op.Remaining = *c.Remaining
-			}
-			ops = append(ops, op)
+	for _, op := range b.ops {
+		if op.Kind == history.Hold && op.Outcome == history.SoldOut {
+			op.Kind, op.Again = history.Deduct, false
+			ops = append(ops, &op)
 		}
 	}
 	return ops
+}
+
+// asOp returns what a call has in common with other requests.
+func asOp(c *history.Call) history.Op {
+	op := history.Op{
+		Kind: c.Kind, Name: c.Name, GoodsID: c.GoodsID, Count: c.Count, SentNS: c.SentNS, ReceivedNS: c.ReceivedNS,
+		Status: c.Status, Outcome: c.Outcome, Replica: c.Replica, RequestID: c.RequestID, Error: c.Error, Again: c.Again,
+	}
+	if c.Remaining != nil {
+		op.Remaining = *c.Remaining
+	}
+	return op
 }
 
 // serviceClock is how much the clock of the service is ahead of that of the lab, in nanoseconds. They need not run on
@@ -173,23 +181,18 @@ func (c serviceClock) inLab(us int64) (since, until int64) {
 	return us*1000 - high - clockReading, us*1000 - low + clockReading
 }
 
-// expiry returns the interval in which the time of a reservation ends. If it is not known, nobody can tell.
-func (b *books) expiry(r *reservation) (since, until int64) {
-	if !r.known || !b.clockKnown || b.clock.jumped() {
-		return math.MinInt64, math.MaxInt64
-	}
-	return b.clock.inLab(r.ExpiresUS)
-}
-
 // enterCalls sorts the calls of a run of reservations.
 func (b *books) enterCalls(h *history.History) {
-	b.calls = h.Calls
+	b.ops = slices.Clip(b.ops)
+	for i := range h.Calls {
+		b.ops = append(b.ops, asOp(&h.Calls[i]))
+	}
 	b.reservations = collectReservations(h.Calls)
 	b.clock, b.clockKnown = readClock(b.reservations)
-	for _, c := range h.Calls {
-		if c.Kind == history.Hold && !c.Again {
-			b.requests++
-			b.outcomes[c.Outcome]++
+	for _, r := range b.reservations {
+		r.expiresNS, r.expiredNS = math.MinInt64, math.MaxInt64
+		if r.known && b.clockKnown && !b.clock.jumped() {
+			r.expiresNS, r.expiredNS = b.clock.inLab(r.ExpiresUS)
 		}
 	}
 }

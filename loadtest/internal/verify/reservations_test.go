@@ -1,7 +1,6 @@
 package verify_test
 
 import (
-	"container/heap"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -35,9 +34,9 @@ type bugs struct {
 // sent and being answered.
 type desk struct {
 	bugs
+	timetable
 	lost   float64 // share of requests whose reply is lost; half of them take effect
 	random *rand.Rand
-	events events
 	h      *history.History
 	free   int64
 	held   []*booking
@@ -51,23 +50,6 @@ type booking struct {
 	state                   string
 	created, expires, ended int64 // on the service's clock
 	back                    bool  // its units were given back
-}
-
-type happening struct {
-	at int64
-	do func(at int64)
-}
-
-type events []happening
-
-func (e events) Len() int           { return len(e) }
-func (e events) Less(i, j int) bool { return e[i].at < e[j].at }
-func (e events) Swap(i, j int)      { e[i], e[j] = e[j], e[i] }
-func (e *events) Push(x any)        { *e = append(*e, x.(happening)) }
-func (e *events) Pop() any {
-	last := (*e)[len(*e)-1]
-	*e = (*e)[:len(*e)-1]
-	return last
 }
 
 // reservations returns the history of a service with bugs.
@@ -84,15 +66,9 @@ func reservations(seed uint64, lost float64, b bugs) *history.History {
 		}},
 	}
 	for n := range buyersIn {
-		d.at(d.random.Int64N(1000*msNS), func(at int64) { d.buy(at, n, 0) })
+		d.schedule(d.random.Int64N(1000*msNS), func(at int64) { d.buy(at, n, 0) })
 	}
-	last := int64(0)
-	for d.events.Len() > 0 {
-		next := heap.Pop(&d.events).(happening)
-		last = next.at
-		next.do(next.at)
-	}
-	last += 2 * ttlMS * msNS
+	last := d.play() + 2*ttlMS*msNS
 	d.takeBack(last + aheadNS)
 	for _, held := range slices.Clone(d.held) {
 		d.send(last, d.h.Calls[0].Name, history.Inspect, held)
@@ -102,8 +78,6 @@ func reservations(seed uint64, lost float64, b bugs) *history.History {
 	return d.h
 }
 
-func (d *desk) at(at int64, do func(int64)) { heap.Push(&d.events, happening{at, do}) }
-
 // buy is the try of the n-th buyer.
 func (d *desk) buy(at int64, n, try int) {
 	name := fmt.Sprintf("buyer-%d-%d", n, try)
@@ -112,11 +86,11 @@ func (d *desk) buy(at int64, n, try int) {
 	d.hold(at, name, count, keyed, func(at int64, c history.Call, held *booking) {
 		switch {
 		case c.Outcome == history.SoldOut && try < 20:
-			d.at(at+7*msNS, func(at int64) { d.buy(at, n, try+1) })
+			d.schedule(at+7*msNS, func(at int64) { d.buy(at, n, try+1) })
 		case c.Outcome == history.Done:
 			d.end(at, n, name, held)
 			if keyed {
-				d.at(at+msNS, func(at int64) { d.hold(at, name, count, true, nil) })
+				d.schedule(at+msNS, func(at int64) { d.hold(at, name, count, true, nil) })
 			}
 		}
 	})
@@ -127,7 +101,7 @@ func (d *desk) end(at int64, n int, name string, held *booking) {
 	late := held.expires - aheadNS + 4*msNS
 	then := func(at int64, kinds ...string) {
 		for i, kind := range kinds {
-			d.at(at+int64(i+1)*5*msNS, func(at int64) { d.send(at, name, kind, held) })
+			d.schedule(at+int64(i+1)*5*msNS, func(at int64) { d.send(at, name, kind, held) })
 		}
 	}
 	switch n % 8 {
@@ -295,13 +269,13 @@ func TestBugsOfReservationsAreFound(t *testing.T) {
 		{"confirms what has expired", bugs{confirmsExpired: true},
 			func(v verify.Verdict) int64 { return v.Reservations.LateConfirmations }, "after its time had ended"},
 		{"cancel twice gives back twice", bugs{cancelsTwice: true},
-			func(v verify.Verdict) int64 { return v.LostUpdates + v.Oversold }, "given back twice"},
+			func(v verify.Verdict) int64 { return v.LostUpdates + v.Oversold }, "sold but still in stock"},
 		{"expired units never come back", bugs{neverGivesBack: true},
-			func(v verify.Verdict) int64 { return v.Reservations.GhostUnits }, "ghost holds"},
+			func(v verify.Verdict) int64 { return v.Reservations.GhostUnits }, "units gone that nobody bought"},
 		{"refuses while expired units are free", bugs{sweepsEveryNS: 60 * msNS},
-			func(v verify.Verdict) int64 { return v.Undersold }, "were free"},
+			func(v verify.Verdict) int64 { return v.Undersold }, "were left"},
 		{"refuses while units are free", bugs{sellsFree: true},
-			func(v verify.Verdict) int64 { return v.Undersold }, "were free"},
+			func(v verify.Verdict) int64 { return v.Undersold }, "were left"},
 		{"holds again for a key", bugs{forgetsKeys: true},
 			func(v verify.Verdict) int64 { return v.Duplicates }, "made twice"},
 		{"expires early", bugs{expiresEarlyNS: 95 * msNS},
@@ -363,7 +337,7 @@ func TestAnswersAboutReservationsThatCannotBe(t *testing.T) {
 		}, "for something else"},
 		{"a refusal that tells enough", is(history.Hold, history.SoldOut, ""), func(c *history.Call) {
 			c.Remaining = new(c.Count)
-		}, "were free"},
+		}, "were left"},
 	} {
 		v := edit(t, test.fits, test.change)
 		if v.Result != verify.Wrong || !strings.Contains(strings.Join(v.Evidence, "\n"), test.says) {

@@ -32,15 +32,18 @@ type shop struct {
 // being answered.
 type simulation struct {
 	shop
+	timetable
 	random   *rand.Rand
 	history  *history.History
 	stocks   map[int64]int64       // by item
 	left     map[int64]int64       // by item: when its last critical section ended
 	answered map[string]history.Op // by name: its latest answer
 	inFlight map[string]bool       // names sent twice at the same time
-	events   []event
 	sent     int
 }
+
+// timetable is what will happen in virtual time.
+type timetable struct{ events []event }
 
 type event struct {
 	at int64
@@ -94,7 +97,7 @@ func simulate(s shop) *history.History {
 }
 
 // play runs all events by time, and returns when the last one happened.
-func (s *simulation) play() (now int64) {
+func (s *timetable) play() (now int64) {
 	for len(s.events) > 0 {
 		next := 0
 		for i := range s.events {
@@ -110,7 +113,7 @@ func (s *simulation) play() (now int64) {
 	return now
 }
 
-func (s *simulation) schedule(at int64, do func(at int64)) {
+func (s *timetable) schedule(at int64, do func(at int64)) {
 	s.events = append(s.events, event{at: at, do: do})
 }
 

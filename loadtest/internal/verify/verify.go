@@ -77,8 +77,6 @@ type Verdict struct {
 	Uncontended bool `json:"uncontended,omitempty"`
 	// DemandExceeded reports that buyers who were answered asked for more units of some item than there were.
 	DemandExceeded bool `json:"demand_exceeded"`
-	// Untouched reports that every item has its initial stock after the run.
-	Untouched bool `json:"untouched"`
 
 	// Evidence holds one short sentence for each finding: first those that convict, then those that prevent clearing,
 	// then remarks.
@@ -142,65 +140,43 @@ type Reservations struct {
 	ResoldLongestMS float64 `json:"resold_max_ms"`
 }
 
-func (r *Reservations) add(s Reservations) {
-	r.Held += s.Held
-	r.Confirmed += s.Confirmed
-	r.Cancelled += s.Cancelled
-	r.Expired += s.Expired
-	r.GhostUnits += s.GhostUnits
-	r.LateConfirmations += s.LateConfirmations
-	r.EndedTwice += s.EndedTwice
-	r.EndedEarly += s.EndedEarly
-	r.WrongStates += s.WrongStates
-	r.Resold += s.Resold
+// counts returns the figures that are summed.
+func (f *Figures) counts() []*int64 {
+	r := &f.Reservations
+	return []*int64{
+		&f.Initial, &f.Final, &f.Sold, &f.UnknownUnits, &f.Restocked, &f.Covered, &f.Good, &f.LostUpdates, &f.Oversold,
+		&f.Leaked, &f.SetWrong, &f.Undersold, &f.TurnedAway, &f.Contended, &f.Duplicates, &f.LedgerGaps, &f.Overlaps,
+		&f.BeyondLimit, &f.RefusedWithinLimit, &f.PartialOrders, &f.SentAgain, &f.AgainInStock, &f.AgainElsewhere,
+		&f.Replays, &f.DifferentAnswers,
+		&r.Held, &r.Confirmed, &r.Cancelled, &r.Expired, &r.GhostUnits, &r.LateConfirmations, &r.EndedTwice, &r.EndedEarly,
+		&r.WrongStates, &r.Resold,
+	}
+}
+
+// Add adds the figures of another round, or of another strategy.
+func (f *Figures) Add(g Figures) {
+	sums := f.counts()
+	for i, n := range g.counts() {
+		*sums[i] += *n
+	}
+	r, s := &f.Reservations, g.Reservations
 	r.ResoldMedianMS = max(r.ResoldMedianMS, s.ResoldMedianMS)
 	r.Resold95MS = max(r.Resold95MS, s.Resold95MS)
 	r.ResoldLongestMS = max(r.ResoldLongestMS, s.ResoldLongestMS)
 }
 
-// Add adds the figures of another round, or of another strategy.
-func (f *Figures) Add(g Figures) {
-	f.Initial += g.Initial
-	f.Final += g.Final
-	f.Sold += g.Sold
-	f.UnknownUnits += g.UnknownUnits
-	f.Restocked += g.Restocked
-	f.Covered += g.Covered
-	f.Good += g.Good
-	f.LostUpdates += g.LostUpdates
-	f.Oversold += g.Oversold
-	f.Leaked += g.Leaked
-	f.SetWrong += g.SetWrong
-	f.Undersold += g.Undersold
-	f.TurnedAway += g.TurnedAway
-	f.Contended += g.Contended
-	f.Duplicates += g.Duplicates
-	f.LedgerGaps += g.LedgerGaps
-	f.BeyondLimit += g.BeyondLimit
-	f.RefusedWithinLimit += g.RefusedWithinLimit
-	f.PartialOrders += g.PartialOrders
-	f.SentAgain += g.SentAgain
-	f.AgainInStock += g.AgainInStock
-	f.AgainElsewhere += g.AgainElsewhere
-	f.Replays += g.Replays
-	f.DifferentAnswers += g.DifferentAnswers
-	f.Overlaps += g.Overlaps
-	f.Reservations.add(g.Reservations)
-}
-
-// Judge judges one recorded run by every check of the table in checks.go, or in reservation_checks.go. It is Wrong if a
-// check found what convicts, otherwise Inconclusive if a check found what prevents clearing, otherwise Correct. The
-// evidence is in the order of the table, then by item.
+// Judge judges one recorded run by every check of the table in checks.go. It is Wrong if a check found what convicts,
+// otherwise Inconclusive if a check found what prevents clearing, otherwise Correct. The evidence is in the order of
+// the table, then by item.
 func Judge(h *history.History) Verdict {
 	b := openBooks(h)
 	v := Verdict{
 		Requests:       b.requests,
 		Outcomes:       b.outcomes,
 		DemandExceeded: b.demandExceeded(),
-		Untouched:      b.untouched(),
 	}
 	var wrong, doubts, remarks []string
-	for _, c := range checksOf(h.Run) {
+	for _, c := range checks {
 		if c.applies != nil && !c.applies(h.Run) {
 			continue
 		}
@@ -211,11 +187,12 @@ func Judge(h *history.History) Verdict {
 			v.Unexplained = r.unexplained
 		}
 		remarks = append(remarks, r.remarks...)
-		switch c.means {
-		case Wrong:
-			wrong = append(wrong, r.findings...)
-		case Inconclusive:
-			doubts = append(doubts, r.findings...)
+		switch {
+		case c.weighs != nil && !c.weighs(h.Run):
+		case c.means == Wrong:
+			wrong = append(wrong, r.evidence()...)
+		case c.means == Inconclusive:
+			doubts = append(doubts, r.evidence()...)
 		}
 	}
 	switch {
@@ -223,7 +200,7 @@ func Judge(h *history.History) Verdict {
 		v.Result = Wrong
 	case len(doubts) > 0:
 		v.Result = Inconclusive
-		v.Uncontended = len(doubts) == 1 && sells(h.Run) && h.Run.CallsVersion == 0 && v.Contended < MinContended
+		v.Uncontended = len(doubts) == 1 && sells(h.Run) && v.Contended < MinContended
 	default:
 		v.Result = Correct
 	}
