@@ -145,7 +145,7 @@ var crowdScenarios = []Scenario{
 		Title:   "While clients buy, the leader of three etcd members is killed (SIGKILL).",
 		Applies: only("lock-etcd"),
 		Claim:   always("sells on as soon as another member leads", report.Safe, report.Blocked),
-		On:      Setting{Nginx: true, Etcd: true, Args: withLease(etcdLease, lockWait(patience))},
+		On:      Setting{Nginx: true, Locks: threeEtcd, Args: withLease(etcdLease, lockWait(patience))},
 		Play: func(s *Stage) {
 			c := s.openCrowd(clusterPace)
 			over := c.goOn()

@@ -90,7 +90,7 @@ var holderScenarios = []Scenario{
 			"and the next buyer nobody but the others.",
 		Applies: only("lock-etcd"),
 		Claim:   always("gives up before the majority grants the lock again", report.Blocked),
-		On:      Setting{Etcd: true, Apart: true, Args: patient()},
+		On:      Setting{Locks: threeEtcdApart, Args: patient()},
 		Play: func(s *Stage) {
 			a := s.hold(patiently(to(s.Victim, "A", 1)), Read)
 			s.strike("the leader of etcd is cut off from the other members", s.etcd.cutOffLeader)
@@ -110,7 +110,7 @@ var holderScenarios = []Scenario{
 		Title:   "A holder dies, and the clock of Redis is set back by an hour.",
 		Applies: leaseInRedis,
 		Claim:   always("blocked until the clock has caught up", report.Unavailable),
-		On:      Setting{Clocked: 1, Args: withLease(pauseLease)},
+		On:      Setting{Redis: clockedRedis, Args: withLease(pauseLease)},
 		Play: func(s *Stage) {
 			a := s.hold(to(s.Victim, "A", 1), Commit)
 			// The victim first: a renewal would set the end of the lease by the new clock.
@@ -118,7 +118,7 @@ var holderScenarios = []Scenario{
 				if err := s.Victim.Kill(); err != nil {
 					return err
 				}
-				return s.clocked[0].setClock(ctx, -clockJump)
+				return s.setClock(ctx, s.redis.master, -clockJump)
 			})
 			struck := time.Now()
 			rest := s.keyPTTL()
@@ -130,7 +130,7 @@ var holderScenarios = []Scenario{
 				return
 			}
 			s.giveUp(struck)
-			s.jump("the clock of Redis is set right", 0, s.clocked[0])
+			s.jump("the clock of Redis is set right", 0, s.redis.master)
 			s.send(to(s.Survivor, "C", 1))
 		},
 	}, {

@@ -196,11 +196,11 @@ func (s *Stage) startMasters(what string, numbers ...int) {
 }
 
 // jump lets the clocks of servers jump, once for all cells.
-func (s *Stage) jump(what string, ahead time.Duration, of ...*clockedRedis) {
+func (s *Stage) jump(what string, ahead time.Duration, of ...*servers.Redis) {
 	s.strike(what, func(ctx context.Context) error {
 		var errs []error
 		for _, r := range of {
-			errs = append(errs, r.setClock(ctx, ahead))
+			errs = append(errs, s.setClock(ctx, r, ahead))
 		}
 		return errors.Join(errs...)
 	})

@@ -62,11 +62,11 @@ var masterScenarios = []Scenario{
 		Title:   "The clock of Redis jumps ahead by an hour while a holder's write is on its way.",
 		Applies: leaseInRedis,
 		Claim:   secondHolderClaim,
-		On:      Setting{Clocked: 1, Args: withLease(longLease)},
+		On:      Setting{Redis: clockedRedis, Args: withLease(longLease)},
 		Play: func(s *Stage) {
 			s.overtake(func() {
 				rest := s.keyPTTL()
-				s.jump("the clock of Redis jumps ahead by an hour", clockJump, s.clocked[0])
+				s.jump("the clock of Redis jumps ahead by an hour", clockJump, s.redis.master)
 				if rest > clockBusy && s.keyPTTL() == noKey {
 					s.Provef("TIME is an hour ahead; A's lock had a PTTL of %s, and is gone", rest)
 				}
@@ -77,11 +77,11 @@ var masterScenarios = []Scenario{
 		Title:   "The clocks of two of three masters jump ahead by an hour while a holder's write is on its way.",
 		Applies: only("lock-redlock"),
 		Claim:   secondHolderClaim,
-		On:      Setting{Clocked: 3, Args: withLease(longLease)},
+		On:      Setting{Locks: clockedMasters, Args: withLease(longLease)},
 		Play: func(s *Stage) {
 			s.overtake(func() {
 				before := s.votes()
-				s.jump("the clocks of masters 1 and 2 jump ahead by an hour", clockJump, s.clocked[:2]...)
+				s.jump("the clocks of masters 1 and 2 jump ahead by an hour", clockJump, s.masters[:2]...)
 				if after := s.votes(); len(before) == 3 && len(after) == 1 && after[3] > clockBusy {
 					s.Provef("TIME is an hour ahead on masters 1 and 2, and A's votes there are gone; on master 3, the PTTL of "+
 						"A's vote is %s", after[3])
@@ -95,7 +95,7 @@ var masterScenarios = []Scenario{
 			"was down, starts.",
 		Applies: only("lock-redlock"),
 		Claim:   secondHolderClaim,
-		On:      Setting{Masters: 3, Args: withLease(longLease)},
+		On:      Setting{Locks: redlockMasters(3, servers.RedisOptions{}), Args: withLease(longLease)},
 		Play: func(s *Stage) {
 			s.killMasters("master 3 is killed", 3)
 			s.overtake(func() {
@@ -113,7 +113,7 @@ var masterScenarios = []Scenario{
 			"ended.",
 		Applies: only("lock-redlock"),
 		Claim:   leaseEnds,
-		On:      Setting{Masters: 3, Args: withLease(pauseLease)},
+		On:      Setting{Locks: redlockMasters(3, servers.RedisOptions{}), Args: withLease(pauseLease)},
 		Play: func(s *Stage) {
 			s.restartAround(func() {
 				s.killMasters("master 2 is killed", 2)
@@ -129,7 +129,7 @@ var masterScenarios = []Scenario{
 		Title:   "As redlock-restarts-empty, but each master flushes its append-only file before it answers.",
 		Applies: only("lock-redlock"),
 		Claim:   leaseEnds,
-		On:      Setting{Masters: 3, Disk: servers.RedisOptions{AOF: true, Fsync: "always"}, Args: withLease(pauseLease)},
+		On:      Setting{Locks: redlockMasters(3, servers.RedisOptions{AOF: true, Fsync: "always"}), Args: withLease(pauseLease)},
 		Play: func(s *Stage) {
 			s.restartAround(func() {
 				s.startMasters("master 2 restarts from its append-only file, and master 3 starts", 2, 3)
@@ -142,7 +142,7 @@ var masterScenarios = []Scenario{
 		Title:   "One of the three masters that must all grant a lock is killed while a holder is inside.",
 		Applies: only("lock-redis-multi"),
 		Claim:   always("nobody is granted the lock", report.Unavailable),
-		On:      Setting{Masters: 3, Args: withLease(longLease)},
+		On:      Setting{Locks: redlockMasters(3, servers.RedisOptions{}), Args: withLease(longLease)},
 		Play: func(s *Stage) {
 			s.refuseInside(2, func() { s.killMasters("master 3 is killed", 3) })
 			s.untilStarted(3)
@@ -153,7 +153,7 @@ var masterScenarios = []Scenario{
 		Title:   "One of the three masters that must all grant a lock restarts without its data while a holder is inside.",
 		Applies: only("lock-redis-multi"),
 		Claim:   always("the other masters remember the holder", report.Safe),
-		On:      Setting{Masters: 3, Args: withLease(longLease)},
+		On:      Setting{Locks: redlockMasters(3, servers.RedisOptions{}), Args: withLease(longLease)},
 		Play: func(s *Stage) {
 			s.refuseInside(2, func() { s.startMasters("master 3 restarts without its data", 3) })
 			s.buyNow("C", 3)
@@ -164,7 +164,7 @@ var masterScenarios = []Scenario{
 		Title:   "All three masters of a lock restart without their data while a holder's write is on its way.",
 		Applies: only("lock-redis-multi"),
 		Claim:   secondHolderClaim,
-		On:      Setting{Masters: 3, Args: withLease(longLease)},
+		On:      Setting{Locks: redlockMasters(3, servers.RedisOptions{}), Args: withLease(longLease)},
 		Play: func(s *Stage) {
 			s.overtake(func() {
 				before := s.votes()
@@ -256,7 +256,7 @@ func mastersLost(name string, lost, of int) Scenario {
 		Title:   fmt.Sprintf("Masters are killed while a holder is inside: %d of %d.", lost, of),
 		Applies: only("lock-redlock"),
 		Claim:   always(words, outcome),
-		On:      Setting{Masters: of, Args: withLease(longLease)},
+		On:      Setting{Locks: redlockMasters(of, servers.RedisOptions{}), Args: withLease(longLease)},
 		Play: func(s *Stage) {
 			what, numbers := fmt.Sprintf("%d of %d masters are killed", lost, of), []int{1, 2, 3}[:lost]
 			s.refuseInside(of-lost, func() { s.killMasters(what, numbers...) })
