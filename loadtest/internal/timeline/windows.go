@@ -3,7 +3,6 @@ package timeline
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"slices"
 
 	"stock/loadtest/internal/history"
@@ -82,22 +81,17 @@ var titles = map[string]string{
 	string(Oversold): "sale without stock",
 }
 
-// beside returns when the last section before a time began, and when the first one after it ended.
+// beside returns when the last section that began before from did so, and when the first that ended after to did: from
+// and to if there is none.
 func (it *item) beside(from, to int64) (before, after int64) {
-	before, after = math.MinInt64, math.MaxInt64
+	before, after = from, to
 	for _, s := range it.spans {
-		if s.start < from {
-			before = max(before, s.start)
+		if s.start < from && (before == from || s.start > before) {
+			before = s.start
 		}
-		if s.end > to {
-			after = min(after, s.end)
+		if s.end > to && (after == to || s.end < after) {
+			after = s.end
 		}
-	}
-	if before == math.MinInt64 {
-		before = from
-	}
-	if after == math.MaxInt64 {
-		after = to
 	}
 	return before, after
 }
