@@ -175,19 +175,8 @@ var holderDies = Scenario{
 	Name:    "holder-dies",
 	Title:   "The replica that is deducting is killed inside its critical section (SIGKILL).",
 	Applies: everyStrategy,
-	Claim: func(s scenario.Strategy) Claim {
-		words := s.Claim.HolderCrash
-		switch words {
-		case "blocks-until-lease-ends":
-			return claim(words, report.Blocked)
-		case "blocks-forever":
-			return claim(words, report.Unavailable)
-		case "loses-units":
-			return claim(words, report.Unsafe)
-		}
-		return claim(words, report.Safe)
-	},
-	On: Setting{Args: withLease(pauseLease)},
+	Claim:   func(s scenario.Strategy) Claim { return catalogued(s.Claim.HolderCrash) },
+	On:      Setting{Args: withLease(pauseLease)},
 	Play: func(s *Stage) {
 		a := s.hold(patiently(to(s.Victim, "A", 1)), Commit)
 		blocked := s.blockedSince(s.killVictim)
@@ -211,14 +200,12 @@ func (s *Stage) blockedSince(strike func()) time.Time {
 func pauseClaim(s scenario.Strategy) Claim {
 	words := s.Claim.HolderPause
 	switch {
-	case words == "loses-updates":
-		return claim(words, report.Unsafe)
 	case words == "blocks" && s.Claim.LateCaveat != "":
 		return claim(words+", "+s.Claim.LateCaveat, report.Safe, report.Blocked)
-	case words == "blocks", s.Claim.HolderCrash == "blocks-until-lease-ends":
+	case words == "blocks", words != "loses-updates" && s.Claim.HolderCrash == "blocks-until-lease-ends":
 		return claim(words, report.Blocked)
 	}
-	return claim(words, report.Safe)
+	return catalogued(words)
 }
 
 // playHolderPauses stops the victim while A has read the stock, and the reply is held. If nobody is excluded before A

@@ -19,16 +19,13 @@ var lateWrite = Scenario{
 	Title:   "The holder's write is delayed on the wire until the next buyer has bought.",
 	Applies: everyStrategy,
 	Claim: func(s scenario.Strategy) Claim {
-		words := s.Claim.LateWrite
-		switch words {
-		case "loses-updates":
-			return claim(words, report.Unsafe)
+		switch words := s.Claim.LateWrite; words {
 		case "blocks":
 			return claim(words, report.Safe, report.Blocked, report.Unavailable)
 		case "refused":
 			return claim(words, report.Safe, report.Blocked) // the holder may keep its lock until it gives up
 		}
-		return claim(words, report.Safe)
+		return catalogued(s.Claim.LateWrite)
 	},
 	Play: func(s *Stage) {
 		if s.Strategy.Claim.LateCaveat != "" {

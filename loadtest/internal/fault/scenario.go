@@ -41,6 +41,20 @@ type Claim struct {
 // claim returns a Claim.
 func claim(words string, allowed ...report.Outcome) Claim { return Claim{words, allowed} }
 
+// catalogued is a claim of the catalogue, which says by one word what comes of a fault.
+func catalogued(word string) Claim {
+	outcome := report.Safe
+	switch word {
+	case "blocks-until-lease-ends":
+		outcome = report.Blocked
+	case "blocks-forever":
+		outcome = report.Unavailable
+	case "loses-units", "loses-updates", "deducts-again":
+		outcome = report.Unsafe
+	}
+	return claim(word, outcome)
+}
+
 // always is what is claimed of every strategy to which a story applies.
 func always(words string, allowed ...report.Outcome) func(scenario.Strategy) Claim {
 	return func(scenario.Strategy) Claim { return claim(words, allowed...) }
