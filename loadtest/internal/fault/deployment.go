@@ -97,7 +97,7 @@ type Deployment struct {
 
 // front is an nginx in front of both replicas.
 type front struct {
-	*topology.Balancer
+	URL              string
 	victim, survivor *tcpproxy.Proxy // between nginx and the replicas; nil: there are none
 }
 
@@ -263,8 +263,9 @@ func (d *Deployment) startNginx(ctx context.Context, on Setting) (err error) {
 			addresses[i] = (*proxy).Addr()
 		}
 	}
-	if d.nginx.Balancer, err = topology.StartBalancer(ctx, on.Resend, addresses...); err == nil {
-		d.onStop(d.nginx.Stop)
+	server, url, err := topology.StartBalancer(ctx, on.Resend, addresses...)
+	if d.nginx.URL = url; err == nil {
+		d.onStop(server.Stop)
 	}
 	return err
 }

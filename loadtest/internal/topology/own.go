@@ -39,7 +39,12 @@ func (t *Topology) startOwn(ctx context.Context, d *service.Description, replica
 		return err
 	}
 	t.describeServers()
-	if err := setUp(ctx, t.MySQLDSN, d); err != nil {
+	db, err := sql.Open("mysql", t.MySQLDSN)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	if err := d.SetUp(ctx, db); err != nil {
 		return err
 	}
 	for i := range replicas {
@@ -52,13 +57,4 @@ func (t *Topology) startOwn(ctx context.Context, d *service.Description, replica
 		}
 	}
 	return nil
-}
-
-func setUp(ctx context.Context, dsn string, d *service.Description) error {
-	db, err := sql.Open("mysql", dsn)
-	if err != nil {
-		return err
-	}
-	defer db.Close()
-	return d.SetUp(ctx, db)
 }
