@@ -128,7 +128,7 @@ var crowdScenarios = []Scenario{
 				a = s.holdWrite()
 			}
 			over := c.goOn()
-			killed := s.forget(a, s.redis.master, s.redis.replica, clusterMasterKilled, s.redis.failOverCluster)
+			killed := s.forget(a, s.redis.replica, clusterMasterKilled, s.redis.failOverCluster)
 			c.killedNS.Store(killed)
 			promoted := time.Now()
 			s.eventually("somebody else is granted the lock, or has waited for it", func() bool {
