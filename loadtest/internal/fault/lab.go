@@ -161,12 +161,6 @@ var Basic = []Scenario{holderDies, lateWrite, clientRetries}
 // BasicTime is how long the basic scenarios take at most, if they are played in parallel.
 const BasicTime = patience + 8*time.Second
 
-// renamed are scenarios that had another name before.
-var renamed = map[string]string{
-	"pauses-before-write": "holder-pauses", "zombie-replica": "client-times-out",
-	"failover-of-sales": "cluster-failover/sales",
-}
-
 // Find returns the scenarios with the given names, in that order and each once, or all if there are no names. The part
 // of a name before the slash finds all variants.
 func Find(names []string) (found []Scenario, err error) {
@@ -174,7 +168,7 @@ func Find(names []string) (found []Scenario, err error) {
 		return Scenarios, nil
 	}
 	for _, name := range names {
-		name, known := cmp.Or(renamed[name], name), false
+		known := false
 		for _, s := range Scenarios {
 			if s.Name != name && !strings.HasPrefix(s.Name, name+"/") {
 				continue
