@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"stock/loadtest/internal/oracle"
 	"stock/loadtest/internal/report"
 	"stock/loadtest/internal/scenario"
 	"stock/loadtest/internal/verify"
@@ -84,7 +85,7 @@ func scripted(name, title string, practices ...Practice) Scenario {
 // asStrategy is the practice as the judge sees it: it should sell correctly.
 func (p Practice) asStrategy() scenario.Strategy {
 	correct := scenario.Claim{OneReplica: verify.ClaimCorrect, TwoReplicas: verify.ClaimCorrect}
-	tellsRemaining := p.Store == "" // the rows of other stores would have to be counted
+	tellsRemaining := p.Store == oracle.MySQL // the rows of other stores would have to be counted
 	return scenario.Strategy{Name: p.Name, Claim: correct, ReportsRemaining: &tellsRemaining}
 }
 
