@@ -192,7 +192,7 @@ func twoHold(
 	}
 }
 
-// restartedAround is the story of masters of which some restart while A holds the lock, and others while B waits for it.
+// restartedAround is the story of masters of which some restart while A holds the lock, and others while B waits.
 func restartedAround(name, title string, disk servers.RedisOptions, held, waited func(*Stage)) Scenario {
 	return Scenario{
 		Name: name, Title: title, Applies: only("lock-redlock"),

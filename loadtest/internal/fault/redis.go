@@ -151,8 +151,8 @@ var redisScenarios = []Scenario{
 		}),
 }
 
-// lockForgotten is the story of a Redis that may forget the lock of a holder whose write is on its way, and is asked for
-// the lock again. forget returns that holder.
+// lockForgotten is the story of a Redis that may forget the lock of a holder whose write is on its way, and is asked
+// for it again. forget returns that holder.
 func lockForgotten(
 	name, title string, claimed func(scenario.Strategy) Claim, on start, forget func(*Stage) held,
 ) Scenario {

@@ -90,7 +90,8 @@ func TestTheOutcomeOfACellFollowsFromItsProofAndVerdict(t *testing.T) {
 			t.Parallel()
 			strategy := scenario.Strategy{Name: "s", Claim: scenario.Claim{LateWrite: test.claimed}}
 			c := &cell{
-				scenario: lateWrite, way: Practice{Claim: lateWrite.Claim(strategy), Play: lateWrite.Play}, verdict: test.verdict, err: test.err,
+				scenario: lateWrite, way: Practice{Claim: lateWrite.Claim(strategy), Play: lateWrite.Play},
+				verdict: test.verdict, err: test.err,
 				command: "loadtest faults", reading: test.reading, stage: &Stage{
 					proof: test.proof, blocked: test.blocked, never: test.never, broken: test.broken, Sale: Sale{Strategy: strategy},
 				},
