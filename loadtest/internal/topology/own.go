@@ -39,12 +39,7 @@ func (t *Topology) startOwn(ctx context.Context, d *service.Description, replica
 		return err
 	}
 	t.describeServers()
-	db, err := sql.Open("mysql", t.MySQLDSN)
-	if err != nil {
-		return err
-	}
-	defer db.Close()
-	if err := d.SetUp(ctx, db); err != nil {
+	if err := setUp(ctx, t.Addresses(), d); err != nil {
 		return err
 	}
 	for i := range replicas {
@@ -57,4 +52,17 @@ func (t *Topology) startOwn(ctx context.Context, d *service.Description, replica
 		}
 	}
 	return nil
+}
+
+func setUp(ctx context.Context, at Addresses, d *service.Description) error {
+	env, err := at.Environment()
+	if err != nil {
+		return err
+	}
+	db, err := sql.Open("mysql", at.MySQLDSN)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	return d.SetUp(ctx, db, env)
 }
