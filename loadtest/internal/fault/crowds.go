@@ -128,7 +128,7 @@ var crowdScenarios = []Scenario{
 				a = s.holdWrite()
 			}
 			over := c.goOn()
-			killed := s.forget(a, s.redis.master, s.redis.replica, clusterMasterKilled, s.redis.failOverCluster)
+			killed := s.forget(a, s.redis.replica, clusterMasterKilled, s.redis.failOverCluster)
 			c.killedNS.Store(killed)
 			promoted := time.Now()
 			s.eventually("somebody else is granted the lock, or has waited for it", func() bool {
@@ -145,7 +145,7 @@ var crowdScenarios = []Scenario{
 		Title:   "While clients buy, the leader of three etcd members is killed (SIGKILL).",
 		Applies: only("lock-etcd"),
 		Claim:   always("sells on as soon as another member leads", report.Safe, report.Blocked),
-		On:      Setting{Nginx: true, Etcd: true, Args: withLease(etcdLease, lockWait(patience))},
+		On:      Setting{Nginx: true, Locks: threeEtcd, Args: withLease(etcdLease, lockWait(patience))},
 		Play: func(s *Stage) {
 			c := s.openCrowd(clusterPace)
 			over := c.goOn()

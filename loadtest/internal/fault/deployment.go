@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -51,17 +52,15 @@ type Setting struct {
 	Isolation string                // the default of sessions with MySQL, as the system variable spells it
 	Database  bool                  // of the round's own, on the MySQL of the lab
 	MySQL     *servers.MySQLOptions // a MySQL of the round's own
-	Redis     startRedis            // a Redis of the round's own
-	Clocked   int                   // servers of Redis with clocks of their own: one, or several masters of Redlock
-	Masters   int                   // of Redlock, of the round's own
-	Disk      servers.RedisOptions  // what the masters keep on disk
-	Etcd      bool                  // three members of the round's own
-	Apart     bool                  // the victim reaches the leader of etcd alone, and the survivor the others
-	ZooKeeper bool                  // of the round's own, whose counters a story sets
+	Redis     start                 // a Redis of the round's own
+	Locks     start                 // servers for locks, of the round's own
 	Nginx     bool                  // in front of the replicas
 	Resend    bool                  // nginx sends a POST again whose connection broke
 	Proxies   bool                  // between nginx and the replicas
 }
+
+// start starts servers for a round, which the deployment stops.
+type start func(context.Context, *Deployment) error
 
 // patient are arguments for replicas whose requests do not end because their time is over.
 func patient(args ...string) []string {
@@ -89,7 +88,7 @@ type Deployment struct {
 	nginx     *front           // in front of both replicas
 	redis     *redisServers    // a master, and perhaps a Redis replica
 	masters   []*servers.Redis // of Redlock
-	clocked   []*clockedRedis
+	clocks    map[*servers.Redis]*os.File
 	etcd      *etcdMembers
 	zookeeper *wrapped
 
@@ -98,7 +97,7 @@ type Deployment struct {
 
 // front is an nginx in front of both replicas.
 type front struct {
-	*topology.Balancer
+	URL              string
 	victim, survivor *tcpproxy.Proxy // between nginx and the replicas; nil: there are none
 }
 
@@ -114,15 +113,32 @@ func (l *Lab) deploy(ctx context.Context, on Setting) (d *Deployment, err error)
 			d = nil
 		}
 	}()
-	for _, start := range []func(context.Context, *Lab, Setting) error{
-		d.startMySQL, d.startRedis, d.startMasters, d.startEtcd, d.startZooKeeper, d.openOracle, d.startReplicas,
-		d.startNginx,
-	} {
-		if err := start(ctx, l, on); err != nil {
+	if err := d.startMySQL(ctx, l, on); err != nil {
+		return d, err
+	}
+	// A replica writes to its database what other replicas have sold in Redis and have not written yet: a database of the
+	// round's own needs a Redis of its own.
+	if on.Redis == nil && (on.MySQL != nil || on.Database) {
+		on.Redis, d.Addresses.Account = oneRedis(servers.RedisOptions{}), oracle.Account{}
+	}
+	for _, start := range []start{on.Redis, on.Locks} {
+		if start == nil {
+			continue
+		}
+		if err := start(ctx, d); err != nil {
 			return d, err
 		}
 	}
-	return d, nil
+	if d.redis != nil {
+		d.Addresses.Redis, d.Addresses.RedisReplica = d.redis.addresses(), d.redis.replica != nil
+	}
+	if err := d.openOracle(ctx, l); err != nil {
+		return d, err
+	}
+	if err := d.startReplicas(ctx, l, on); err != nil || !on.Nginx {
+		return d, err
+	}
+	return d, d.startNginx(ctx, on)
 }
 
 // startMySQL starts a MySQL, or makes a database, for the round, and sets the isolation level.
@@ -178,38 +194,6 @@ func atIsolation(dsn, level string, settings map[string]string) (string, error) 
 	return config.FormatDSN(), nil
 }
 
-// startRedis starts a Redis for the round. A database of the round's own needs one: a replica writes to its database
-// what other replicas have sold in Redis and have not written yet.
-func (d *Deployment) startRedis(ctx context.Context, _ *Lab, on Setting) error {
-	if on.Clocked > 0 {
-		if err := d.startClocked(ctx, on.Clocked); err != nil {
-			return err
-		}
-		var addresses []string
-		for _, r := range d.clocked {
-			addresses = append(addresses, r.Addr)
-		}
-		if on.Clocked > 1 {
-			d.Addresses.Redlock = addresses
-		} else {
-			d.Addresses.Redis, d.Addresses.RedisReplica = addresses, false
-		}
-		return nil
-	}
-	start := on.Redis
-	if start == nil && (on.MySQL != nil || on.Database) {
-		start, d.Addresses.Account = oneRedis(servers.RedisOptions{}), oracle.Account{}
-	}
-	if start == nil {
-		return nil
-	}
-	if err := start(ctx, d); err != nil {
-		return err
-	}
-	d.Addresses.Redis, d.Addresses.RedisReplica = d.redis.addresses(), d.redis.replica != nil
-	return nil
-}
-
 // newRedis starts a Redis for the round.
 func (d *Deployment) newRedis(ctx context.Context, o servers.RedisOptions) (*servers.Redis, error) {
 	r, err := servers.StartRedis(ctx, o)
@@ -228,52 +212,10 @@ func (d *Deployment) newProxy(address string) (*tcpproxy.Proxy, error) {
 	return proxy, err
 }
 
-func (d *Deployment) startMasters(ctx context.Context, _ *Lab, on Setting) (err error) {
-	if on.Masters == 0 {
-		return nil
-	}
-	on.Disk.Name = "master"
-	d.masters, err = servers.StartRedisMasters(ctx, on.Masters, on.Disk)
-	d.Addresses.Redlock = nil
-	for _, m := range d.masters {
-		d.Addresses.Redlock = append(d.Addresses.Redlock, m.Addr)
-		d.onStop(m.Stop)
-	}
-	return err
-}
-
-func (d *Deployment) startEtcd(ctx context.Context, _ *Lab, on Setting) (err error) {
-	if !on.Etcd {
-		return nil
-	}
-	if d.etcd, err = startEtcdMembers(ctx); err != nil {
-		return err
-	}
-	d.onStop(d.etcd.stop)
-	d.Addresses.Etcd = d.etcd.cluster.Addrs
-	if on.Apart {
-		d.Addresses.Etcd = d.etcd.followers()
-	}
-	return nil
-}
-
-func (d *Deployment) startZooKeeper(ctx context.Context, _ *Lab, on Setting) error {
-	if !on.ZooKeeper {
-		return nil
-	}
-	server, err := servers.StartZooKeeper(ctx, servers.ZooKeeperOptions{Java: []string{servers.WithoutDigest}})
-	if err != nil {
-		return err
-	}
-	d.onStop(server.Stop)
-	d.zookeeper, d.Addresses.ZooKeeper = &wrapped{ZooKeeper: server}, []string{server.Addr}
-	return nil
-}
-
 // startReplicas starts the victim and the survivor.
 func (d *Deployment) startReplicas(ctx context.Context, l *Lab, on Setting) error {
 	victimAt := d.Addresses
-	if on.Apart {
+	if d.etcd != nil && d.etcd.apart {
 		victimAt.Etcd = []string{d.etcd.leader.Addr}
 	}
 	var conns []string
@@ -310,10 +252,7 @@ func (d *Deployment) startReplicas(ctx context.Context, l *Lab, on Setting) erro
 }
 
 // startNginx starts nginx in front of both replicas. Without proxies, it sees that the victim refuses connections.
-func (d *Deployment) startNginx(ctx context.Context, _ *Lab, on Setting) (err error) {
-	if !on.Nginx {
-		return nil
-	}
+func (d *Deployment) startNginx(ctx context.Context, on Setting) (err error) {
 	d.nginx = &front{}
 	addresses := []string{d.Victim.Address(), d.Survivor.Address()}
 	if on.Proxies {
@@ -324,8 +263,9 @@ func (d *Deployment) startNginx(ctx context.Context, _ *Lab, on Setting) (err er
 			addresses[i] = (*proxy).Addr()
 		}
 	}
-	if d.nginx.Balancer, err = topology.StartBalancer(ctx, on.Resend, addresses...); err == nil {
-		d.onStop(d.nginx.Stop)
+	server, url, err := topology.StartBalancer(ctx, on.Resend, addresses...)
+	if d.nginx.URL = url; err == nil {
+		d.onStop(server.Stop)
 	}
 	return err
 }
@@ -361,7 +301,7 @@ func (l *Lab) spares(on Setting) error {
 		return fmt.Errorf("%w: %s", errLeftOut, NoCluster)
 	case t.Tenants.MySQL != nil && (on.MySQL != nil || on.Database):
 		return fmt.Errorf("%w: it breaks MySQL or changes its schema or settings, and MySQL is yours", errLeftOut)
-	case t.Tenants.Redis != nil && (on.Redis != nil || on.Clocked == 1):
+	case t.Tenants.Redis != nil && on.Redis != nil:
 		return fmt.Errorf("%w: it breaks Redis or changes its settings, and Redis is yours", errLeftOut)
 	}
 	return nil
@@ -379,7 +319,7 @@ func missing(err error) (why string) {
 }
 
 // openOracle opens an oracle for the servers, unless they are those of the lab.
-func (d *Deployment) openOracle(ctx context.Context, l *Lab, _ Setting) (err error) {
+func (d *Deployment) openOracle(ctx context.Context, l *Lab) (err error) {
 	t := l.Topology
 	if d.Addresses.MySQLDSN == t.MySQLDSN && slices.Equal(d.Addresses.Redis, t.Redis) {
 		return nil

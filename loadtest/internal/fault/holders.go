@@ -90,7 +90,7 @@ var holderScenarios = []Scenario{
 			"and the next buyer nobody but the others.",
 		Applies: only("lock-etcd"),
 		Claim:   always("gives up before the majority grants the lock again", report.Blocked),
-		On:      Setting{Etcd: true, Apart: true, Args: patient()},
+		On:      Setting{Locks: threeEtcdApart, Args: patient()},
 		Play: func(s *Stage) {
 			a := s.hold(patiently(to(s.Victim, "A", 1)), Read)
 			s.strike("the leader of etcd is cut off from the other members", s.etcd.cutOffLeader)
@@ -110,7 +110,7 @@ var holderScenarios = []Scenario{
 		Title:   "A holder dies, and the clock of Redis is set back by an hour.",
 		Applies: leaseInRedis,
 		Claim:   always("blocked until the clock has caught up", report.Unavailable),
-		On:      Setting{Clocked: 1, Args: withLease(pauseLease)},
+		On:      Setting{Redis: clockedRedis, Args: withLease(pauseLease)},
 		Play: func(s *Stage) {
 			a := s.hold(to(s.Victim, "A", 1), Commit)
 			// The victim first: a renewal would set the end of the lease by the new clock.
@@ -118,7 +118,7 @@ var holderScenarios = []Scenario{
 				if err := s.Victim.Kill(); err != nil {
 					return err
 				}
-				return s.clocked[0].setClock(ctx, -clockJump)
+				return s.setClock(ctx, s.redis.master, -clockJump)
 			})
 			struck := time.Now()
 			rest := s.keyPTTL()
@@ -130,7 +130,7 @@ var holderScenarios = []Scenario{
 				return
 			}
 			s.giveUp(struck)
-			s.jump("the clock of Redis is set right", 0, s.clocked[0])
+			s.jump("the clock of Redis is set right", 0, s.redis.master)
 			s.send(to(s.Survivor, "C", 1))
 		},
 	}, {
@@ -175,19 +175,8 @@ var holderDies = Scenario{
 	Name:    "holder-dies",
 	Title:   "The replica that is deducting is killed inside its critical section (SIGKILL).",
 	Applies: everyStrategy,
-	Claim: func(s scenario.Strategy) Claim {
-		words := s.Claim.HolderCrash
-		switch words {
-		case "blocks-until-lease-ends":
-			return claim(words, report.Blocked)
-		case "blocks-forever":
-			return claim(words, report.Unavailable)
-		case "loses-units":
-			return claim(words, report.Unsafe)
-		}
-		return claim(words, report.Safe)
-	},
-	On: Setting{Args: withLease(pauseLease)},
+	Claim:   func(s scenario.Strategy) Claim { return catalogued(s.Claim.HolderCrash) },
+	On:      Setting{Args: withLease(pauseLease)},
 	Play: func(s *Stage) {
 		a := s.hold(patiently(to(s.Victim, "A", 1)), Commit)
 		blocked := s.blockedSince(s.killVictim)
@@ -211,14 +200,12 @@ func (s *Stage) blockedSince(strike func()) time.Time {
 func pauseClaim(s scenario.Strategy) Claim {
 	words := s.Claim.HolderPause
 	switch {
-	case words == "loses-updates":
-		return claim(words, report.Unsafe)
 	case words == "blocks" && s.Claim.LateCaveat != "":
 		return claim(words+", "+s.Claim.LateCaveat, report.Safe, report.Blocked)
-	case words == "blocks", s.Claim.HolderCrash == "blocks-until-lease-ends":
+	case words == "blocks", words != "loses-updates" && s.Claim.HolderCrash == "blocks-until-lease-ends":
 		return claim(words, report.Blocked)
 	}
-	return claim(words, report.Safe)
+	return catalogued(words)
 }
 
 // playHolderPauses stops the victim while A has read the stock, and the reply is held. If nobody is excluded before A

@@ -10,7 +10,6 @@ import (
 
 	"stock/internal/suggest"
 	"stock/loadtest/internal/oracle"
-	"stock/loadtest/internal/scenario"
 )
 
 // Run plays each scenario for every choice to which it applies, and for its practices. Cells that are in doubt are
@@ -82,10 +81,8 @@ func (l *Lab) playAgain(ctx context.Context, cells []*cell, o Options) error {
 
 // again returns a cell that plays the same as another one, on an item of its own.
 func (l *Lab) again(c *cell, o Options) *cell {
-	fresh := l.newCell(c.scenario, scenario.Choice{Strategy: c.stage.Strategy, Store: c.stage.Store}, o, c.repeat)
-	fresh.claim, fresh.play, fresh.practice, fresh.place = c.claim, c.play, c.practice, c.place
-	first := c.result()
-	fresh.first = &first
+	fresh, first := l.newCell(c.scenario, c.stage.Strategy, c.way, o, c.repeat), c.result()
+	fresh.practice, fresh.place, fresh.first = c.practice, c.place, &first
 	return fresh
 }
 
@@ -98,7 +95,7 @@ func (l *Lab) rounds(o Options) (rounds []*round, explored []*cell) {
 			for _, c := range l.cells(sc, o, repeat) {
 				place++
 				c.place = place
-				if c.script != "" {
+				if c.way.Play == nil {
 					explored = append(explored, c)
 				} else {
 					played = append(played, c)
@@ -119,22 +116,18 @@ func (l *Lab) rounds(o Options) (rounds []*round, explored []*cell) {
 // cells lists the cells of a scenario.
 func (l *Lab) cells(sc Scenario, o Options, repeat int) (cells []*cell) {
 	for _, choice := range o.Choices {
-		if sc.Applies(choice.Strategy) == "" {
-			c := l.newCell(sc, choice, o, repeat)
-			c.claim, c.play = sc.Claim(choice.Strategy), sc.Play
-			c.missing = choice.Strategy.Unavailable[choice.Store]
+		if strategy := choice.Strategy; sc.Applies(strategy) == "" {
+			way := Practice{Name: strategy.Name, Store: choice.Store, Claim: sc.Claim(strategy), Play: sc.Play}
+			c := l.newCell(sc, strategy, way, o, repeat)
+			c.missing = strategy.Unavailable[choice.Store]
 			cells = append(cells, c)
 		}
 	}
 	for _, p := range sc.Practices {
 		if o.Practices == nil || slices.Contains(o.Practices, p.Name) {
-			c := l.newCell(sc, scenario.Choice{Strategy: p.asStrategy(), Store: cmp.Or(p.Store, oracle.MySQL)}, o, repeat)
-			c.claim, c.practice = p.Claim, true
-			if p.Play == nil {
-				c.script = cmp.Or(p.Script, p.Name)
-			} else {
-				c.play = p.Play
-			}
+			p.Store, p.Script = cmp.Or(p.Store, oracle.MySQL), cmp.Or(p.Script, p.Name)
+			c := l.newCell(sc, p.asStrategy(), p, o, repeat)
+			c.practice = true
 			cells = append(cells, c)
 		}
 	}
@@ -161,12 +154,6 @@ var Basic = []Scenario{holderDies, lateWrite, clientRetries}
 // BasicTime is how long the basic scenarios take at most, if they are played in parallel.
 const BasicTime = patience + 8*time.Second
 
-// renamed are scenarios that had another name before.
-var renamed = map[string]string{
-	"pauses-before-write": "holder-pauses", "zombie-replica": "client-times-out",
-	"failover-of-sales": "cluster-failover/sales",
-}
-
 // Find returns the scenarios with the given names, in that order and each once, or all if there are no names. The part
 // of a name before the slash finds all variants.
 func Find(names []string) (found []Scenario, err error) {
@@ -174,7 +161,7 @@ func Find(names []string) (found []Scenario, err error) {
 		return Scenarios, nil
 	}
 	for _, name := range names {
-		name, known := cmp.Or(renamed[name], name), false
+		known := false
 		for _, s := range Scenarios {
 			if s.Name != name && !strings.HasPrefix(s.Name, name+"/") {
 				continue

@@ -204,7 +204,7 @@ var limitScenarios = []Scenario{
 		Title:   "The counter by which ZooKeeper numbers those that want a lock comes to its end, 2147483647.",
 		Applies: only("lock-zookeeper"),
 		Claim:   always("orders by the transactions that created the nodes", report.Safe),
-		On:      Setting{ZooKeeper: true, Args: patient()},
+		On:      Setting{Locks: startZooKeeper, Args: patient()},
 		Practices: []Practice{{
 			Name:  "smallest-number",
 			Claim: claim("takes the smallest number for the oldest", report.Unsafe),

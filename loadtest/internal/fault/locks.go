@@ -70,20 +70,12 @@ func hasQueue(s scenario.Strategy) bool {
 	return s.Name == "lock-redis-fair" || s.Name == "lock-redis-queue"
 }
 
-// secondHolderClaim is what follows if a lock is granted twice: only the store can tell the two holders apart.
-func secondHolderClaim(s scenario.Strategy) Claim {
+// lockLost is what follows if a lock is granted twice: only the store can tell the two holders apart.
+func lockLost(s scenario.Strategy) Claim {
 	if s.Claim.LateWrite == "refused" {
 		return claim("two hold the lock, and the store refuses the older token", report.Safe)
 	}
 	return claim("two hold the lock", report.Unsafe)
-}
-
-// lockLost is claimed if Redis forgets the lock: only a fence prevents that two holders sell.
-func lockLost(s scenario.Strategy) Claim {
-	if s.Claim.LateWrite == "refused" {
-		return claim("the store refuses the late holder's token", report.Safe)
-	}
-	return claim("grants the lock twice", report.Unsafe)
 }
 
 // lockKept is claimed if Redis keeps the lock.
@@ -196,11 +188,11 @@ func (s *Stage) startMasters(what string, numbers ...int) {
 }
 
 // jump lets the clocks of servers jump, once for all cells.
-func (s *Stage) jump(what string, ahead time.Duration, of ...*clockedRedis) {
+func (s *Stage) jump(what string, ahead time.Duration, of ...*servers.Redis) {
 	s.strike(what, func(ctx context.Context) error {
 		var errs []error
 		for _, r := range of {
-			errs = append(errs, r.setClock(ctx, ahead))
+			errs = append(errs, s.setClock(ctx, r, ahead))
 		}
 		return errors.Join(errs...)
 	})

@@ -10,6 +10,7 @@ import (
 	"stock/internal/servers"
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/report"
+	"stock/loadtest/internal/scenario"
 )
 
 // masterScenarios are stories of a Redis that fails although a Redis replica or other masters have the lock, and of
@@ -24,7 +25,7 @@ var masterScenarios = []Scenario{
 		On:      Setting{Redis: redisPair, Args: endless},
 		Play: func(s *Stage) {
 			a := s.holdWrite()
-			s.forget(a, s.redis.master, s.redis.replica, replicaPromoted, s.redis.failOver)
+			s.forget(a, s.redis.replica, replicaPromoted, s.redis.failOver)
 			sold := s.askMeanwhile(a)
 			// Until the promoted one has a Redis replica, it grants nothing.
 			s.mend("the old master is back, as a Redis replica of the promoted one", s.redis.rejoin)
@@ -57,124 +58,70 @@ var masterScenarios = []Scenario{
 			s.Provef("A had set the lock and sent WAIT, and the Redis replica has not received the lock")
 			s.buyWithin(to(s.Survivor, "B", 2), asked, 4*shortWait) // for a few tries
 		},
-	}, {
-		Name:    "clock-jumps/ahead",
-		Title:   "The clock of Redis jumps ahead by an hour while a holder's write is on its way.",
-		Applies: leaseInRedis,
-		Claim:   secondHolderClaim,
-		On:      Setting{Clocked: 1, Args: withLease(longLease)},
-		Play: func(s *Stage) {
-			s.overtake(func() {
-				rest := s.keyPTTL()
-				s.jump("the clock of Redis jumps ahead by an hour", clockJump, s.clocked[0])
-				if rest > clockBusy && s.keyPTTL() == noKey {
-					s.Provef("TIME is an hour ahead; A's lock had a PTTL of %s, and is gone", rest)
-				}
-			})
-		},
-	}, {
-		Name:    "redlock-clock-jumps",
-		Title:   "The clocks of two of three masters jump ahead by an hour while a holder's write is on its way.",
-		Applies: only("lock-redlock"),
-		Claim:   secondHolderClaim,
-		On:      Setting{Clocked: 3, Args: withLease(longLease)},
-		Play: func(s *Stage) {
-			s.overtake(func() {
-				before := s.votes()
-				s.jump("the clocks of masters 1 and 2 jump ahead by an hour", clockJump, s.clocked[:2]...)
-				if after := s.votes(); len(before) == 3 && len(after) == 1 && after[3] > clockBusy {
-					s.Provef("TIME is an hour ahead on masters 1 and 2, and A's votes there are gone; on master 3, the PTTL of "+
-						"A's vote is %s", after[3])
-				}
-			})
-		},
 	},
-	{
-		Name: "redlock-restarts-empty",
-		Title: "A is granted the lock by masters 1 and 2 of three. Master 2 restarts without its data, and master 3, which " +
+	twoHold("clock-jumps/ahead", "The clock of Redis jumps ahead by an hour while a holder's write is on its way.",
+		leaseInRedis, Setting{Redis: clockedRedis}, func(s *Stage) {
+			rest := s.keyPTTL()
+			s.jump("the clock of Redis jumps ahead by an hour", clockJump, s.redis.master)
+			if rest > clockBusy && s.keyPTTL() == noKey {
+				s.Provef("TIME is an hour ahead; A's lock had a PTTL of %s, and is gone", rest)
+			}
+		}),
+	twoHold("redlock-clock-jumps",
+		"The clocks of two of three masters jump ahead by an hour while a holder's write is on its way.",
+		only("lock-redlock"), Setting{Locks: clockedMasters}, func(s *Stage) {
+			before := s.votes()
+			s.jump("the clocks of masters 1 and 2 jump ahead by an hour", clockJump, s.masters[:2]...)
+			if after := s.votes(); len(before) == 3 && len(after) == 1 && after[3] > clockBusy {
+				s.Provef("TIME is an hour ahead on masters 1 and 2, and A's votes there are gone; on master 3, the PTTL of "+
+					"A's vote is %s", after[3])
+			}
+		}),
+	twoHold("redlock-restarts-empty",
+		"A is granted the lock by masters 1 and 2 of three. Master 2 restarts without its data, and master 3, which "+
 			"was down, starts.",
-		Applies: only("lock-redlock"),
-		Claim:   secondHolderClaim,
-		On:      Setting{Masters: 3, Args: withLease(longLease)},
-		Play: func(s *Stage) {
+		only("lock-redlock"), Setting{Locks: redlockMasters(3, servers.RedisOptions{})}, func(s *Stage) {
+			before := s.votes()
+			s.startMasters("master 2 restarts without its data, and master 3 starts", 2, 3)
+			if after := s.votes(); voters(before) == "{1, 2}" && voters(after) == "{1}" {
+				s.Provef("masters {1, 2} have voted for A; after the restarts, {1} remembers it, with a PTTL of %s", after[1])
+			}
+		}, 3),
+	restartedAround("redlock-restarts-late",
+		"As redlock-restarts-empty, but master 2 starts only when every lease to which it may have agreed has ended.",
+		servers.RedisOptions{}, func(s *Stage) {
+			s.killMasters("master 2 is killed", 2)
+			s.startMasters("master 3 starts", 3)
+		}, func(s *Stage) {
+			s.eventually("the vote of master 1 has expired", func() bool { return s.votes()[1] == 0 })
+			s.startMasters("the lease has ended; master 2 starts without its data", 2)
+		}),
+	restartedAround("redlock-restarts-with-aof",
+		"As redlock-restarts-empty, but each master flushes its append-only file before it answers.",
+		servers.RedisOptions{AOF: true, Fsync: "always"}, func(s *Stage) {
+			s.startMasters("master 2 restarts from its append-only file, and master 3 starts", 2, 3)
+		}, func(*Stage) {}),
+	mastersLost("redlock-masters-lost/one-of-three", 1, 3), mastersLost("redlock-masters-lost/two-of-five", 2, 5),
+	mastersLost("redlock-masters-lost/three-of-five", 3, 5),
+	refusedInside("multi-master-down",
+		"One of the three masters that must all grant a lock is killed while a holder is inside.",
+		"lock-redis-multi", claim("nobody is granted the lock", report.Unavailable), 3, 2, func(s *Stage) {
 			s.killMasters("master 3 is killed", 3)
-			s.overtake(func() {
-				before := s.votes()
-				s.startMasters("master 2 restarts without its data, and master 3 starts", 2, 3)
-				if after := s.votes(); voters(before) == "{1, 2}" && voters(after) == "{1}" {
-					s.Provef("masters {1, 2} have voted for A; after the restarts, {1} remembers it, with a PTTL of %s", after[1])
-				}
-			})
-		},
-	},
-	{
-		Name: "redlock-restarts-late",
-		Title: "As redlock-restarts-empty, but master 2 starts only when every lease to which it may have agreed has " +
-			"ended.",
-		Applies: only("lock-redlock"),
-		Claim:   leaseEnds,
-		On:      Setting{Masters: 3, Args: withLease(pauseLease)},
-		Play: func(s *Stage) {
-			s.restartAround(func() {
-				s.killMasters("master 2 is killed", 2)
-				s.startMasters("master 3 starts", 3)
-			}, func() {
-				s.eventually("the vote of master 1 has expired", func() bool { return s.votes()[1] == 0 })
-				s.startMasters("the lease has ended; master 2 starts without its data", 2)
-			})
-		},
-	},
-	{
-		Name:    "redlock-restarts-with-aof",
-		Title:   "As redlock-restarts-empty, but each master flushes its append-only file before it answers.",
-		Applies: only("lock-redlock"),
-		Claim:   leaseEnds,
-		On:      Setting{Masters: 3, Disk: servers.RedisOptions{AOF: true, Fsync: "always"}, Args: withLease(pauseLease)},
-		Play: func(s *Stage) {
-			s.restartAround(func() {
-				s.startMasters("master 2 restarts from its append-only file, and master 3 starts", 2, 3)
-			}, func() {})
-		},
-	},
-	mastersLost("one-of-three", 1, 3), mastersLost("two-of-five", 2, 5), mastersLost("three-of-five", 3, 5),
-	{
-		Name:    "multi-master-down",
-		Title:   "One of the three masters that must all grant a lock is killed while a holder is inside.",
-		Applies: only("lock-redis-multi"),
-		Claim:   always("nobody is granted the lock", report.Unavailable),
-		On:      Setting{Masters: 3, Args: withLease(longLease)},
-		Play: func(s *Stage) {
-			s.refuseInside(2, func() { s.killMasters("master 3 is killed", 3) })
-			s.untilStarted(3)
-		},
-	},
-	{
-		Name:    "multi-restarts-empty/one",
-		Title:   "One of the three masters that must all grant a lock restarts without its data while a holder is inside.",
-		Applies: only("lock-redis-multi"),
-		Claim:   always("the other masters remember the holder", report.Safe),
-		On:      Setting{Masters: 3, Args: withLease(longLease)},
-		Play: func(s *Stage) {
-			s.refuseInside(2, func() { s.startMasters("master 3 restarts without its data", 3) })
-			s.buyNow("C", 3)
-		},
-	},
-	{
-		Name:    "multi-restarts-empty/all",
-		Title:   "All three masters of a lock restart without their data while a holder's write is on its way.",
-		Applies: only("lock-redis-multi"),
-		Claim:   secondHolderClaim,
-		On:      Setting{Masters: 3, Args: withLease(longLease)},
-		Play: func(s *Stage) {
-			s.overtake(func() {
-				before := s.votes()
-				s.startMasters("all masters restart without their data", 1, 2, 3)
-				if len(before) == 3 && len(s.votes()) == 0 {
-					s.Provef("A had the votes of all masters, and none remembers it")
-				}
-			})
-		},
-	},
+		}, 3),
+	refusedInside("multi-restarts-empty/one",
+		"One of the three masters that must all grant a lock restarts without its data while a holder is inside.",
+		"lock-redis-multi", claim("the other masters remember the holder", report.Safe), 3, 2, func(s *Stage) {
+			s.startMasters("master 3 restarts without its data", 3)
+		}),
+	twoHold("multi-restarts-empty/all",
+		"All three masters of a lock restart without their data while a holder's write is on its way.",
+		only("lock-redis-multi"), Setting{Locks: redlockMasters(3, servers.RedisOptions{})}, func(s *Stage) {
+			before := s.votes()
+			s.startMasters("all masters restart without their data", 1, 2, 3)
+			if len(before) == 3 && len(s.votes()) == 0 {
+				s.Provef("A had the votes of all masters, and none remembers it")
+			}
+		}),
 	{
 		Name: "pass-after-loss",
 		Title: "The lock of a holder is deleted and granted to another replica. Then the holder passes it to the next " +
@@ -226,73 +173,91 @@ var masterScenarios = []Scenario{
 	},
 }
 
-var leaseEnds = always("granted again when the lease has ended", report.Blocked)
-
-// restartAround has masters restart while A holds the lock, and others while B waits for it.
-func (s *Stage) restartAround(held, waited func()) {
-	s.killMasters("master 3 is killed", 3)
-	a := s.hold(patiently(to(s.Victim, "A", 1)), Read)
-	granted := time.Now()
-	before := s.votes()
-	held()
-	if after := s.votes(); voters(before) == "{1, 2}" && after[1] > 0 {
-		s.Provef("masters {1, 2} have voted for A; the votes after the restarts: %s", voters(after))
-	}
-	bought := s.meanwhile(func() { s.buy(to(s.Survivor, "B", 2), granted) })
-	waited()
-	bought()
-	a.land() // its lease has ended by its own clock: it does not write
-	s.send(to(s.Survivor, "C", 1))
-}
-
-// mastersLost is the story of masters that die while a holder is inside.
-func mastersLost(name string, lost, of int) Scenario {
-	words, outcome := "one holder, and sales go on", report.Safe
-	if lost > of/2 {
-		words, outcome = "nobody is granted the lock", report.Unavailable
-	}
+// twoHold is the story of servers that forget the lock of a holder whose write is on its way, so that B is granted it.
+// The masters with the given numbers are killed before.
+func twoHold(
+	name, title string, applies func(scenario.Strategy) string, on Setting, forget func(*Stage), down ...int,
+) Scenario {
+	on.Args = withLease(longLease)
 	return Scenario{
-		Name:    "redlock-masters-lost/" + name,
-		Title:   fmt.Sprintf("Masters are killed while a holder is inside: %d of %d.", lost, of),
-		Applies: only("lock-redlock"),
-		Claim:   always(words, outcome),
-		On:      Setting{Masters: of, Args: withLease(longLease)},
+		Name: name, Title: title, Applies: applies, Claim: lockLost, On: on,
 		Play: func(s *Stage) {
-			what, numbers := fmt.Sprintf("%d of %d masters are killed", lost, of), []int{1, 2, 3}[:lost]
-			s.refuseInside(of-lost, func() { s.killMasters(what, numbers...) })
-			if lost > of/2 {
-				s.untilStarted(numbers...)
-			} else {
-				s.buyNow("C", 3)
+			for _, n := range down {
+				s.killMasters(fmt.Sprintf("master %d is killed", n), n)
 			}
+			a := s.holdWrite()
+			forget(s)
+			s.buyBeforeWrite(a)
 		},
 	}
 }
 
-// refuseInside has masters break while A is inside, and B ask in vain. left is how many votes for A remain. It returns
-// when A has left.
-func (s *Stage) refuseInside(left int, strike func()) {
-	a := s.holdWrite()
-	before := s.votes()
-	strike()
-	after := s.votes()
-	b := s.send(to(s.Survivor, "B", 2))
-	if len(before) == len(s.masters) && len(after) == left && b.Outcome != history.Sold {
-		s.Provef("A was inside with the votes of all masters, and then with those of %s; B was refused meanwhile",
-			voters(after))
+// restartedAround is the story of masters of which some restart while A holds the lock, and others while B waits.
+func restartedAround(name, title string, disk servers.RedisOptions, held, waited func(*Stage)) Scenario {
+	return Scenario{
+		Name: name, Title: title, Applies: only("lock-redlock"),
+		Claim: always("granted again when the lease has ended", report.Blocked),
+		On:    Setting{Locks: redlockMasters(3, disk), Args: withLease(pauseLease)},
+		Play: func(s *Stage) {
+			s.killMasters("master 3 is killed", 3)
+			a := s.hold(patiently(to(s.Victim, "A", 1)), Read)
+			granted := time.Now()
+			before := s.votes()
+			held(s)
+			if after := s.votes(); voters(before) == "{1, 2}" && after[1] > 0 {
+				s.Provef("masters {1, 2} have voted for A; the votes after the restarts: %s", voters(after))
+			}
+			bought := s.meanwhile(func() { s.buy(to(s.Survivor, "B", 2), granted) })
+			waited(s)
+			bought()
+			a.land() // its lease has ended by its own clock: it does not write
+			s.send(to(s.Survivor, "C", 1))
+		},
 	}
-	a.land()
 }
 
-// untilStarted has C ask in vain until masters have been started again.
-func (s *Stage) untilStarted(numbers ...int) {
-	since := time.Now()
-	if s.tryToBuy(to(s.Survivor, "C", 3), since, lease) {
-		return
+// mastersLost is the story of masters of Redlock that die while a holder is inside.
+func mastersLost(name string, lost, of int) Scenario {
+	numbers := []int{1, 2, 3}[:lost]
+	title := fmt.Sprintf("Masters are killed while a holder is inside: %d of %d.", lost, of)
+	kill := func(s *Stage) { s.killMasters(fmt.Sprintf("%d of %d masters are killed", lost, of), numbers...) }
+	if lost > of/2 {
+		claimed := claim("nobody is granted the lock", report.Unavailable)
+		return refusedInside(name, title, "lock-redlock", claimed, of, of-lost, kill, numbers...)
 	}
-	s.giveUp(since)
-	s.startMasters("what was killed starts again, without its data", numbers...)
-	s.send(to(s.Survivor, "D", 1))
+	return refusedInside(name, title, "lock-redlock", claim("one holder, and sales go on", report.Safe), of, of-lost, kill)
+}
+
+// refusedInside is the story of masters that break while A is inside, and B asks in vain. left is how many votes for A
+// remain of those of all masters. C buys when A has left, or asks in vain until the masters that are missed have been
+// started again.
+func refusedInside(
+	name, title, lock string, claimed Claim, masters, left int, strike func(*Stage), missed ...int,
+) Scenario {
+	return Scenario{
+		Name: name, Title: title, Applies: only(lock), Claim: func(scenario.Strategy) Claim { return claimed },
+		On: Setting{Locks: redlockMasters(masters, servers.RedisOptions{}), Args: withLease(longLease)},
+		Play: func(s *Stage) {
+			a := s.holdWrite()
+			before := s.votes()
+			strike(s)
+			after := s.votes()
+			b := s.send(to(s.Survivor, "B", 2))
+			if len(before) == masters && len(after) == left && b.Outcome != history.Sold {
+				s.Provef("A was inside with the votes of all masters, and then with those of %s; B was refused meanwhile",
+					voters(after))
+			}
+			a.land()
+			since := time.Now()
+			if missed == nil {
+				s.buy(to(s.Survivor, "C", 3), since)
+			} else if !s.tryToBuy(to(s.Survivor, "C", 3), since, lease) {
+				s.giveUp(since)
+				s.startMasters("what was killed starts again, without its data", missed...)
+				s.send(to(s.Survivor, "D", 1))
+			}
+		},
+	}
 }
 
 // playWaitOnAnotherConnection asks for the Redis replica on another connection than the one that has set the lock: WAIT

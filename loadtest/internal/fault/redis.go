@@ -19,16 +19,13 @@ var lateWrite = Scenario{
 	Title:   "The holder's write is delayed on the wire until the next buyer has bought.",
 	Applies: everyStrategy,
 	Claim: func(s scenario.Strategy) Claim {
-		words := s.Claim.LateWrite
-		switch words {
-		case "loses-updates":
-			return claim(words, report.Unsafe)
+		switch words := s.Claim.LateWrite; words {
 		case "blocks":
 			return claim(words, report.Safe, report.Blocked, report.Unavailable)
 		case "refused":
 			return claim(words, report.Safe, report.Blocked) // the holder may keep its lock until it gives up
 		}
-		return claim(words, report.Safe)
+		return catalogued(s.Claim.LateWrite)
 	},
 	Play: func(s *Stage) {
 		if s.Strategy.Claim.LateCaveat != "" {
@@ -98,48 +95,39 @@ var redisScenarios = []Scenario{
 	scripted("late-renewal", "A renewal is delayed on the wire until its holder has released the lock.",
 		script("renew-by-set", "leaves a lock without a holder", report.Blocked),
 		script("renew-own-lock", "renews a lock only if it is its own", report.Safe)),
-	redisRestarts("empty", servers.RedisOptions{}, "It keeps nothing on disk.", lockLost),
-	redisRestarts("aof", servers.RedisOptions{AOF: true, Fsync: "always"},
-		"It writes an append-only file, and flushes it after each command (appendfsync always).", lockKept),
+	lockForgotten("redis-restarts/empty",
+		"Redis is killed and restarted while a holder's write is on its way (SIGKILL). It keeps nothing on disk.",
+		lockLost, oneRedis(servers.RedisOptions{}), restartRedis),
+	lockForgotten("redis-restarts/aof",
+		"Redis is killed and restarted while a holder's write is on its way (SIGKILL). It writes an append-only file, and "+
+			"flushes it after each command (appendfsync always).",
+		lockKept, oneRedis(servers.RedisOptions{AOF: true, Fsync: "always"}), restartRedis),
 	lockEvicted("volatile-lru"), lockEvicted("allkeys-lru"), lockEvicted("noeviction"),
-	{
-		Name: "failover",
-		Title: "The master of Redis is killed while a holder's write is on its way (SIGKILL). The Redis replica, which has " +
+	lockForgotten("failover",
+		"The master of Redis is killed while a holder's write is on its way (SIGKILL). The Redis replica, which has "+
 			"not received the lock, is promoted.",
-		Applies: keyInOneRedis,
-		Claim:   lockLost,
-		On:      Setting{Redis: redisPair, Args: endless},
-		Play: func(s *Stage) {
+		lockLost, redisPair, func(s *Stage) held {
 			s.cutReplication()
 			a := s.holdWrite()
 			s.lacksLock(s.redis.replica)
-			s.forget(a, s.redis.master, s.redis.replica, replicaPromoted, s.redis.failOver)
-			s.arriveLate(a)
-		},
-	}, {
-		Name: "failover-planned",
-		Title: "The master of Redis is told to stop while a holder's write is on its way (SIGTERM). The Redis replica, " +
-			"which has received the lock, is promoted.",
-		Applies: keyInOneRedis,
-		Claim:   lockKept,
-		On:      Setting{Redis: redisPair, Args: endless},
-		Play: func(s *Stage) {
+			s.forget(a, s.redis.replica, replicaPromoted, s.redis.failOver)
+			return a
+		}),
+	lockForgotten("failover-planned",
+		"The master of Redis is told to stop while a holder's write is on its way (SIGTERM). The Redis replica, which has "+
+			"received the lock, is promoted.",
+		lockKept, redisPair, func(s *Stage) held {
 			a := s.holdWrite()
 			s.eventually("the Redis replica has the lock", func() bool { return s.lockPTTL(s.redis.replica) != noKey })
-			what := "the master ended, and its Redis replica was promoted"
-			s.forget(a, s.redis.master, s.redis.replica, what, s.redis.endAndFailOver)
-			s.arriveLate(a)
-		},
-	}, {
-		Name: "sentinel-split-brain",
-		Title: "The master of Redis is stopped (SIGSTOP), and goes on when Sentinel has promoted its Redis replica. " +
-			"One replica of the service has not learnt of that.",
-		// Until a Sentinel tells the old master that it is a Redis replica now, several seconds later, it accepts what
-		// clients send that have not learnt of the promotion.
-		Applies: keyInOneRedis,
-		Claim:   lockLost,
-		On:      Setting{Redis: redisWithSentinels, Args: endless},
-		Play: func(s *Stage) {
+			s.forget(a, s.redis.replica, "the master ended, and its Redis replica was promoted", s.redis.endAndFailOver)
+			return a
+		}),
+	// Until a Sentinel tells the old master that it is a Redis replica now, several seconds later, it accepts what
+	// clients send that have not learnt of the promotion.
+	lockForgotten("sentinel-split-brain",
+		"The master of Redis is stopped (SIGSTOP), and goes on when Sentinel has promoted its Redis replica. One replica "+
+			"of the service has not learnt of that.",
+		lockLost, redisWithSentinels, func(s *Stage) held {
 			master, replica := s.redis.master, s.redis.replica
 			s.strike("the master was stopped, and goes on when Sentinel has promoted its Redis replica",
 				func(ctx context.Context) error {
@@ -159,53 +147,46 @@ var redisScenarios = []Scenario{
 				s.Provef("both servers say that they are the master; the PTTL of A's lock is %s on the old one, and %s on the new",
 					old, s.lockPTTL(replica))
 			}
-			s.arriveLate(a)
-		},
-	},
+			return a
+		}),
 }
 
-// redisRestarts is the story of a Redis that crashes.
-func redisRestarts(
-	variant string, o servers.RedisOptions, disk string, claimed func(scenario.Strategy) Claim,
+// lockForgotten is the story of a Redis that may forget the lock of a holder whose write is on its way, and is asked
+// for it again. forget returns that holder.
+func lockForgotten(
+	name, title string, claimed func(scenario.Strategy) Claim, on start, forget func(*Stage) held,
 ) Scenario {
 	return Scenario{
-		Name:    "redis-restarts/" + variant,
-		Title:   "Redis is killed and restarted while a holder's write is on its way (SIGKILL). " + disk,
-		Applies: keyInOneRedis,
-		Claim:   claimed,
-		On:      Setting{Redis: oneRedis(o), Args: endless},
-		Play: func(s *Stage) {
-			a, master := s.holdWrite(), s.redis.master
-			s.forget(a, master, master, "Redis was killed and restarted", master.Restart)
-			s.arriveLate(a)
-		},
+		Name: name, Title: title, Applies: keyInOneRedis, Claim: claimed, On: Setting{Redis: on, Args: endless},
+		Play: func(s *Stage) { s.arriveLate(forget(s)) },
 	}
+}
+
+func restartRedis(s *Stage) held {
+	a := s.holdWrite()
+	s.forget(a, s.redis.master, "Redis was killed and restarted", s.redis.master.Restart)
+	return a
 }
 
 // lockEvicted is the story of a Redis that runs out of memory.
 func lockEvicted(policy string) Scenario {
-	return Scenario{
-		Name: "lock-evicted/" + policy,
-		Title: "Redis runs out of memory while a holder's write is on its way. Its policy is " + policy +
-			" (maxmemory-policy).",
-		Applies: keyInOneRedis,
-		Claim: func(s scenario.Strategy) Claim {
-			switch {
-			case policy == "noeviction":
-				return claim("refuses new keys, and keeps the lock", report.Safe)
-			case policy == "volatile-lru" && s.Claim.HolderCrash == "blocks-forever":
-				return claim("keeps the lock, because it does not expire", report.Safe)
-			}
-			return lockLost(s)
-		},
-		On: Setting{Redis: oneRedis(servers.RedisOptions{Args: []string{"--maxmemory-policy", policy}}), Args: endless},
-		Play: func(s *Stage) {
-			a, master := s.holdWrite(), s.redis.master
-			s.forget(a, master, master, "Redis ran out of memory", s.fillRedis)
-			s.ranOutOfMemory()
-			s.arriveLate(a)
-		},
+	claimed := func(s scenario.Strategy) Claim {
+		switch {
+		case policy == "noeviction":
+			return claim("refuses new keys, and keeps the lock", report.Safe)
+		case policy == "volatile-lru" && s.Claim.HolderCrash == "blocks-forever":
+			return claim("keeps the lock, because it does not expire", report.Safe)
+		}
+		return lockLost(s)
 	}
+	return lockForgotten("lock-evicted/"+policy,
+		"Redis runs out of memory while a holder's write is on its way. Its policy is "+policy+" (maxmemory-policy).",
+		claimed, oneRedis(servers.RedisOptions{Args: []string{"--maxmemory-policy", policy}}), func(s *Stage) held {
+			a := s.holdWrite()
+			s.forget(a, s.redis.master, "Redis ran out of memory", s.fillRedis)
+			s.ranOutOfMemory()
+			return a
+		})
 }
 
 // fillRedis writes until Redis has evicted all that it may, and refuses to write more. It then lifts the limit again,

@@ -3,6 +3,7 @@ package fault
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -33,12 +34,7 @@ var clientRetries = Scenario{
 }
 
 // retryClaim is what the catalogue claims about a request that is sent again.
-func retryClaim(s scenario.Strategy) Claim {
-	if s.Claim.ClientRetry == "deducts-again" {
-		return claim(s.Claim.ClientRetry, report.Unsafe)
-	}
-	return claim(s.Claim.ClientRetry, report.Safe)
-}
+func retryClaim(s scenario.Strategy) Claim { return catalogued(s.Claim.ClientRetry) }
 
 // again is A's request, which is sent again to the survivor.
 func (s *Stage) again() order {
@@ -47,9 +43,7 @@ func (s *Stage) again() order {
 
 // retryScenarios are stories of a client that does not know what became of its request, and sends it again, and of
 // sales whose last step fails.
-var retryScenarios = []Scenario{
-	commitUnknown("before", tcpproxy.BeforeRequest, units, commitLost),
-	commitUnknown("after", tcpproxy.BeforeReply, units-1, commitMade),
+var retryScenarios = slices.Concat(cutAround(commitUnknown), []Scenario{
 	scripted("client-times-out",
 		"The client gives up while its sale is on its way to the store, and sends its request again.",
 		script("update-sent-again", "deducts-again", report.Unsafe),
@@ -86,18 +80,13 @@ var retryScenarios = []Scenario{
 				op.Replica)
 		},
 	},
-	batchUnknown("before", tcpproxy.BeforeRequest),
-	batchUnknown("after", tcpproxy.BeforeReply),
-	confirmationUnknown("before", tcpproxy.BeforeRequest),
-	confirmationUnknown("after", tcpproxy.BeforeReply),
-	reservationUnknown("before", tcpproxy.BeforeRequest),
-	reservationUnknown("after", tcpproxy.BeforeReply),
+}, cutAround(batchUnknown), cutAround(confirmationUnknown), cutAround(reservationUnknown), []Scenario{
 	{
 		Name:    "second-store/unknown",
 		Title:   "The connection to MySQL is cut after it has deducted what was sold in Redis.",
 		Applies: writesThrough,
 		Claim:   keepsInStep,
-		Play:    func(s *Stage) { s.cutSale(s.decides(), "after", tcpproxy.BeforeReply) },
+		Play:    func(s *Stage) { s.cutSale(s.decides(), "after") },
 	},
 	{
 		Name:    "second-store/refuses",
@@ -184,44 +173,44 @@ var retryScenarios = []Scenario{
 			}
 		},
 	},
+})
+
+// cuts are the points at which a connection is cut: before a message has reached its server, or after, so that the
+// reply is lost.
+var cuts = map[string]tcpproxy.CutPoint{"before": tcpproxy.BeforeRequest, "after": tcpproxy.BeforeReply}
+
+// cutAround returns both variants of a story.
+func cutAround(story func(variant string) Scenario) []Scenario {
+	return []Scenario{story("before"), story("after")}
 }
 
-// commitLost is claimed if the sale never reached MySQL: only the second request sells.
-func commitLost(s scenario.Strategy) Claim {
-	if keepsLock(s) {
-		return claim("blocks-until-lease-ends", report.Blocked)
+// commitUnknown is the story of a connection to MySQL that breaks around COMMIT.
+func commitUnknown(variant string) Scenario {
+	left := int64(units) // what MySQL must have then
+	if variant == "after" {
+		left--
 	}
-	return claim("sells-once", report.Safe)
-}
-
-// commitMade is claimed if the sale reached MySQL: the second request gets the first answer, if there is a key.
-func commitMade(s scenario.Strategy) Claim {
-	if keepsLock(s) {
-		return claim("blocks-until-lease-ends", report.Blocked)
-	}
-	return retryClaim(s)
-}
-
-// keepsLock reports whether a request whose outcome is unknown keeps its lock until the lease ends: without a fence,
-// its write might come late.
-func keepsLock(s scenario.Strategy) bool {
-	return s.Claim.HolderCrash == "blocks-until-lease-ends" && s.Claim.LateWrite == "loses-updates"
-}
-
-// commitUnknown is the story of a connection to MySQL that breaks around COMMIT. left is what MySQL must have then.
-func commitUnknown(variant string, at tcpproxy.CutPoint, left int64, claimed func(scenario.Strategy) Claim) Scenario {
 	return Scenario{
 		Name: "commit-unknown/" + variant,
 		Title: "The connection to MySQL is cut " + variant +
 			" MySQL has committed the sale, and the client sends its request again.",
 		Applies: applies(func(s scenario.Strategy) bool { return !s.Baseline() && s.Stores[0] != oracle.Redis },
 			"it commits nothing in MySQL"),
-		Claim: claimed,
-		On:    Setting{Args: []string{"--lease=" + lostLease.String()}},
+		Claim: func(s scenario.Strategy) Claim {
+			switch {
+			case s.Claim.HolderCrash == "blocks-until-lease-ends" && s.Claim.LateWrite == "loses-updates":
+				// A request whose outcome is unknown keeps its lock: without a fence, its write might come late.
+				return catalogued("blocks-until-lease-ends")
+			case variant == "before":
+				return claim("sells-once", report.Safe)
+			}
+			return retryClaim(s)
+		},
+		On: Setting{Args: []string{"--lease=" + lostLease.String()}},
 		Play: func(s *Stage) {
 			commit := s.catch(s.storeProxy(s.Victim.Proxies), s.decides())
 			first := s.start(to(s.Victim, "A", 1)).caught(commit)
-			commit.Cut(at)
+			commit.Cut(cuts[variant])
 			told, stock := first.wait().Outcome, s.stock(s.Store)
 			s.requiref(told == history.Unknown && stock == left, "client A was told %q, and MySQL has %d units", told, stock)
 			s.Provef("the proxy cut the connection %s the sale's %d bytes reached MySQL, which now has %d units",
@@ -275,11 +264,11 @@ var keepsInStep = always("gives units back to Redis if MySQL refuses them, and n
 
 // cutSale has A buy, cuts the connection to MySQL before or after a message of the sale arrives, and has B buy. A's
 // request has no key, with which reserve would hold nothing, and so is not in the ledger.
-func (s *Stage) cutSale(match func(tcpproxy.Message) bool, variant string, at tcpproxy.CutPoint) {
+func (s *Stage) cutSale(match func(tcpproxy.Message) bool, variant string) {
 	message := s.catch(s.Victim.MySQL, match)
 	s.run.Ledger = false
 	a := s.start(order{client: "A", at: s.Victim, count: 1, keyless: true}).caught(message)
-	message.Cut(at)
+	message.Cut(cuts[variant])
 	a.wait()
 	s.Provef("the proxy cut the connection %s A's last message (%d bytes) arrived; MySQL has %d units",
 		variant, message.Bytes(), s.stock(oracle.MySQL))
@@ -292,18 +281,18 @@ var takesReservations = applies(func(s scenario.Strategy) bool { return len(s.Re
 
 // confirmationUnknown is the story of a sale of which MySQL has held the units, and that loses its connection around
 // the confirmation.
-func confirmationUnknown(variant string, at tcpproxy.CutPoint) Scenario {
+func confirmationUnknown(variant string) Scenario {
 	return Scenario{
 		Name:    "confirmation-unknown/" + variant,
 		Title:   "The connection to MySQL is cut " + variant + " MySQL has confirmed the reservation of a sale.",
 		Applies: takesReservations,
 		Claim:   always("finds out whether the reservation is confirmed, and cancels it if not", report.Safe),
-		Play:    func(s *Stage) { s.cutSale(confirms, variant, at) },
+		Play:    func(s *Stage) { s.cutSale(confirms, variant) },
 	}
 }
 
 // reservationUnknown is the same for a client that holds a unit and then confirms it.
-func reservationUnknown(variant string, at tcpproxy.CutPoint) Scenario {
+func reservationUnknown(variant string) Scenario {
 	return Scenario{
 		Name: "reservation-unknown/" + variant,
 		Title: "The connection to MySQL is cut " + variant +
@@ -316,7 +305,7 @@ func reservationUnknown(variant string, at tcpproxy.CutPoint) Scenario {
 			confirmation := s.catch(s.Victim.MySQL, confirms)
 			confirmed := s.meanwhile(func() { s.call(s.Victim, traffic.About(held, history.Confirm, false)) })
 			confirmation.arrive()
-			confirmation.Cut(at)
+			confirmation.Cut(cuts[variant])
 			confirmed()
 			inspect := s.call(s.Survivor, traffic.About(held, history.Inspect, false))
 			s.call(s.Survivor, traffic.About(held, history.Confirm, true))
@@ -335,7 +324,7 @@ const (
 
 // batchUnknown is the story of a connection that breaks around the commit of several requests. They are in one batch
 // because they have waited for the one before.
-func batchUnknown(variant string, at tcpproxy.CutPoint) Scenario {
+func batchUnknown(variant string) Scenario {
 	return Scenario{
 		Name:    "batch-unknown/" + variant,
 		Title:   "The connection to the store is cut " + variant + " the store has committed several requests together.",
@@ -354,7 +343,7 @@ func batchUnknown(variant string, at tcpproxy.CutPoint) Scenario {
 			before.Release()
 			a.wait()
 			commit.arrive()
-			commit.Cut(at)
+			commit.Cut(cuts[variant])
 			unknown := 0
 			for _, b := range members {
 				if b.wait().Outcome == history.Unknown {

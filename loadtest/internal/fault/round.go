@@ -34,10 +34,8 @@ type round struct {
 // cell is a scenario for one strategy or practice.
 type cell struct {
 	scenario Scenario
-	claim    Claim
-	play     func(*Stage)
-	practice bool
-	script   string        // that the explorer executes; empty: it is a story
+	way      Practice      // a strategy of the catalogue plays the scenario's own story
+	practice bool          // it is not of the catalogue
 	faults   []string      // of the script
 	found    *trace.Result // by the explorer
 	repeat   int
@@ -52,19 +50,21 @@ type cell struct {
 	err      error // why the story could not be played to its end
 }
 
-func (l *Lab) newCell(sc Scenario, choice scenario.Choice, o Options, repeat int) *cell {
+func (l *Lab) newCell(sc Scenario, strategy scenario.Strategy, way Practice, o Options, repeat int) *cell {
 	item := firstItem + l.items.Add(1)
 	for sc.Sells != nil && !sc.Sells(item) {
 		item = firstItem + l.items.Add(1)
 	}
 	s := &Stage{
-		reading: l.Reading, Sale: Sale{choice.Strategy, choice.Store, item}, Story: sc.Name, items: &l.items,
+		reading: l.Reading, Sale: Sale{strategy, way.Store, item}, Story: sc.Name, items: &l.items,
 		note: func(report.FaultStep) {}, owners: map[string]string{},
 	}
 	if o.Step != nil {
 		s.note = func(st report.FaultStep) { o.Step(s, st) }
 	}
-	return &cell{scenario: sc, repeat: repeat, command: cmp.Or(o.Command, Command), reading: l.Reading, stage: s}
+	return &cell{
+		scenario: sc, way: way, repeat: repeat, command: cmp.Or(o.Command, Command), reading: l.Reading, stage: s,
+	}
 }
 
 // play plays the round's cells that can be played here, unless ctx has ended.
@@ -121,7 +121,7 @@ func (c *cell) perform(ctx context.Context) {
 	if c.err = c.stage.open(ctx, c.scenario.Name); c.err != nil {
 		return
 	}
-	c.err = c.stage.play(ctx, c.play)
+	c.err = c.stage.play(ctx, c.way.Play)
 	c.missing = missing(c.err)
 	if c.missing != "" || c.err != nil && !c.judgeable(ctx) {
 		c.history = history.History{Run: c.stage.run, Ops: c.stage.ops}
@@ -149,13 +149,13 @@ func (c *cell) result() report.Fault {
 	s := c.stage
 	r := report.Fault{
 		Scenario: c.scenario.Name, Title: c.scenario.Title, Strategy: s.Strategy.Name, Store: s.Store, Repeat: c.repeat,
-		Claimed: c.claim.Words, Proof: s.proof, Evidence: append([]string{}, c.verdict.Evidence...),
+		Claimed: c.way.Claim.Words, Proof: s.proof, Evidence: append([]string{}, c.verdict.Evidence...),
 		Unexplained: c.verdict.Unexplained,
 		Place:       c.place,
 		Steps:       append([]report.FaultStep{}, s.steps...),
 		Replay:      fmt.Sprintf("%s --scenarios %s --strategies %s --step", c.command, c.scenario.Name, s.Strategy.Name),
 	}
-	if c.script != "" {
+	if c.way.Play == nil {
 		return c.explored(r)
 	}
 	if s.broken != "" {
@@ -196,7 +196,9 @@ func (c *cell) result() report.Fault {
 // unproved is the evidence of a cell without a proof.
 const unproved = "nothing shows that the fault struck"
 
-func (c *cell) allows(outcome report.Outcome) bool { return slices.Contains(c.claim.Allowed, outcome) }
+func (c *cell) allows(outcome report.Outcome) bool {
+	return slices.Contains(c.way.Claim.Allowed, outcome)
+}
 
 // held reports whether the claim agrees with the outcome. How long the item was blocked says nothing if somebody read
 // meanwhile: leases have ended while nobody asked.

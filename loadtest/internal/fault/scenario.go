@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"stock/loadtest/internal/oracle"
 	"stock/loadtest/internal/report"
 	"stock/loadtest/internal/scenario"
 	"stock/loadtest/internal/verify"
@@ -41,6 +42,20 @@ type Claim struct {
 // claim returns a Claim.
 func claim(words string, allowed ...report.Outcome) Claim { return Claim{words, allowed} }
 
+// catalogued is a claim of the catalogue, which says by one word what comes of a fault.
+func catalogued(word string) Claim {
+	outcome := report.Safe
+	switch word {
+	case "blocks-until-lease-ends":
+		outcome = report.Blocked
+	case "blocks-forever":
+		outcome = report.Unavailable
+	case "loses-units", "loses-updates", "deducts-again":
+		outcome = report.Unsafe
+	}
+	return claim(word, outcome)
+}
+
 // always is what is claimed of every strategy to which a story applies.
 func always(words string, allowed ...report.Outcome) func(scenario.Strategy) Claim {
 	return func(scenario.Strategy) Claim { return claim(words, allowed...) }
@@ -70,7 +85,7 @@ func scripted(name, title string, practices ...Practice) Scenario {
 // asStrategy is the practice as the judge sees it: it should sell correctly.
 func (p Practice) asStrategy() scenario.Strategy {
 	correct := scenario.Claim{OneReplica: verify.ClaimCorrect, TwoReplicas: verify.ClaimCorrect}
-	tellsRemaining := p.Store == "" // the rows of other stores would have to be counted
+	tellsRemaining := p.Store == oracle.MySQL // the rows of other stores would have to be counted
 	return scenario.Strategy{Name: p.Name, Claim: correct, ReportsRemaining: &tellsRemaining}
 }
 

@@ -68,8 +68,8 @@ func (l *Lab) startScripts(ctx context.Context) (*explore.Explorer, error) {
 // explore executes every interleaving of a practice, with the faults of its script at every point.
 func (c *cell) explore(ctx context.Context, x *explore.Explorer) {
 	c.found, c.err = &trace.Result{}, nil
-	path := "loadtest/scripts/" + c.script + ".star"
-	text, err := scripts.Files.ReadFile(c.script + ".star")
+	path := "loadtest/scripts/" + c.way.Script + ".star"
+	text, err := scripts.Files.ReadFile(c.way.Script + ".star")
 	if err != nil {
 		c.err = err
 		return
@@ -97,7 +97,7 @@ func (c *cell) damaged() (shortest *trace.Schedule) {
 
 // explored decides what came of a practice that is a script.
 func (c *cell) explored(r report.Fault) report.Fault {
-	r.Replay = fmt.Sprintf("%s loadtest/scripts/%s.star", exploreCommand, c.script)
+	r.Replay = fmt.Sprintf("%s loadtest/scripts/%s.star", exploreCommand, c.way.Script)
 	switch damage := c.damaged(); {
 	case c.missing != "":
 		r.Outcome, r.Evidence = report.Skipped, []string{c.missing}

@@ -73,11 +73,8 @@ func (r *redisServers) addresses() []string {
 	return []string{r.address}
 }
 
-// startRedis starts the Redis of a round, which the deployment stops.
-type startRedis func(context.Context, *Deployment) error
-
 // oneRedis starts a master alone.
-func oneRedis(o servers.RedisOptions) startRedis {
+func oneRedis(o servers.RedisOptions) start {
 	return func(ctx context.Context, d *Deployment) error {
 		o.Name = "redis of the round"
 		master, err := d.newRedis(ctx, o)
@@ -255,12 +252,6 @@ func (r *redisServers) watchOther(ctx context.Context) {
 //go:embed clock/clock.c
 var clockSource []byte
 
-// clockedRedis is a Redis whose wall clock a story sets.
-type clockedRedis struct {
-	*servers.Redis
-	offset *os.File // of its clock, which the library reads
-}
-
 // compileClock compiles the library, and returns its path.
 func compileClock(ctx context.Context, dir *servers.Dir) (library string, err error) {
 	if runtime.GOOS != "linux" {
@@ -279,47 +270,85 @@ func compileClock(ctx context.Context, dir *servers.Dir) (library string, err er
 	return library, nil
 }
 
+// redlockMasters starts masters of Redlock.
+func redlockMasters(n int, disk servers.RedisOptions) start {
+	return func(ctx context.Context, d *Deployment) error {
+		disk.Name = "master"
+		masters, err := servers.StartRedisMasters(ctx, n, disk)
+		for _, m := range masters {
+			d.onStop(m.Stop)
+		}
+		d.useMasters(masters)
+		return err
+	}
+}
+
+func (d *Deployment) useMasters(masters []*servers.Redis) {
+	d.masters, d.Addresses.Redlock = masters, nil
+	for _, m := range masters {
+		d.Addresses.Redlock = append(d.Addresses.Redlock, m.Addr)
+	}
+}
+
+// clockedRedis starts a master alone whose wall clock the story sets.
+func clockedRedis(ctx context.Context, d *Deployment) error {
+	started, err := d.startClocked(ctx, 1)
+	if err == nil {
+		d.redis = &redisServers{address: started[0].Addr, master: started[0]}
+	}
+	return err
+}
+
+// clockedMasters starts three masters of Redlock whose wall clocks the story sets.
+func clockedMasters(ctx context.Context, d *Deployment) error {
+	masters, err := d.startClocked(ctx, 3)
+	d.useMasters(masters)
+	return err
+}
+
 // startClocked starts n servers, each with a clock of its own.
-func (d *Deployment) startClocked(ctx context.Context, n int) error {
+func (d *Deployment) startClocked(ctx context.Context, n int) (started []*servers.Redis, err error) {
 	dir, err := servers.NewDir("clock")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	d.onStop(func(context.Context) error { return dir.Remove() })
 	library, err := compileClock(ctx, dir)
-	for i := 0; i < n && err == nil; i++ {
-		err = d.startOneClocked(ctx, fmt.Sprintf("redis-%d", i+1), dir, library)
-	}
-	return err
-}
-
-func (d *Deployment) startOneClocked(ctx context.Context, name string, dir *servers.Dir, library string) error {
-	offset, err := os.Create(dir.File(name))
+	d.clocks = map[*servers.Redis]*os.File{}
 	if err != nil {
-		return err
+		return nil, err
 	}
-	d.onStop(func(context.Context) error { return offset.Close() })
-	r := &clockedRedis{offset: offset}
-	if err := r.setOffset(0); err != nil {
-		return err
+	for i := range n {
+		name := fmt.Sprintf("redis-%d", i+1)
+		clock, err := os.Create(dir.File(name))
+		if err != nil {
+			return nil, err
+		}
+		d.onStop(func(context.Context) error { return clock.Close() })
+		if err := setOffset(clock, 0); err != nil {
+			return nil, err
+		}
+		r, err := d.newRedis(ctx, servers.RedisOptions{
+			Name: name, Env: []string{"LD_PRELOAD=" + library, "STOCK_CLOCK=" + clock.Name()},
+		})
+		if err != nil {
+			return nil, err
+		}
+		started, d.clocks[r] = append(started, r), clock
 	}
-	d.clocked = append(d.clocked, r)
-	r.Redis, err = d.newRedis(ctx, servers.RedisOptions{
-		Name: name, Env: []string{"LD_PRELOAD=" + library, "STOCK_CLOCK=" + offset.Name()},
-	})
-	return err
+	return started, nil
 }
 
-// setOffset makes the clock differ from that of the machine by seconds. The server reads the file at every look at the
+// setOffset makes a clock differ from that of the machine by seconds. The server reads the file at every look at the
 // clock, so it must never be empty.
-func (r *clockedRedis) setOffset(seconds int64) error {
-	_, err := r.offset.WriteAt(binary.NativeEndian.AppendUint64(nil, uint64(seconds)), 0)
+func setOffset(clock *os.File, seconds int64) error {
+	_, err := clock.WriteAt(binary.NativeEndian.AppendUint64(nil, uint64(seconds)), 0)
 	return err
 }
 
-// setClock lets the clock jump, and checks that the server sees it.
-func (r *clockedRedis) setClock(ctx context.Context, ahead time.Duration) error {
-	if err := r.setOffset(int64(ahead.Seconds())); err != nil {
+// setClock lets the clock of a server jump, and checks that it sees that.
+func (d *Deployment) setClock(ctx context.Context, r *servers.Redis, ahead time.Duration) error {
+	if err := setOffset(d.clocks[r], int64(ahead.Seconds())); err != nil {
 		return err
 	}
 	client := openRedis(r.Addr)
@@ -340,19 +369,16 @@ type etcdMembers struct {
 	links   []*tcpproxy.Proxy  // in front of each member
 	leader  *servers.Etcd      // at the start, or when it was killed
 	status  servers.EtcdStatus // of the leader at that time
+	apart   bool               // the victim reaches the leader alone, and the survivor the others
 }
 
-func startEtcdMembers(ctx context.Context) (m *etcdMembers, err error) {
-	m = &etcdMembers{}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, m.stop(context.WithoutCancel(ctx)))
-		}
-	}()
+// threeEtcd starts an etcd of three members.
+func threeEtcd(ctx context.Context, d *Deployment) (err error) {
+	m := &etcdMembers{}
 	m.cluster, err = servers.StartEtcdCluster(ctx, servers.EtcdClusterOptions{
 		Member: servers.EtcdOptions{Relaxed: true},
 		Link: func(address string) (string, error) {
-			link, err := tcpproxy.Start(address)
+			link, err := d.newProxy(address)
 			if err != nil {
 				return "", err
 			}
@@ -361,9 +387,20 @@ func startEtcdMembers(ctx context.Context) (m *etcdMembers, err error) {
 		},
 	})
 	if err != nil {
-		return m, err
+		return err
 	}
-	return m, m.awaitLeader(ctx)
+	d.onStop(m.cluster.Stop)
+	d.etcd, d.Addresses.Etcd = m, m.cluster.Addrs
+	return m.awaitLeader(ctx)
+}
+
+// threeEtcdApart is threeEtcd with a victim that reaches the leader alone, and a survivor that reaches the others.
+func threeEtcdApart(ctx context.Context, d *Deployment) error {
+	if err := threeEtcd(ctx, d); err != nil {
+		return err
+	}
+	d.etcd.apart, d.Addresses.Etcd = true, d.etcd.followers()
+	return nil
 }
 
 // awaitLeader waits until a member says that it leads. On a busy machine, members may need more than one try to answer.
@@ -373,16 +410,6 @@ func (m *etcdMembers) awaitLeader(ctx context.Context) error {
 		m.leader, m.status, err = m.cluster.Leader(ctx)
 		return err == nil, nil
 	})
-}
-
-func (m *etcdMembers) stop(ctx context.Context) (err error) {
-	if m.cluster != nil {
-		err = m.cluster.Stop(ctx)
-	}
-	for _, link := range m.links {
-		link.Close()
-	}
-	return err
 }
 
 // killLeader kills the member that leads now, which may be another one than at the start.

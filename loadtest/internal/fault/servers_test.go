@@ -16,15 +16,16 @@ import (
 // The machine may be so busy that no member answers within the second that it is given.
 func TestAnEtcdLeaderIsKilledAndItsSuccessorFoundAlthoughMembersDoNotAlwaysAnswer(t *testing.T) {
 	t.Parallel()
-	m, err := startEtcdMembers(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := &Deployment{}
 	t.Cleanup(func() {
-		if err := m.stop(context.Background()); err != nil {
+		if err := d.stop(context.Background()); err != nil {
 			t.Error(err)
 		}
 	})
+	if err := threeEtcd(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	m := d.etcd
 	for _, member := range m.cluster.Members {
 		member.Addr = failsEveryOther(t, member.Addr)
 	}

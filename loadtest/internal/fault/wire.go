@@ -219,13 +219,6 @@ func (s *Stage) buyBeforeWrite(a held) {
 // holdWrite has A read the stock, and holds A's write on the wire.
 func (s *Stage) holdWrite() held { return s.hold(patiently(to(s.Victim, "A", 1)), Write) }
 
-// overtake has a fault strike while A's write is held, and B buy before that write arrives.
-func (s *Stage) overtake(strike func()) {
-	a := s.holdWrite()
-	strike()
-	s.buyBeforeWrite(a)
-}
-
 // askMeanwhile has B ask for the lock. When B has sold, or was not granted the lock, A's write goes on.
 func (s *Stage) askMeanwhile(a held) (sold bool) {
 	sold = s.tryToBuy(to(s.Survivor, "B", 2), time.Now(), 2*shortWait)
@@ -265,12 +258,10 @@ func (s *Stage) continueVictim() {
 	s.mend("the victim goes on", func(context.Context) error { return s.Victim.Continue() })
 }
 
-// forget has a fault strike while A is inside, and returns when. The lock is on the server before, and should be on the
+// forget has a fault strike while A is inside, and returns when. The lock is on the master before, and should be on the
 // server after.
-func (s *Stage) forget(
-	a held, before, after *servers.Redis, what string, strike func(context.Context) error,
-) (struckNS int64) {
-	rest := s.lockPTTL(before)
+func (s *Stage) forget(a held, after *servers.Redis, what string, strike func(context.Context) error) (struckNS int64) {
+	rest := s.lockPTTL(s.redis.master)
 	s.requiref(rest != noKey, "client A is inside, but its lock %s is not in Redis", s.lockKey())
 	asked := time.Now()
 	struckNS = s.strike(what, strike)

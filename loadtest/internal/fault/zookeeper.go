@@ -28,6 +28,16 @@ type wrapped struct {
 	queues []string // the nodes whose children it numbers
 }
 
+// startZooKeeper starts a ZooKeeper whose counters a story sets.
+func startZooKeeper(ctx context.Context, d *Deployment) error {
+	server, err := servers.StartZooKeeper(ctx, servers.ZooKeeperOptions{Java: []string{servers.WithoutDigest}})
+	if err == nil {
+		d.onStop(server.Stop)
+		d.zookeeper, d.Addresses.ZooKeeper = &wrapped{ZooKeeper: server}, []string{server.Addr}
+	}
+	return err
+}
+
 // connectZooKeeper opens a connection of the story's own.
 func (s *Stage) connectZooKeeper() *zk.Conn {
 	conn, _, err := zk.Connect([]string{s.zookeeper.Addr}, patientTimeout, zk.WithLogger(log.New(io.Discard, "", 0)))

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,17 +29,12 @@ func CreateDir(dir string) (path string, removeIfEmpty func(), err error) {
 		}
 		return dir, func() { os.Remove(dir) }, nil // fails if it is not empty
 	}
-	for _, pattern := range []string{
-		filepath.Join("history", "*.jsonl"), filepath.Join("faults", "*.jsonl"), history.ManifestName,
-	} {
-		found, err := filepath.Glob(filepath.Join(dir, pattern))
-		if err != nil {
-			return "", nil, fmt.Errorf("--out: %w", err)
-		}
-		if len(found) > 0 {
-			return "", nil, fmt.Errorf("--out %s holds the histories of another run: choose another directory, or remove it",
-				dir)
-		}
+	found, err := histories(dir)
+	if err != nil {
+		return "", nil, fmt.Errorf("--out: %w", err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, history.ManifestName)); err == nil || len(found) > 0 {
+		return "", nil, fmt.Errorf("--out %s holds the histories of another run: choose another directory, or remove it", dir)
 	}
 	_, err = os.Stat(dir)
 	isNew := errors.Is(err, fs.ErrNotExist)
@@ -110,25 +106,26 @@ func WriteFile(path string, write func(io.Writer) error) error {
 
 // WriteTraces writes a trace for Perfetto of each history in the directory of a run, if anything was sold in it. It
 // stops before the next one when the context ends.
-func WriteTraces(ctx context.Context, dir string) error {
-	var paths []string
-	for _, below := range []string{"history", "faults"} {
-		found, err := filepath.Glob(filepath.Join(dir, below, "*.jsonl"))
+func WriteTraces(ctx context.Context, dir string) (err error) {
+	defer func() {
 		if err != nil {
-			return fmt.Errorf("write traces: %w", err)
+			err = fmt.Errorf("write traces: %w", err)
 		}
-		paths = append(paths, found...)
+	}()
+	paths, err := histories(dir)
+	if err != nil {
+		return err
 	}
 	if err := os.MkdirAll(filepath.Join(dir, "traces"), 0o755); err != nil {
-		return fmt.Errorf("write traces: %w", err)
+		return err
 	}
 	for _, path := range paths {
 		if err := ctx.Err(); err != nil {
-			return fmt.Errorf("write traces: %w", err)
+			return err
 		}
 		h, err := history.Read(path)
 		if err != nil {
-			return fmt.Errorf("write traces: %w", err)
+			return err
 		}
 		windows := timeline.Whole(h)
 		if len(windows) == 0 {
@@ -143,6 +140,16 @@ func WriteTraces(ctx context.Context, dir string) error {
 		}
 	}
 	return nil
+}
+
+// histories lists the histories in the directory of a run.
+func histories(dir string) ([]string, error) {
+	ofLoad, err := filepath.Glob(filepath.Join(dir, "history", "*.jsonl"))
+	if err != nil {
+		return nil, err
+	}
+	ofFaults, err := filepath.Glob(filepath.Join(dir, "faults", "*.jsonl"))
+	return slices.Concat(ofLoad, ofFaults), err
 }
 
 // ReadReport reads a report, given the path of its JSON file or of its directory.

@@ -101,36 +101,40 @@ func Attach(ctx context.Context, at Place) (*Lab, error) {
 		},
 		Fewer: at.Fewer,
 	}}
+	servers, err := l.connect(ctx, at)
+	for _, server := range servers {
+		l.Warnings = append(l.Warnings, durability(server)...)
+	}
+	if err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	l.describe(ctx, at)
+	return l, nil
+}
+
+// connect opens the stores, and collects what the report says about their servers.
+func (l *Lab) connect(ctx context.Context, at Place) (servers []oracle.Server, err error) {
 	if at.MySQLDSN != "" || len(at.Redis) > 0 {
-		o, err := oracle.Open(ctx, oracle.Config{
-			MySQLDSN: at.MySQLDSN, Redis: at.Redis, Redlock: at.Redlock, Account: at.Account,
-			KeyPrefix: at.KeyPrefix,
+		l.Target.Oracle, err = oracle.Open(ctx, oracle.Config{
+			MySQLDSN: at.MySQLDSN, Redis: at.Redis, Redlock: at.Redlock, Account: at.Account, KeyPrefix: at.KeyPrefix,
 		})
 		if err != nil {
 			return nil, err
 		}
-		l.Target.Oracle = o
 	}
-	if err := l.describe(ctx, at); err != nil {
-		return nil, errors.Join(err, l.Close())
-	}
-	return l, nil
-}
-
-// describe collects what the report says about the service and its servers.
-func (l *Lab) describe(ctx context.Context, at Place) error {
 	var note string
 	if l.sharedHost, note = sharesHost(ctx, at.URL); note != "" {
 		l.notes = append(l.notes, note)
 	}
-	servers, err := l.Target.Oracle.Servers(ctx)
-	if err != nil {
-		return err
-	}
+	servers, err = l.Target.Oracle.Servers(ctx)
 	for _, server := range servers {
 		l.servers = append(l.servers, report.Server(server))
-		l.Warnings = append(l.Warnings, durability(server)...)
 	}
+	return servers, err
+}
+
+// describe collects what the report says about the service.
+func (l *Lab) describe(ctx context.Context, at Place) {
 	if at.MySQLDSN == "" {
 		l.notes = append(l.notes, "stock in MySQL was read through the service, because --mysql-dsn was not given")
 	}
@@ -141,15 +145,18 @@ func (l *Lab) describe(ctx context.Context, at Place) error {
 		l.notes = append(l.notes, "the lab could not set the stock, because --admin was not given: "+
 			"each run sold a share of the stock that it found")
 	}
-	version, err := serviceVersion(ctx, l.Target.Service)
+	var version struct{ Version, Revision, Go string }
+	body, err := l.Target.Service.Get(ctx, "/version")
+	if err == nil {
+		err = json.Unmarshal(body, &version)
+	}
 	if err != nil {
 		l.notes = append(l.notes, fmt.Sprintf("the version of the service is unknown: %v", err))
-		return nil
+		return
 	}
 	l.revision = version.Revision
 	text := fmt.Sprintf("%s %.12s %s", version.Version, version.Revision, version.Go)
 	l.servers = append(l.servers, report.Server{Name: "service", Version: strings.Join(strings.Fields(text), " ")})
-	return nil
 }
 
 // durability returns a warning for each setting on which claims rely and that a server does not have.
@@ -224,17 +231,6 @@ func sharesHost(ctx context.Context, address string) (shares bool, note string) 
 		}
 	}
 	return false, ""
-}
-
-type version struct{ Version, Revision, Go string }
-
-func serviceVersion(ctx context.Context, service scenario.Service) (v version, err error) {
-	body, err := service.Get(ctx, "/version")
-	if err != nil {
-		return version{}, err
-	}
-	err = json.Unmarshal(body, &v)
-	return v, err
 }
 
 // shortRevision returns what the report shows of a revision that the linker has set.

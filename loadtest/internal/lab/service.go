@@ -10,8 +10,6 @@ import (
 	"github.com/go-sql-driver/mysql"
 	"github.com/redis/go-redis/v9"
 
-	"stock/loadtest/internal/oracle"
-	"stock/loadtest/internal/report"
 	"stock/loadtest/internal/scenario"
 	"stock/loadtest/internal/service"
 	"stock/loadtest/internal/topology"
@@ -48,7 +46,7 @@ func StartService(ctx context.Context, d *service.Description, replicas int, at 
 const trialTimeout = 10 * time.Second
 
 // connectService connects to the stores of a service of the user's.
-func (l *Lab) connectService(ctx context.Context, at Place) (err error) {
+func (l *Lab) connectService(ctx context.Context, at Place) error {
 	own := l.Target.Own
 	switch {
 	case own.Stock.SQL != nil && at.MySQLDSN == "":
@@ -57,11 +55,8 @@ func (l *Lab) connectService(ctx context.Context, at Place) (err error) {
 	case own.Stock.Redis != nil && len(at.Redis) == 0:
 		return errors.New("the stock is in Redis (stock.redis): give --redis, or LOADTEST_REDIS")
 	}
-	if at.MySQLDSN != "" || len(at.Redis) > 0 {
-		l.Target.Oracle, err = oracle.Open(ctx, oracle.Config{MySQLDSN: at.MySQLDSN, Redis: at.Redis, Account: at.Account})
-		if err != nil {
-			return err
-		}
+	if _, err := l.connect(ctx, at); err != nil {
+		return err
 	}
 	if at.MySQLDSN != "" {
 		config, err := at.MySQLConfig(at.MySQLDSN)
@@ -78,16 +73,8 @@ func (l *Lab) connectService(ctx context.Context, at Place) (err error) {
 	if len(at.Redis) > 0 {
 		own.Redis = redis.NewUniversalClient(at.RedisOptions(at.Redis...))
 	}
-	var note string
-	if l.sharedHost, note = sharesHost(ctx, at.URL); note != "" {
-		l.notes = append(l.notes, note)
-	}
-	servers, err := l.Target.Oracle.Servers(ctx)
-	for _, server := range servers {
-		l.servers = append(l.servers, report.Server(server))
-	}
 	l.notes = append(l.notes, own.NotJudged(len(own.URLs))...)
-	return err
+	return nil
 }
 
 // withLog returns an error of a service that the lab has started, with the end of its log: it may say why.

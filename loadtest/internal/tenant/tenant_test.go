@@ -26,28 +26,47 @@ var shared serverstest.Servers
 
 func TestMain(m *testing.M) { os.Exit(shared.Run(m)) }
 
-func TestADatabaseOfTheUserIsLeftAlone(t *testing.T) {
+// createDatabase takes the name of a database as the administrator of a server.
+func createDatabase(t *testing.T, server *servers.MySQL, name string) *tenant.Database {
+	t.Helper()
+	d, err := tenant.CreateDatabase(t.Context(), server.DSN(""), oracle.Account{}, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// createKeys takes the prefix "lab:".
+func createKeys(t *testing.T, addresses ...string) *tenant.Keys {
+	t.Helper()
+	k, err := tenant.CreateKeys(t.Context(), addresses, oracle.Account{}, "lab:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+func TestADatabaseOfTheUserIsLeftAloneAndTheErrorSaysHowToRemoveIt(t *testing.T) {
 	t.Parallel()
 	server := shared.MySQL(t)
-	dsn, err := server.CreateDatabase(t.Context(), "users_own")
-	if err != nil {
+	if _, err := server.CreateDatabase(t.Context(), "users_own"); err != nil {
 		t.Fatal(err)
 	}
-	db, err := sql.Open("mysql", dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	if _, err := db.ExecContext(t.Context(), "CREATE TABLE treasure (id INT)"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tenant.CreateDatabase(t.Context(), server.DSN(""), oracle.Account{}, "users_own"); err == nil ||
-		!strings.Contains(err.Error(), "it is left alone") {
-		t.Errorf("got %v, want that the database is left alone", err)
-	}
-	var rows int
-	if err := db.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM treasure").Scan(&rows); err != nil {
-		t.Errorf("the table: %v", err)
+	for _, statement := range []string{"DO 1", "CREATE TABLE users_own.treasure (id INT)"} { // it is empty at first
+		db, err := sql.Open("mysql", server.DSN(""))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		execute(t, db, statement)
+		_, err = tenant.CreateDatabase(t.Context(), server.DSN(""), oracle.Account{}, "users_own")
+		if err == nil || !strings.Contains(err.Error(), "it is left alone") ||
+			!strings.Contains(err.Error(), "DROP DATABASE `users_own` if nobody needs it") {
+			t.Errorf("got %v, want that the database is left alone, and how to remove it", err)
+		}
+		if execute(t, db, "USE users_own"); statement != "DO 1" {
+			execute(t, db, "SELECT * FROM users_own.treasure")
+		}
 	}
 }
 
@@ -68,10 +87,7 @@ func findLock(t *testing.T, server *servers.MySQL, name string) (db *sql.DB, id 
 func TestADatabaseIsRemovedAlsoAfterItsConnectionHasEnded(t *testing.T) {
 	t.Parallel()
 	server := shared.MySQL(t)
-	d, err := tenant.CreateDatabase(t.Context(), server.DSN(""), oracle.Account{}, "cut_off")
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := createDatabase(t, server, "cut_off")
 	db, id := findLock(t, server, "cut_off")
 	execute(t, db, "KILL "+id)
 	if err := d.Remove(t.Context()); err != nil {
@@ -132,10 +148,7 @@ func TestRemovalSaysWhyTheServerDoesNotDropTheDatabase(t *testing.T) {
 func TestALabTakesItsNameAgainAfterItsConnectionHasEnded(t *testing.T) {
 	t.Parallel()
 	server := shared.MySQL(t)
-	d, err := tenant.CreateDatabase(t.Context(), server.DSN(""), oracle.Account{}, "taken_again")
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := createDatabase(t, server, "taken_again")
 	db, id := findLock(t, server, "taken_again")
 	execute(t, db, "KILL "+id)
 	serverstest.Eventually(t, "the lock is held by another connection", func() bool {
@@ -155,10 +168,7 @@ func TestALabTakesItsNameAgainAfterItsConnectionHasEnded(t *testing.T) {
 func TestALabNoticesThatItsDatabaseHasBeenReplaced(t *testing.T) {
 	t.Parallel()
 	server := shared.MySQL(t)
-	d, err := tenant.CreateDatabase(t.Context(), server.DSN(""), oracle.Account{}, "noticed")
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := createDatabase(t, server, "noticed")
 	if err := d.Loss(); err != nil {
 		t.Error(err)
 	}
@@ -177,27 +187,6 @@ func TestALabNoticesThatItsDatabaseHasBeenReplaced(t *testing.T) {
 		t.Errorf("got %v, want that the database is left alone", err)
 	}
 	execute(t, db, "SELECT * FROM noticed.treasure")
-}
-
-func TestAnEmptyDatabaseIsLeftAloneAndTheErrorSaysHowToRemoveIt(t *testing.T) {
-	t.Parallel()
-	server := shared.MySQL(t)
-	dsn, err := server.CreateDatabase(t.Context(), "empty_one")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = tenant.CreateDatabase(t.Context(), server.DSN(""), oracle.Account{}, "empty_one")
-	if err == nil || !strings.Contains(err.Error(), "DROP DATABASE `empty_one` if nobody needs it") {
-		t.Errorf("got %v, want how to remove it", err)
-	}
-	db, err := sql.Open("mysql", dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	if err := db.PingContext(t.Context()); err != nil {
-		t.Errorf("the database: %v", err)
-	}
 }
 
 func TestConnectionsThatTheAccountHasAreNotFree(t *testing.T) {
@@ -258,25 +247,6 @@ func TestADSNThatTheLabCannotUseIsRefused(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %v, want %q", dsn, err, want)
 		}
-	}
-}
-
-func TestADatabaseThatHasTakenThePlaceOfTheLabsIsLeftAlone(t *testing.T) {
-	t.Parallel()
-	server := shared.MySQL(t)
-	d, err := tenant.CreateDatabase(t.Context(), server.DSN(""), oracle.Account{}, "replaced")
-	if err != nil {
-		t.Fatal(err)
-	}
-	db, id := findLock(t, server, "replaced")
-	execute(t, db, "DROP DATABASE replaced", "CREATE DATABASE replaced", "CREATE TABLE replaced.treasure (id INT)",
-		"KILL "+id)
-	if err := d.Remove(t.Context()); err == nil || !strings.Contains(err.Error(), "it is left alone") {
-		t.Errorf("got %v, want that the database is left alone", err)
-	}
-	var rows int
-	if err := db.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM replaced.treasure").Scan(&rows); err != nil {
-		t.Errorf("the table: %v", err)
 	}
 }
 
@@ -390,10 +360,7 @@ func TestKeysAreRemovedInFewRoundTrips(t *testing.T) {
 	server := serverstest.StartRedis(t, servers.RedisOptions{})
 	proxy := tcpproxy.New(t, server.Addr)
 	client := serverstest.RedisClient(t, &redis.Options{Addr: server.Addr})
-	k, err := tenant.CreateKeys(t.Context(), []string{proxy.Addr()}, oracle.Account{}, "lab:")
-	if err != nil {
-		t.Fatal(err)
-	}
+	k := createKeys(t, proxy.Addr())
 	const keys, tripsPerThousand = 3000, 10
 	for i := range keys {
 		if err := client.Set(t.Context(), "lab:"+strconv.Itoa(i), i, 0).Err(); err != nil {
@@ -448,15 +415,9 @@ func TestKeysThatAnotherLabHasTakenAreLeftToIt(t *testing.T) {
 	t.Parallel()
 	server := serverstest.StartRedis(t, servers.RedisOptions{})
 	client := serverstest.RedisClient(t, &redis.Options{Addr: server.Addr})
-	first, err := tenant.CreateKeys(t.Context(), []string{server.Addr}, oracle.Account{}, "lab:")
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := createKeys(t, server.Addr)
 	client.Del(t.Context(), "lab:lab") // as if the first lab had been suspended for 20 s
-	second, err := tenant.CreateKeys(t.Context(), []string{server.Addr}, oracle.Account{}, "lab:")
-	if err != nil {
-		t.Fatal(err)
-	}
+	second := createKeys(t, server.Addr)
 	if err := client.Set(t.Context(), "lab:stock:{1}", 1, 0).Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -486,10 +447,7 @@ func TestAClaimThatHasExpiredIsTakenAgain(t *testing.T) {
 	t.Parallel()
 	server := serverstest.StartRedis(t, servers.RedisOptions{})
 	client := serverstest.RedisClient(t, &redis.Options{Addr: server.Addr})
-	k, err := tenant.CreateKeys(t.Context(), []string{server.Addr}, oracle.Account{}, "lab:")
-	if err != nil {
-		t.Fatal(err)
-	}
+	k := createKeys(t, server.Addr)
 	client.Del(t.Context(), "lab:lab")
 	serverstest.Eventually(t, "the claim is back", func() bool { return client.Exists(t.Context(), "lab:lab").Val() == 1 })
 	if err := k.Remove(t.Context()); err != nil {
@@ -501,10 +459,7 @@ func TestKeysAreRemovedFromEveryMasterOfACluster(t *testing.T) {
 	t.Parallel()
 	cluster := serverstest.StartCluster(t)
 	addresses := cluster.Addrs
-	k, err := tenant.CreateKeys(t.Context(), addresses, oracle.Account{}, "lab:")
-	if err != nil {
-		t.Fatal(err)
-	}
+	k := createKeys(t, addresses...)
 	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addresses})
 	defer client.Close()
 	for _, key := range []string{"lab:stock:{1}", "lab:stock:{2}", "lab:stock:{3}", "lab:stock:{4}", "users:1"} {

@@ -83,7 +83,7 @@ func (it *item) nextSale(after int64) (next int64, sold bool) {
 		}
 	}
 	if !sold {
-		return it.answered(), false
+		next = it.answered()
 	}
-	return next, true
+	return next, sold
 }

@@ -1,19 +1,28 @@
 package timeline
 
 import (
-	"bufio"
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 )
 
-// event is an event of the Trace Event Format, which Perfetto and chrome://tracing read. Times are microseconds.
+// trace is a file in the Trace Event Format, which Perfetto and chrome://tracing read.
+type trace struct {
+	Unit   string  `json:"displayTimeUnit"`
+	Events []event `json:"traceEvents"`
+
+	origin    int64 // on the clock of the history
+	processes int
+}
+
+// event is an event of a trace. Times are microseconds.
 type event struct {
 	Name     string  `json:"name"`
 	Category string  `json:"cat,omitempty"`
 	Phase    string  `json:"ph"`
-	At       *micros `json:"ts,omitempty"`
-	Duration *micros `json:"dur,omitempty"`
+	At       float64 `json:"ts"`
+	Duration float64 `json:"dur,omitempty"`
 	Process  int     `json:"pid"`
 	Track    int     `json:"tid,omitempty"`
 	Scope    string  `json:"s,omitempty"`
@@ -27,69 +36,29 @@ const (
 	metadata = "M"
 )
 
-// micros is nanoseconds, written as microseconds without rounding.
-type micros int64
-
-func (m micros) MarshalJSON() ([]byte, error) {
-	if m < 0 {
-		return fmt.Appendf(nil, "-%d.%03d", -m/1000, -m%1000), nil
-	}
-	return fmt.Appendf(nil, "%d.%03d", m/1000, m%1000), nil
-}
-
 // WriteTrace writes windows in the Trace Event Format. A replica is a process for each item, and each of its lanes is a
 // track, so that the slices of a track never overlap. Findings and overlaps are instant events.
 func WriteTrace(w io.Writer, windows []Window) error {
-	out := bufio.NewWriter(w)
-	t := tracer{out: out}
-	fmt.Fprint(out, `{"displayTimeUnit":"ms","traceEvents":[`)
-	if len(windows) > 0 {
-		t.origin = windows[0].Origin + windows[0].From
-		for _, w := range windows {
-			t.origin = min(t.origin, w.Origin+w.From)
-		}
+	t := trace{Unit: "ms", Events: []event{}, origin: math.MaxInt64}
+	for _, w := range windows {
+		t.origin = min(t.origin, w.Origin+w.From)
 	}
 	for _, w := range windows {
-		t.window(w)
+		t.add(w)
 	}
-	fmt.Fprint(out, "\n]}\n")
-	if t.err == nil {
-		t.err = out.Flush()
-	}
-	if t.err != nil {
-		return fmt.Errorf("write trace: %w", t.err)
+	if err := json.NewEncoder(w).Encode(t); err != nil {
+		return fmt.Errorf("write trace: %w", err)
 	}
 	return nil
 }
 
-// tracer writes events.
-type tracer struct {
-	out       *bufio.Writer
-	origin    int64 // on the clock of the history
-	processes int
-	events    int
-	err       error
-}
-
-func (t *tracer) write(e event) {
-	text, err := json.Marshal(e)
-	if err != nil && t.err == nil {
-		t.err = err
-	}
-	if t.events++; t.events > 1 {
-		t.out.WriteByte(',')
-	}
-	t.out.WriteByte('\n')
-	t.out.WriteString(string(text))
-}
+// micros returns nanoseconds as microseconds.
+func micros(ns int64) float64 { return float64(ns) / 1000 }
 
 // at returns a time of a window as one of the trace.
-func (t *tracer) at(w Window, ns int64) *micros {
-	at := micros(w.Origin + ns - t.origin)
-	return &at
-}
+func (t *trace) at(w Window, ns int64) float64 { return micros(w.Origin + ns - t.origin) }
 
-func (t *tracer) window(w Window) {
+func (t *trace) add(w Window) {
 	processes, used := map[Lane]int{}, map[Lane]int{}
 	tracks := make([]int, len(w.Lanes))
 	for i, lane := range w.Lanes {
@@ -104,32 +73,32 @@ func (t *tracer) window(w Window) {
 	}
 	for _, s := range w.Sections {
 		s.Overlap = s.Overlap && !w.Allowed
-		at, length := t.at(w, s.Start), micros(s.End-s.Start)
 		slice := event{
-			Name: s.label(), Category: s.category(), Phase: complete, At: at, Duration: &length,
+			Name: s.label(), Category: s.category(), Phase: complete, At: t.at(w, s.Start), Duration: micros(s.End - s.Start),
 			Process: processes[w.Lanes[s.Lane]], Track: tracks[s.Lane],
-		}
-		mark := event{
-			Name: Overlap, Category: Overlap, Phase: instant, At: at, Process: slice.Process, Track: slice.Track, Scope: "t",
 		}
 		s.Start, s.End, s.Lane = w.Origin+s.Start, w.Origin+s.End, slice.Track // on the clock of the history
 		slice.Args = s
-		t.write(slice)
+		t.Events = append(t.Events, slice)
 		if s.Overlap {
-			t.write(mark)
+			t.Events = append(t.Events, event{
+				Name: Overlap, Category: Overlap, Phase: instant, At: slice.At, Process: slice.Process, Track: slice.Track,
+				Scope: "t",
+			})
 		}
 	}
 	for _, f := range w.Findings {
 		first := w.Sections[f.Sections[len(f.Sections)-1]]
-		t.write(event{
+		t.Events = append(t.Events, event{
 			Name: "first " + f.Kind + ": " + f.Text, Category: "finding", Phase: instant, At: t.at(w, f.Start),
 			Process: processes[w.Lanes[first.Lane]], Track: tracks[first.Lane], Scope: "g",
 		})
 	}
 }
 
-func (t *tracer) name(what string, process, track int, name string) {
-	t.write(event{Name: what, Phase: metadata, Process: process, Track: track, Args: map[string]string{"name": name}})
+func (t *trace) name(what string, process, track int, name string) {
+	args := map[string]string{"name": name}
+	t.Events = append(t.Events, event{Name: what, Phase: metadata, Process: process, Track: track, Args: args})
 }
 
 // label is the text of a slice.

@@ -40,7 +40,9 @@ func Around(h *history.History) (windows []Window) {
 	}
 	if windows == nil && len(items) > 0 {
 		busiest := slices.MaxFunc(items, func(a, b *item) int { return len(a.spans) - len(b.spans) })
-		windows = []Window{busiest.middle()}
+		middle := busiest.around(finding{spans: busiest.spans[len(busiest.spans)/2:][:1]})
+		middle.Title = fmt.Sprintf("From the middle of the run, item %d", busiest.id)
+		windows = []Window{middle}
 	}
 	return windows
 }
@@ -48,18 +50,25 @@ func Around(h *history.History) (windows []Window) {
 // Whole returns a window for each item with all of its sections.
 func Whole(h *history.History) (windows []Window) {
 	for _, it := range byItem(h, h.Run.Story != "", "") {
-		windows = append(windows, it.whole())
+		from := it.spans[0].start
+		w := it.window(from, from, it.end(), it.spans)
+		w.Title = fmt.Sprintf("Item %d", it.id)
+		windows = append(windows, w)
 	}
 	return windows
 }
 
-// around returns a window around a finding. It grows to both sides, section by section, until it is full.
+// around returns a window around a finding, or around what has no kind. It grows to both sides, section by section,
+// until it is full.
 func (it *item) around(f finding) Window {
 	from, to := f.spans[0].start, f.spans[0].end
 	for _, s := range f.spans {
 		from, to = min(from, s.start), max(to, s.end)
 	}
 	longest := maxGrowth * (to - from)
+	if f.kind == "" {
+		longest = math.MaxInt64
+	}
 	grow := func(left, right int64) bool {
 		if right-left > longest || len(it.during(left, right)) > perWindow {
 			return false
@@ -82,22 +91,17 @@ var titles = map[string]string{
 	string(Oversold): "sale without stock",
 }
 
-// beside returns when the last section before a time began, and when the first one after it ended.
+// beside returns when the last section that began before from did so, and when the first that ended after to did: from
+// and to if there is none.
 func (it *item) beside(from, to int64) (before, after int64) {
-	before, after = math.MinInt64, math.MaxInt64
+	before, after = from, to
 	for _, s := range it.spans {
-		if s.start < from {
-			before = max(before, s.start)
+		if s.start < from && (before == from || s.start > before) {
+			before = s.start
 		}
-		if s.end > to {
-			after = min(after, s.end)
+		if s.end > to && (after == to || s.end < after) {
+			after = s.end
 		}
-	}
-	if before == math.MinInt64 {
-		before = from
-	}
-	if after == math.MaxInt64 {
-		after = to
 	}
 	return before, after
 }
@@ -110,28 +114,6 @@ func (it *item) during(from, to int64) (found []*span) {
 		}
 	}
 	return found
-}
-
-// middle returns a window of consecutive sections from the middle of the run.
-func (it *item) middle() Window {
-	first := max(0, (len(it.spans)-perWindow)/2)
-	last := first
-	from, to := it.spans[first].start, it.spans[first].end
-	for last+1 < len(it.spans) && len(it.during(from, max(to, it.spans[last+1].end))) <= perWindow {
-		last++
-		to = max(to, it.spans[last].end)
-	}
-	w := it.cut(from, to, it.spans[first:first+1])
-	w.Title = fmt.Sprintf("From the middle of the run, item %d", it.id)
-	return w
-}
-
-// whole returns a window with everything.
-func (it *item) whole() Window {
-	from := it.spans[0].start
-	w := it.window(from, from, it.end(), it.spans)
-	w.Title = fmt.Sprintf("Item %d", it.id)
-	return w
 }
 
 // cut returns a window of the sections between from and to. If there are too many, it keeps those that must be in it,

@@ -44,14 +44,8 @@ func (t *Topology) StartIsolated(ctx context.Context, name string, at Addresses,
 	if at, err = i.Proxies.start(at); err != nil {
 		return i, err
 	}
-	admin, err := freeAddr()
-	if err != nil {
-		return i, err
-	}
-	if i.Replica, err = t.describeReplica(name, admin, at, o); err != nil {
-		return i, err
-	}
-	return i, i.Restart(ctx)
+	i.Replica, err = t.StartReplica(ctx, name, at, o)
+	return i, err
 }
 
 // start starts a proxy in front of each server, and returns the addresses of the proxies.
@@ -61,20 +55,12 @@ func (p *Proxies) start(at Addresses) (Addresses, error) {
 		return at, err
 	}
 	mysqlAddress := []string{config.Addr}
-	for _, to := range []struct {
-		proxy   **tcpproxy.Proxy
-		servers *[]string
-	}{
-		{&p.MySQL, &mysqlAddress},
-		{&p.Redis, &at.Redis},
-		{&p.Redlock, &at.Redlock},
-		{&p.Etcd, &at.Etcd},
-		{&p.ZooKeeper, &at.ZooKeeper},
-	} {
-		if *to.proxy, err = tcpproxy.Start(*to.servers...); err != nil {
+	servers := []*[]string{&mysqlAddress, &at.Redis, &at.Redlock, &at.Etcd, &at.ZooKeeper}
+	for i, proxy := range p.all() {
+		if *proxy, err = tcpproxy.Start(*servers[i]...); err != nil {
 			return at, err
 		}
-		*to.servers = (*to.proxy).Addresses()
+		*servers[i] = (*proxy).Addresses()
 	}
 	config.Addr = mysqlAddress[0]
 	// Nobody could find anything in messages that are compressed.
@@ -87,11 +73,15 @@ func (p *Proxies) start(at Addresses) (Addresses, error) {
 
 // close closes the proxies that were started.
 func (p *Proxies) close() {
-	for _, proxy := range []*tcpproxy.Proxy{p.MySQL, p.Redis, p.Redlock, p.Etcd, p.ZooKeeper} {
-		if proxy != nil {
-			proxy.Close()
+	for _, proxy := range p.all() {
+		if *proxy != nil {
+			(*proxy).Close()
 		}
 	}
+}
+
+func (p *Proxies) all() []**tcpproxy.Proxy {
+	return []**tcpproxy.Proxy{&p.MySQL, &p.Redis, &p.Redlock, &p.Etcd, &p.ZooKeeper}
 }
 
 // Close kills the replica and closes its proxies.
@@ -99,7 +89,7 @@ func (i *Isolated) Close() {
 	if i.Replica != nil && i.Process() != nil {
 		i.Process().Kill()
 	}
-	i.Proxies.close()
+	i.close()
 }
 
 // Address is the host:port of the public listener.
@@ -125,7 +115,7 @@ func (t *Topology) StartCommand(
 	ctx context.Context, name string, command []string, dir string, at Addresses,
 ) (*Replica, error) {
 	program := command[0]
-	if dir != "" && strings.Contains(program, "/") && !filepath.IsAbs(program) {
+	if strings.Contains(program, "/") && !filepath.IsAbs(program) {
 		program = filepath.Join(dir, program)
 	}
 	program, err := exec.LookPath(program)

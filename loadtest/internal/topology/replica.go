@@ -132,7 +132,7 @@ func (t *Topology) describeReplica(name, admin string, at Addresses, o Options) 
 // Restart kills the replica if it is running (SIGKILL), starts it on the same ports, and waits until it is ready.
 func (r *Replica) Restart(ctx context.Context) error {
 	if r.command.Path == "" {
-		return fmt.Errorf("restart %s: %w", r.Name, errForeign)
+		return fmt.Errorf("%s: %w", r.Name, errForeign)
 	}
 	return r.restart(ctx, r.command)
 }
@@ -202,14 +202,7 @@ func (r *Replica) Readiness(ctx context.Context) (status int, body string, err e
 }
 
 // Kill kills the replica (SIGKILL).
-func (r *Replica) Kill() error {
-	process := r.started.Load()
-	if process == nil {
-		return fmt.Errorf("kill %s: %w", r.Name, errForeign)
-	}
-	process.Kill()
-	return nil
-}
+func (r *Replica) Kill() error { return r.signal(syscall.SIGKILL) }
 
 // Pause stops the replica at whatever it is doing (SIGSTOP).
 func (r *Replica) Pause() error { return r.signal(syscall.SIGSTOP) }
@@ -220,10 +213,15 @@ func (r *Replica) Continue() error { return r.signal(syscall.SIGCONT) }
 // Terminate tells the replica to finish its requests and exit (SIGTERM), and does not wait for it.
 func (r *Replica) Terminate() error { return r.signal(syscall.SIGTERM) }
 
+// signal waits for the end of a process that it kills.
 func (r *Replica) signal(signal syscall.Signal) error {
 	process := r.started.Load()
-	if process == nil {
-		return fmt.Errorf("signal %s: %w", r.Name, errForeign)
+	switch {
+	case process == nil:
+		return fmt.Errorf("%s: %w", r.Name, errForeign)
+	case signal == syscall.SIGKILL:
+		process.Kill()
+		return nil
 	}
 	return process.Signal(signal)
 }
@@ -231,12 +229,8 @@ func (r *Replica) signal(signal syscall.Signal) error {
 // Stop tells the replica to finish its requests and exit (SIGTERM), and waits for it. It kills a program of the user.
 func (r *Replica) Stop(ctx context.Context) error {
 	process := r.started.Load()
-	if process == nil {
-		return fmt.Errorf("stop %s: %w", r.Name, errForeign)
-	}
-	if r.ready != nil { // a program of the user, which need not know SIGTERM
-		process.Kill()
-		return nil
+	if process == nil || r.ready != nil { // a program of the user need not know SIGTERM
+		return r.Kill()
 	}
 	return process.Stop(ctx)
 }

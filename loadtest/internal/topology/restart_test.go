@@ -66,25 +66,13 @@ func deductOne(client *http.Client) string {
 	return fmt.Sprint(response.StatusCode, " ", problem.Type)
 }
 
-// failures returns the number of requests that have failed so far.
-func (u *users) failures() (n int) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	for outcome, requests := range u.outcome {
-		if outcome != sold {
-			n += requests
-		}
-	}
-	return n
-}
-
-// end stops the users. It returns the number of units sold and of failed requests, and how those failed.
-func (u *users) end() (units int, failed map[string]int, failures int) {
+// end stops the users. It returns the number of units sold, and how many requests failed in which way.
+func (u *users) end() (units int, failed map[string]int) {
 	close(u.stop)
 	u.running.Wait()
 	failed = maps.Clone(u.outcome)
 	delete(failed, sold)
-	return u.outcome[sold], failed, u.failures()
+	return u.outcome[sold], failed
 }
 
 const plenty = 1_000_000
@@ -122,35 +110,12 @@ func TestRollingRestartUnderLoadFailsNoRequest(t *testing.T) {
 		}
 		time.Sleep(500 * time.Millisecond)
 	}
-	sold, failed, failures := load.end()
-	t.Logf("%d requests succeeded, %d failed", sold, failures)
-	if failures > 0 {
+	sold, failed := load.end()
+	t.Logf("%d requests succeeded", sold)
+	if len(failed) > 0 {
 		t.Errorf("requests failed: %v", failed)
 	}
 	if deducted := plenty - stockLeft(t); deducted != sold {
 		t.Errorf("%d units were confirmed and %d deducted", sold, deducted)
-	}
-}
-
-func TestAKilledReplicaCostsOnlyTheRequestsInFlight(t *testing.T) {
-	const n = 100
-	setStock(t, plenty)
-	load := startUsers(t, n)
-	time.Sleep(500 * time.Millisecond)
-	killed := lab.Replicas[1]
-	if err := killed.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	restartAfter(t, killed)
-	time.Sleep(500 * time.Millisecond) // requests that were in flight have failed by now
-	inFlight := load.failures()
-	time.Sleep(1500 * time.Millisecond)
-	sold, failed, failures := load.end()
-	t.Logf("%d requests succeeded, %d failed", sold, failures)
-	if failures > inFlight || failures > n {
-		t.Errorf("%d requests of %d users failed at first, and then %d more: %v", inFlight, n, failures-inFlight, failed)
-	}
-	if deducted := plenty - stockLeft(t); deducted < sold || deducted > sold+failures {
-		t.Errorf("%d units were confirmed, %d requests failed, and %d units were deducted", sold, failures, deducted)
 	}
 }

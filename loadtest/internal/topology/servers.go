@@ -19,7 +19,7 @@ const database = "stock"
 // startServers starts the stores and the lock servers, and finds the service's binary meanwhile.
 func (t *Topology) startServers(ctx context.Context, o Options) error {
 	t.Servers.Redlock = make([]*servers.Redis, o.Redlock)
-	var noEtcd, noZooKeeper string
+	var noEtcd, noZooKeeper error
 	var rented [2]error
 
 	group, ctx := errgroup.WithContext(ctx)
@@ -50,14 +50,13 @@ func (t *Topology) startServers(ctx context.Context, o Options) error {
 			return err
 		})
 	}
-	group.Go(func() (err error) {
-		noEtcd, err = asMissing(t.startEtcd(ctx, o))
-		return err
+	group.Go(func() error {
+		noEtcd = t.startEtcd(ctx, o)
+		return unlessMissing(noEtcd)
 	})
-	group.Go(func() (err error) {
-		t.Servers.ZooKeeper, err = servers.StartZooKeeper(ctx, servers.ZooKeeperOptions{Relaxed: o.Relaxed})
-		noZooKeeper, err = asMissing(err)
-		return err
+	group.Go(func() error {
+		t.Servers.ZooKeeper, noZooKeeper = servers.StartZooKeeper(ctx, servers.ZooKeeperOptions{Relaxed: o.Relaxed})
+		return unlessMissing(noZooKeeper)
 	})
 	if err := group.Wait(); err != nil {
 		for _, other := range rented {
@@ -72,21 +71,20 @@ func (t *Topology) startServers(ctx context.Context, o Options) error {
 	if o.Redlock == 0 {
 		t.Missing["redlock"] = noRedlock
 	}
-	if noEtcd != "" {
-		t.Missing["etcd"] = noEtcd
-	}
-	if noZooKeeper != "" {
-		t.Missing["zookeeper"] = noZooKeeper
+	for name, err := range map[string]error{"etcd": noEtcd, "zookeeper": noZooKeeper} {
+		if err != nil {
+			t.Missing[name] = err.Error()
+		}
 	}
 	return nil
 }
 
-// asMissing turns the error of a missing optional server into a text for the user. It returns any other error as it is.
-func asMissing(err error) (missing string, _ error) {
+// unlessMissing returns the error of an optional server, unless that is not installed.
+func unlessMissing(err error) error {
 	if errors.Is(err, servers.ErrNotInstalled) {
-		return err.Error(), nil
+		return nil
 	}
-	return "", err
+	return err
 }
 
 func (t *Topology) startMySQL(ctx context.Context, o Options) (err error) {

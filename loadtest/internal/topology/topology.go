@@ -145,11 +145,11 @@ func Start(ctx context.Context, o Options) (*Topology, error) {
 	if o.User.RedisTLS != "" {
 		o.Redlock = 0
 	}
-	dir, err := servers.NewDir("lab")
+	t, err := New()
 	if err != nil {
 		return nil, err
 	}
-	t := &Topology{dir: dir, TLS: o.User.TLS()}
+	t.TLS = o.User.TLS()
 	if o.User.given() {
 		t.KeyPrefix = tenant.Prefix(o.User.Name) // also of named locks in MySQL, which belong to no database
 	}
@@ -202,7 +202,7 @@ func (t *Topology) RestartReplicas(ctx context.Context, args ...string) error {
 func (t *Topology) Stop(ctx context.Context) error {
 	var errs []error
 	for _, layer := range t.layers() {
-		errs = append(errs, stopAll(ctx, layer))
+		errs = append(errs, forAll(layer, func(p part) error { return p.stop(ctx) }))
 	}
 	for _, p := range t.Proxies {
 		p.close()
@@ -214,11 +214,12 @@ func (t *Topology) Stop(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-func stopAll(ctx context.Context, layer []part) error {
-	errs := make([]error, len(layer))
+// forAll does something for all of a list at the same time.
+func forAll[T any](list []T, do func(T) error) error {
+	errs := make([]error, len(list))
 	var all sync.WaitGroup
-	for i, p := range layer {
-		all.Go(func() { errs[i] = p.stop(ctx) })
+	for i, one := range list {
+		all.Go(func() { errs[i] = do(one) })
 	}
 	all.Wait()
 	return errors.Join(errs...)

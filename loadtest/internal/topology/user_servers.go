@@ -2,10 +2,8 @@ package topology
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
-	"sync"
 
 	"github.com/go-sql-driver/mysql"
 
@@ -112,15 +110,9 @@ func (t *Topology) rentals() (rentals []rental) {
 // removeTenants removes the database and the keys, also after an interrupt: ctx may have ended. It takes as long as the
 // servers need, and does not wait for one that does not answer.
 func (t *Topology) removeTenants(ctx context.Context) error {
-	rentals := t.rentals()
-	errs := make([]error, len(rentals))
-	var removing sync.WaitGroup
-	for i, r := range rentals {
-		removing.Go(func() { errs[i] = r.Remove(context.WithoutCancel(ctx)) })
-	}
-	removing.Wait()
+	err := forAll(t.rentals(), func(r rental) error { return r.Remove(context.WithoutCancel(ctx)) })
 	t.Tenants.MySQL, t.Tenants.Redis = nil, nil
-	return errors.Join(errs...)
+	return err
 }
 
 // ShownDSN is the DSN of the database for people to read. The password of a private server is in it, because nobody
