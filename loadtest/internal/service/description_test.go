@@ -49,6 +49,7 @@ func TestAWrongFileIsOneClearError(t *testing.T) {
 		usual + "sold: {field: a}\n":     "sold: field and value need each other",
 		usual + "command: a\n":           "give either command",
 		usual + "setup: a.sql\n":         "setup: open",
+		usual + "migrate: make\n":        "setup and migrate are for a service with a command",
 		usual + "pause: 2s\n":            "pause: 2s must be at most a second",
 		usual + "pause: soon\n":          "line 5: a value of type str `soon` cannot stand here",
 		usual + "name: a/b\n":            `name: "a/b" is part of the names of files`,

@@ -26,8 +26,11 @@ const (
 )
 
 // withheld are capabilities that the server must not offer, so that responses have one format, and a proxy can read
-// them: compression, TLS, no EOF packets, no metadata, zstd, attributes of queries, progress reports.
-const withheld = 1<<5 | 1<<11 | 1<<24 | 1<<25 | 1<<26 | 1<<27 | 1<<29
+// them: compression, requests for files of the client, TLS, no EOF packets, no metadata, zstd, attributes of queries,
+// progress reports.
+const withheld = 1<<5 | 1<<7 | capabilityTLS | 1<<24 | 1<<25 | 1<<26 | 1<<27 | 1<<29
+
+const capabilityTLS = 1 << 11
 
 // capabilityMySQL is not set by MariaDB, which offers capabilities of its own in what is reserved otherwise.
 const capabilityMySQL = 1
@@ -45,9 +48,6 @@ var refused = map[byte]string{
 	0x04: "COM_FIELD_LIST", 0x09: "COM_STATISTICS", 0x12: "COM_BINLOG_DUMP", 0x1c: "COM_STMT_FETCH",
 	0x1e: "COM_BINLOG_DUMP_GTID",
 }
-
-// capabilityLocalFiles is taken from clients: the server would ask for a file in place of a response.
-const capabilityLocalFiles = 1 << 7
 
 const maxPacket = 1<<24 - 1 // a packet of this length goes on in the next
 
@@ -130,11 +130,12 @@ func (s *mysqlSession) request(f frame) (*Exchange, error) {
 	body := f.raw[4:]
 	if s.phase == logsIn || s.phase == greets {
 		if !s.answered && len(body) >= 4 {
-			used := binary.LittleEndian.Uint32(body)
-			if used&withheld != 0 {
-				return nil, refuseMySQL(f.raw[3], "the client uses what the server does not offer, such as TLS")
+			asked := binary.LittleEndian.Uint32(body)
+			if asked&capabilityTLS != 0 {
+				return nil, refuseMySQL(f.raw[3], "the client wants TLS, which the server does not offer")
 			}
-			binary.LittleEndian.PutUint32(body, used&^capabilityLocalFiles)
+			// Clients may name what they know, and use only what the server knows, too.
+			binary.LittleEndian.PutUint32(body, asked&^withheld)
 		}
 		s.answered = true
 		return nil, nil
