@@ -14,25 +14,21 @@ const (
 	comQuit         = 0x01
 	comInitDB       = 0x02
 	comQuery        = 0x03
-	comFieldList    = 0x04
-	comStatistics   = 0x09
 	comPing         = 0x0e
 	comChangeUser   = 0x11
-	comBinlogDump   = 0x12
 	comStmtPrepare  = 0x16
 	comStmtExecute  = 0x17
 	comStmtLongData = 0x18
 	comStmtClose    = 0x19
 	comStmtReset    = 0x1a
 	comSetOption    = 0x1b
-	comStmtFetch    = 0x1c
-	comBinlogGTID   = 0x1e
 	comReset        = 0x1f
 )
 
 // withheld are capabilities that the server must not offer, so that responses have one format, and a proxy can read
-// them: compression, TLS, no EOF packets, no metadata, zstd, attributes of queries, progress reports.
-const withheld = 1<<5 | capabilityTLS | 1<<24 | 1<<25 | 1<<26 | 1<<27 | 1<<29
+// them: compression, requests for files of the client, TLS, no EOF packets, no metadata, zstd, attributes of queries,
+// progress reports.
+const withheld = 1<<5 | 1<<7 | capabilityTLS | 1<<24 | 1<<25 | 1<<26 | 1<<27 | 1<<29
 
 const capabilityTLS = 1 << 11
 
@@ -41,11 +37,17 @@ const capabilityMySQL = 1
 
 // Status flags of the server.
 const (
-	statusInTrans      = 1 << 0
-	statusAutocommit   = 1 << 1
-	statusMoreResults  = 1 << 3
-	statusCursorExists = 1 << 6
+	statusInTrans     = 1 << 0
+	statusAutocommit  = 1 << 1
+	statusMoreResults = 1 << 3
 )
+
+// refused are commands whose responses are of another kind: replication, and what clients have no use for any more. No
+// cursors are fetched from, because none are opened.
+var refused = map[byte]string{
+	0x04: "COM_FIELD_LIST", 0x09: "COM_STATISTICS", 0x12: "COM_BINLOG_DUMP", 0x1c: "COM_STMT_FETCH",
+	0x1e: "COM_BINLOG_DUMP_GTID",
+}
 
 const maxPacket = 1<<24 - 1 // a packet of this length goes on in the next
 
@@ -142,6 +144,9 @@ func (s *mysqlSession) request(f frame) (*Exchange, error) {
 		return nil, refuseMySQL(f.raw[3], "an empty packet is no request")
 	}
 	s.command, body = body[0], body[1:]
+	if name := refused[s.command]; name != "" {
+		return nil, refuseMySQL(f.raw[3], name+" cannot be explored")
+	}
 	switch s.command {
 	case comQuit:
 		return nil, nil
@@ -156,27 +161,19 @@ func (s *mysqlSession) request(f frame) (*Exchange, error) {
 	case comChangeUser:
 		s.phase, s.sql, s.statements = logsIn, sqlState{autocommit: true}, map[uint32]*statement{}
 		return nil, nil
-	case comBinlogDump, comBinlogGTID:
-		return nil, refuseMySQL(f.raw[3], "replication cannot be explored")
-	}
-	if s.command == comQuery && loadsLocalFile(body) {
-		return nil, refuseMySQL(f.raw[3], "LOAD DATA LOCAL INFILE cannot be explored")
+	case comStmtExecute:
+		if len(body) > 4 {
+			body[4] = 0 // no cursor
+		}
 	}
 	e := s.exchange(body)
-	s.phase, s.binary = begins, s.command == comStmtExecute || s.command == comStmtFetch
-	if s.command == comFieldList || s.command == comStmtFetch {
-		s.phase = lists
-	}
-	s.rows, s.first, s.results = 0, "", nil
-	if s.command != comStmtFetch {
-		s.columns = nil
-	}
+	s.phase, s.binary = begins, s.command == comStmtExecute
+	s.rows, s.first, s.results, s.columns = 0, "", nil, nil
 	return e, nil
 }
 
-// localCommands are those that nobody else can notice, by what a person would call them. The rows that are fetched were
-// chosen when the cursor was opened.
-var localCommands = map[byte]string{comPing: "PING", comSetOption: "SET OPTION", comStmtFetch: "FETCH"}
+// localCommands are those that nobody else can notice, by what a person would call them.
+var localCommands = map[byte]string{comPing: "PING", comSetOption: "SET OPTION"}
 
 // exchange describes a command.
 func (s *mysqlSession) exchange(body []byte) *Exchange {
@@ -346,14 +343,6 @@ func (s *mysqlSession) packet(body []byte) (more bool) {
 			s.columns = append(s.columns, columnOf(body))
 			return true
 		}
-		c := cursor{b: body[1:]}
-		c.take(2)
-		status := c.integer(2)
-		s.sql.status(int(status))
-		if status&statusCursorExists != 0 {
-			s.results = append(s.results, "a cursor")
-			return false
-		}
 		s.phase = lists
 		return true
 	default:
@@ -364,8 +353,6 @@ func (s *mysqlSession) packet(body []byte) (more bool) {
 // begin reads the first packet of a response, or of one of several results.
 func (s *mysqlSession) begin(body []byte, isEOF bool) (more bool) {
 	switch {
-	case s.command == comStatistics:
-		return false
 	case s.command == comStmtPrepare:
 		c := cursor{b: body[1:]}
 		id, columns, params := c.integer(4), c.integer(2), c.integer(2)
@@ -403,9 +390,7 @@ func (s *mysqlSession) list(body []byte, isEOF bool) (more bool) {
 		text += ": " + s.first
 	}
 	s.results = append(s.results, text)
-	c := cursor{b: body[1:]}
-	c.take(2)
-	status := int(c.integer(2))
+	status, _, _ := okPacket(body)
 	s.sql.status(status)
 	s.phase = begins
 	return status&statusMoreResults != 0
@@ -481,14 +466,4 @@ func shorten(s string) string {
 		return string(runes[:longest]) + "…"
 	}
 	return s
-}
-
-// loadsLocalFile reports whether a statement would make the server ask the client for a file.
-func loadsLocalFile(text []byte) bool {
-	text = text[:min(len(text), 200)]
-	if !bytes.Contains(bytes.ToUpper(text), []byte("INFILE")) {
-		return false
-	}
-	o := outline(tokenize(string(text)))
-	return strings.HasPrefix(o, " LOAD ") && strings.Contains(o, " LOCAL INFILE ")
 }

@@ -214,38 +214,6 @@ func TestLargeResult(t *testing.T) {
 	}
 }
 
-func TestBlockedStatementIsUnanswered(t *testing.T) {
-	t.Parallel()
-	through, direct, _, g := openSQL(t, nil)
-	table(t, direct)
-	tx, err := direct.BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	exec(t, tx, "UPDATE item SET stock = 5 WHERE id = 1")
-	g.holding("UPDATE")
-	done := make(chan error, 1)
-	go func() {
-		_, err := through.Exec("UPDATE item SET stock = stock - 1 WHERE id = 1")
-		done <- err
-	}()
-	g.next(t).decide <- Pass
-	select {
-	case err := <-done:
-		t.Fatalf("the UPDATE was answered before COMMIT: %v", err)
-	case <-time.After(100 * time.Millisecond):
-	}
-	if err := tx.Commit(); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
-	if got := stockOf(t, direct, 1); got != 4 {
-		t.Errorf("%d units, want 4", got)
-	}
-}
-
 func TestLostRequestsAndReplies(t *testing.T) {
 	t.Parallel()
 	for action, want := range map[Action]int{LoseBoth: 10, LoseReply: 9} {

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -24,27 +22,17 @@ const (
 type redisSession struct {
 	conn     *Conn
 	keys     keyState
-	expected []expectation
+	expected []string // the commands whose replies have to come, in lower case
 	resp3    bool
 	broken   error // why no more commands can be read; only readRequest uses it
 
-	// What the connection has subscribed to, by the command that confirms it.
-	channels map[string]map[string]bool
-
-	replies []string // to the commands so far, in words
-}
-
-// expectation is a reply that has to come.
-type expectation struct {
-	confirms string // not empty: each one confirms a subscription, as "subscribe" does
-	times    int
+	subscribes bool     // it has subscribed to something, so that messages may arrive
+	replies    []string // to the commands so far, in words
 }
 
 func newRedisSession(conn *Conn, server *redis.Client) *redisSession {
 	conn.Store = "redis"
-	return &redisSession{conn: conn, keys: keyState{server: server}, channels: map[string]map[string]bool{
-		"subscribe": {}, "psubscribe": {}, "ssubscribe": {},
-	}}
+	return &redisSession{conn: conn, keys: keyState{server: server}}
 }
 
 func refuseRedis(text string) refusal {
@@ -184,43 +172,25 @@ func (s *redisSession) request(f frame) (*Exchange, error) {
 		case "MONITOR", "SYNC", "PSYNC":
 			return nil, refuseRedis(verb + " cannot be explored")
 		case "HELLO", "RESET":
-			s.resp3 = false // until a reply shows it
+			s.resp3, s.subscribes = false, s.subscribes && verb != "RESET" // resp3: until a reply shows it
 		case "CLIENT":
 			if len(command) > 2 && strings.EqualFold(command[1], "REPLY") && !strings.EqualFold(command[2], "ON") {
 				return nil, refuseRedis("CLIENT REPLY cannot be explored")
 			}
 		}
-		s.expect(strings.ToLower(verb), command[1:])
+		s.subscribes = s.subscribes || confirmed[strings.ToLower(verb)]
+		s.expected = append(s.expected, strings.ToLower(verb))
 	}
 	return s.keys.exchange(f.commands), nil
 }
 
 func (s *redisSession) ready() bool { return true }
 
-// expect notes which replies a command has.
-func (s *redisSession) expect(verb string, args []string) {
-	kind := strings.Replace(verb, "unsubscribe", "subscribe", 1)
-	channels := s.channels[kind]
-	if channels == nil {
-		if verb == "reset" {
-			for _, channels := range s.channels {
-				clear(channels)
-			}
-		}
-		s.expected = append(s.expected, expectation{times: 1})
-		return
-	}
-	if kind != verb && len(args) == 0 { // all of them
-		args = slices.Collect(maps.Keys(channels))
-	}
-	for _, channel := range args {
-		if kind == verb {
-			channels[channel] = true
-		} else {
-			delete(channels, channel)
-		}
-	}
-	s.expected = append(s.expected, expectation{verb, max(1, len(args))})
+// confirmed are the commands that the server confirms once for each channel. The first confirmation is the reply, and
+// the others are pushed.
+var confirmed = map[string]bool{
+	"subscribe": true, "psubscribe": true, "ssubscribe": true,
+	"unsubscribe": true, "punsubscribe": true, "sunsubscribe": true,
 }
 
 func (s *redisSession) reply(f frame, e *Exchange) meaning {
@@ -232,33 +202,17 @@ func (s *redisSession) reply(f frame, e *Exchange) meaning {
 	if len(f.value.list) > 0 {
 		first = f.value.list[0].text
 	}
-	next := &s.expected[0]
-	isMessage := strings.HasSuffix(first, "message") && !s.resp3 && s.subscribed()
-	switch confirms := next.confirms != "" && (first == next.confirms || kind == '-'); {
-	case confirms && kind == '-': // instead of all confirmations
-		next.times = 1
-	case !confirms && (kind == '>' || isMessage):
+	isPush := kind == '>' || !s.resp3 && s.subscribes && (confirmed[first] || strings.HasSuffix(first, "message"))
+	if isPush && !(confirmed[first] && first == s.expected[0]) {
 		return pushed
 	}
-	if next.times--; next.times == 0 {
-		s.expected = s.expected[1:]
-	}
+	s.expected = s.expected[1:]
 	s.replies = append(s.replies, f.value.String())
 	if len(s.expected) > 0 {
 		return partial
 	}
 	e.Reply = shorten(strings.Join(s.replies, "; "))
 	return final
-}
-
-// subscribed reports whether messages may arrive.
-func (s *redisSession) subscribed() bool {
-	for _, channels := range s.channels {
-		if len(channels) > 0 {
-			return true
-		}
-	}
-	return false
 }
 
 // String returns a value in words. Of a long list, it returns the beginning.

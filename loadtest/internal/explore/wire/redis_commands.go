@@ -19,10 +19,9 @@ import (
 )
 
 const (
-	keyPrefix     = "redis:"
-	channelPrefix = "redis:channel:"
-	// someChannel stands for the channels of messages that scripts send: the commands do not show which.
-	someChannel = channelPrefix + everything
+	keyPrefix = "redis:"
+	// channels stands for all channels of messages: a script does not show to which it sends.
+	channels = "redis:channel:*"
 )
 
 // keyState is what is known about the session of a connection.
@@ -136,7 +135,7 @@ func (s *keyState) keysOf(verb string, args []string) (e effect, keys []string) 
 		}
 	}
 	if script, is := scriptOf(verb, args); is && (script.publishes || script.title == "") {
-		e.writes.add(someChannel)
+		e.writes.add(channels)
 	}
 	return e, keys
 }
@@ -168,18 +167,11 @@ func withoutKeys(verb string, args []string) (e effect, known bool) {
 	case "SORT", "SORT_RO": // by keys and of keys that the server does not tell
 		return touchesAll(), true
 	case "PUBLISH", "SPUBLISH":
-		return effect{reads: names{someChannel}, writes: channels(args[:min(1, len(args))])}, true
+		return effect{writes: names{channels}}, true
 	case "SUBSCRIBE", "SSUBSCRIBE", "UNSUBSCRIBE", "SUNSUBSCRIBE":
-		return effect{reads: append(channels(args), someChannel)}, true
+		return effect{reads: names{channels}}, true
 	}
 	return effect{}, false
-}
-
-func channels(args []string) (all names) {
-	for _, channel := range args {
-		all.add(channelPrefix + channel)
-	}
-	return all
 }
 
 // script is what is known about a script by its text.

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -91,8 +92,8 @@ func (s *sqlState) level() string {
 
 // analyse tells what statements touch.
 //
-// It errs on the side of more: whatever it does not know, such as a stored function, touches everything. It cannot see
-// what a name stands for, and what a write leads to: views, triggers and foreign keys.
+// It errs on the side of more: whatever it does not know touches everything. It cannot see what a name stands for, and
+// what a statement leads to: views, stored functions, triggers and foreign keys.
 func (s *sqlState) analyse(tokens []token) effect {
 	all := effect{local: true, opening: true}
 	for len(tokens) > 0 {
@@ -120,32 +121,27 @@ func (s *sqlState) analyse(tokens []token) effect {
 // touchesAll is the effect of a statement that may do anything.
 func touchesAll() effect { return effect{reads: names{everything}, writes: names{everything}} }
 
+// hiding matches the outlines of statements that touch more than the tables that they name.
+var hiding = regexp.MustCompile(` (?:NEXT VALUE|NEXTVAL|INTO OUTFILE|INTO DUMPFILE|LOAD_FILE|\{ OJ|` +
+	`INFORMATION_SCHEMA|PERFORMANCE_SCHEMA|SYS|MYSQL) `)
+
 // statement tells what one statement touches. o is its outline.
 func (s *sqlState) statement(tokens []token, o string) effect {
 	has := func(words string) bool { return strings.Contains(o, " "+words+" ") }
 	begins := func(words string) bool { return strings.HasPrefix(o, " "+words+" ") }
-	if callsUnknown(tokens) {
-		return s.joins(touchesAll())
-	}
-	if at := slices.IndexFunc(tokens, func(t token) bool { return t.is("FOR") }); begins("SET STATEMENT") && at > 0 {
-		return s.statement(tokens[at+1:], outline(tokens[at+1:]))
-	}
 	locks := namedLocks(tokens)
 	s.named = s.named || len(locks) > 0
-	verb, _, _ := strings.Cut(o[1:], " ")
-	if slices.ContainsFunc([]string{"NEXT VALUE", "NEXTVAL", "INTO OUTFILE", "INTO DUMPFILE", "{ OJ"}, has) {
+	if hiding.MatchString(o) {
 		return s.joins(touchesAll())
 	}
+	verb, _, _ := strings.Cut(o[1:], " ")
 	switch verb {
 	case "SELECT", "WITH", "VALUES", "DO", "TABLE":
-		if !writesAfterWith(tokens) {
-			return s.query(tokens, has)
+		if verb != "WITH" || !has("SET") && !has("DELETE") { // which write
+			return s.query(tokens, locks, has)
 		}
 	case "INSERT", "REPLACE", "UPDATE", "DELETE":
-		tables, system := tablesOf(verb, tokens)
-		if !system {
-			return s.joins(effect{writes: append(tables, locks...)})
-		}
+		return s.joins(effect{writes: append(tablesOf(tokens), locks...)})
 	case "BEGIN", "START":
 		if !s.locked && (len(tokens) == 1 || begins("BEGIN WORK") || begins("START TRANSACTION")) {
 			return s.begin(has("CONSISTENT SNAPSHOT"))
@@ -162,15 +158,14 @@ func (s *sqlState) statement(tokens []token, o string) effect {
 		}
 		return e
 	case "SET":
-		return s.set(tokens, o, has)
+		if !begins("SET STATEMENT") && !has("GLOBAL") && !has("PERSIST") && !has("PERSIST_ONLY") && !has("PASSWORD") {
+			return s.set(tokens, locks, o, has)
+		}
 	case "SAVEPOINT", "RELEASE", "USE", "PREPARE", "DEALLOCATE":
 		return effect{local: true, opening: verb == "USE"}
-	case "SHOW", "EXPLAIN", "DESCRIBE", "DESC":
+	case "SHOW":
 		if begins("SHOW WARNINGS") || begins("SHOW ERRORS") {
 			return effect{local: true, opening: true}
-		}
-		if !has("ANALYZE") { // which executes the statement
-			return effect{reads: names{everything}}
 		}
 	case "LOCK", "UNLOCK":
 		s.locked = verb == "LOCK"
@@ -208,14 +203,10 @@ func (s *sqlState) joins(e effect) effect {
 	return e
 }
 
-// query returns the effect of a SELECT.
-func (s *sqlState) query(tokens []token, has func(words string) bool) effect {
-	tables, system := tablesOf("SELECT", tokens)
-	locks := namedLocks(tokens)
-	switch {
-	case slices.ContainsFunc(tokens, isGlobal):
-		system = true
-	case len(tables) == 0 && len(locks) == 0 && !system:
+// query returns the effect of a SELECT, which may ask for named locks.
+func (s *sqlState) query(tokens []token, locks names, has func(words string) bool) effect {
+	tables := tablesOf(tokens)
+	if len(tables) == 0 && len(locks) == 0 {
 		return effect{local: true, opening: true}
 	}
 	locking := has("FOR UPDATE") || has("FOR SHARE") || has("LOCK IN SHARE MODE") ||
@@ -223,9 +214,6 @@ func (s *sqlState) query(tokens []token, has func(words string) bool) effect {
 	e := effect{reads: tables, writes: locks}
 	if locking {
 		e = effect{writes: append(locks, tables...)}
-	}
-	if system {
-		e.reads.add(everything)
 	}
 	e = s.joins(e)
 	if !locking && s.joinable() && s.level() == repeatableRead && !s.snapshot && len(tables) > 0 {
@@ -236,32 +224,16 @@ func (s *sqlState) query(tokens []token, has func(words string) bool) effect {
 	return e
 }
 
-// isGlobal reports whether a token is a variable of the server.
-func isGlobal(t token) bool {
-	return t.kind == variable && strings.HasPrefix(strings.ToUpper(t.text), "@@GLOBAL.")
-}
-
 // set returns the effect of SET, and notes the isolation level.
-func (s *sqlState) set(tokens []token, o string, has func(words string) bool) effect {
+func (s *sqlState) set(tokens []token, locks names, o string, has func(words string) bool) effect {
 	if _, rest, found := strings.Cut(o, " ISOLATION LEVEL "); found {
 		level, _, _ := strings.Cut(rest, " , ") // READ ONLY may follow
 		s.isolate(strings.TrimSpace(level), has("SET SESSION") || has("SET LOCAL"))
 	}
-	e := effect{local: true, opening: true}
-	if tables, system := tablesOf("SELECT", tokens); len(tables)+len(namedLocks(tokens)) > 0 || system {
-		e = s.query(tokens, has)
-	}
-	for i, t := range tokens {
-		variable, value := strings.TrimPrefix(strings.ToUpper(t.text), "@@"), ""
-		if i+2 < len(tokens) {
-			value = strings.ToUpper(tokens[i+2].text)
-		}
-		if strings.HasPrefix(variable, "GLOBAL.") {
-			return s.joins(touchesAll())
-		}
+	e := s.query(tokens, locks, has)
+	for i, t := range tokens[:max(0, len(tokens)-2)] {
+		variable, value := strings.TrimPrefix(strings.ToUpper(t.text), "@@"), strings.ToUpper(tokens[i+2].text)
 		switch strings.TrimPrefix(variable, "SESSION.") {
-		case "GLOBAL", "PERSIST", "PERSIST_ONLY", "PASSWORD":
-			return s.joins(touchesAll())
 		case "TX_ISOLATION", "TRANSACTION_ISOLATION":
 			s.isolate(strings.ReplaceAll(value, "-", " "), true)
 		case "AUTOCOMMIT":
@@ -303,59 +275,39 @@ func namedLocks(tokens []token) (locks names) {
 	return locks
 }
 
-// tablesOf returns the tables that a statement names, and whether it reads tables about the server itself. A name that
-// is not a table's, such as that of a WITH, does no harm.
-func tablesOf(verb string, tokens []token) (tables names, system bool) {
-	expected := verb == "UPDATE" || verb == "INSERT" || verb == "REPLACE" || tokens[0].is("TABLE")
-	lists := []bool{false} // for each open parenthesis: a comma separates tables
-	for i := 1; i < len(tokens); i++ {
-		t, top := tokens[i], len(lists)-1
+// tablesOf returns the tables that a statement names: all names after a word such as FROM, until a clause of another
+// kind begins. A name that is not a table's, such as that of a column in ON, does no harm: it makes more steps depend on
+// each other.
+func tablesOf(tokens []token) (tables names) {
+	after := "" // the word that tables follow
+	for i, t := range tokens {
 		word := ""
 		if t.kind == name || t.kind == sign {
 			word = strings.ToUpper(t.text)
 		}
 		switch word {
-		case "(": // FROM (a, b)
-			lists = append(lists, expected)
-			continue
-		case ")":
-			lists, expected = lists[:max(top, 1)], false
-			continue
-		case ",":
-			expected = lists[top]
-			continue
 		case "FROM", "JOIN", "INTO", "STRAIGHT_JOIN", "TABLE":
-			expected = true
+			after = word
 			continue
-		case "USING":
-			expected = verb == "DELETE" && i+1 < len(tokens) && !tokens[i+1].is("(")
+		case "INSERT", "REPLACE", "UPDATE":
+			if i == 0 {
+				after = "INTO"
+			}
 			continue
-		case "LOW_PRIORITY", "HIGH_PRIORITY", "DELAYED", "IGNORE", "LATERAL", "DUAL":
+		case "SELECT", "VALUES", "SET", "WHERE", "GROUP", "ORDER", "HAVING", "LIMIT", "WITH", "RETURNING", "FOR", "LOCK",
+			"UNION":
+			after = ""
+		case "(":
+			if after == "INTO" { // a list of columns
+				after = ""
+			}
+		case "LOW_PRIORITY", "HIGH_PRIORITY", "DELAYED", "IGNORE", "LATERAL", "DUAL", "AS", "ON", "USING":
 			continue
-		case "SELECT", "VALUES", "SET", "WHERE", "GROUP", "ORDER", "HAVING", "LIMIT", "WITH", "RETURNING":
-			expected, lists[top] = false, false
-			continue
-		case "VALUE", "WINDOW": // which may also be the names of tables
-			lists[top] = lists[top] && expected
 		}
-		if !expected || t.kind != name && t.kind != quotedName && t.kind != literal {
-			expected = false
-			continue
+		qualifies := i+1 < len(tokens) && tokens[i+1].is(".")
+		if after != "" && !qualifies && (t.kind == name || t.kind == quotedName || t.kind == literal) {
+			tables.add("mysql:" + strings.ToLower(t.text))
 		}
-		schema := ""
-		for i+2 < len(tokens) && tokens[i+1].is(".") {
-			schema = tokens[i].text
-			i += 2
-		}
-		if slices.Contains(systemSchemas, strings.ToLower(schema)) {
-			system = true
-		} else {
-			tables.add("mysql:" + strings.ToLower(tokens[i].text))
-		}
-		expected, lists[top] = false, true
 	}
-	return tables, system
+	return tables
 }
-
-// systemSchemas have tables about the server itself.
-var systemSchemas = []string{"information_schema", "performance_schema", "sys", "mysql"}
