@@ -108,16 +108,18 @@ func New(config Config) (*API, error) {
 		}
 		a.names = append(a.names, status.Name)
 	}
-	if a.offers[config.DefaultStrategy] == nil {
+	byDefault := a.offers[config.DefaultStrategy]
+	if byDefault == nil {
 		return nil, fmt.Errorf("there is no strategy %q%s", config.DefaultStrategy,
 			cmp.Or(suggest.DidYouMean(config.DefaultStrategy, a.names), ", only "+strings.Join(a.names, ", ")))
 	}
+	a.DefaultStrategy = byDefault.Name
 	a.sales = newSaleMetrics(config.Registry)
 	var err error
 	if a.reservations, err = a.newReservationMetrics(); err != nil {
 		return nil, err
 	}
-	a.listing, err = listStrategies(config)
+	a.listing, err = listStrategies(a.Config)
 	return a, err
 }
 

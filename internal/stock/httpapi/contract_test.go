@@ -804,6 +804,22 @@ func TestTheDefaultStrategyIsUsedIfARequestNamesNone(t *testing.T) {
 	}
 }
 
+func TestAStrategyIsKnownByItsFormerName(t *testing.T) {
+	t.Parallel()
+	r := newReplica(t, options{strategy: "ledger"})
+	for _, url := range []string{"/stock/deduct/ledger?goods_id=none", "/stock/deduct?goods_id=none&strategy=ledger"} {
+		if name := post(t, r.public+url, "").header.Get("X-Strategy"); name != "update" {
+			t.Errorf("%s: X-Strategy is %q, want update", url, name)
+		}
+	}
+	listing := get(t, r.public+"/strategies")
+	for _, part := range []string{`{"default":"update",`, `{"name":"update","formerly":"ledger",`} {
+		if !strings.Contains(string(listing.raw), part) {
+			t.Errorf("GET /strategies does not tell %s", part)
+		}
+	}
+}
+
 func TestEveryReplyNamesAStrategy(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t, options{})
