@@ -219,7 +219,8 @@ func (b *books) free(it *item, e effect) int64 {
 			free -= held.Count
 		}
 	}
-	for _, op := range b.ops { // one that failed may have held its units for a while
+	for i := range b.ops { // a deduction that failed may have held its units for a while
+		op := &b.ops[i] // without a copy: there are many
 		if op.Kind == history.Deduct && op.GoodsID == it.id && op.Outcome != history.SoldOut && op.SentNS <= e.until {
 			free -= op.Count
 		}
