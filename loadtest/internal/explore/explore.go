@@ -197,8 +197,8 @@ func Obstacle(s scenario.Strategy) string {
 	return s.Unavailable[s.Stores[0]]
 }
 
-// hides reports whether there are views, stored functions, triggers or foreign keys where a Subject keeps its tables.
-// What a statement touches is not in its text then.
+// hides reports whether there are views, triggers or foreign keys where a Subject keeps its tables. What a statement
+// touches is not in its text then.
 func (x *Explorer) hides(ctx context.Context, choice scenario.Choice, workloads []workload) (hides bool, err error) {
 	if x.subject == nil || len(workloads) == 0 {
 		return false, nil
@@ -210,7 +210,6 @@ func (x *Explorer) hides(ctx context.Context, choice scenario.Choice, workloads 
 	}
 	return hides, l.db.GetContext(ctx, &hides, `SELECT
 		EXISTS (SELECT 1 FROM information_schema.VIEWS WHERE TABLE_SCHEMA = DATABASE()) OR
-		EXISTS (SELECT 1 FROM information_schema.ROUTINES WHERE ROUTINE_SCHEMA = DATABASE()) OR
 		EXISTS (SELECT 1 FROM information_schema.TRIGGERS WHERE TRIGGER_SCHEMA = DATABASE()) OR
 		EXISTS (SELECT 1 FROM information_schema.REFERENTIAL_CONSTRAINTS WHERE CONSTRAINT_SCHEMA = DATABASE())`)
 }

@@ -92,8 +92,8 @@ func (s *sqlState) level() string {
 
 // analyse tells what statements touch.
 //
-// It errs on the side of more: whatever it does not know touches everything. It cannot see what a name stands for, and
-// what a statement leads to: views, stored functions, triggers and foreign keys.
+// It errs on the side of more: whatever it does not know, such as a stored function, touches everything. It cannot see
+// what a name stands for, and what a write leads to: views, triggers and foreign keys.
 func (s *sqlState) analyse(tokens []token) effect {
 	all := effect{local: true, opening: true}
 	for len(tokens) > 0 {
@@ -131,17 +131,18 @@ func (s *sqlState) statement(tokens []token, o string) effect {
 	begins := func(words string) bool { return strings.HasPrefix(o, " "+words+" ") }
 	locks := namedLocks(tokens)
 	s.named = s.named || len(locks) > 0
-	if hiding.MatchString(o) {
+	tables := tablesOf(tokens)
+	if callsUnknown(tokens, tables) || hiding.MatchString(o) {
 		return s.joins(touchesAll())
 	}
 	verb, _, _ := strings.Cut(o[1:], " ")
 	switch verb {
 	case "SELECT", "WITH", "VALUES", "DO", "TABLE":
 		if verb != "WITH" || !has("SET") && !has("DELETE") { // which write
-			return s.query(tokens, locks, has)
+			return s.query(tables, locks, has)
 		}
 	case "INSERT", "REPLACE", "UPDATE", "DELETE":
-		return s.joins(effect{writes: append(tablesOf(tokens), locks...)})
+		return s.joins(effect{writes: append(tables, locks...)})
 	case "BEGIN", "START":
 		if !s.locked && (len(tokens) == 1 || begins("BEGIN WORK") || begins("START TRANSACTION")) {
 			return s.begin(has("CONSISTENT SNAPSHOT"))
@@ -159,7 +160,7 @@ func (s *sqlState) statement(tokens []token, o string) effect {
 		return e
 	case "SET":
 		if !begins("SET STATEMENT") && !has("GLOBAL") && !has("PERSIST") && !has("PERSIST_ONLY") && !has("PASSWORD") {
-			return s.set(tokens, locks, o, has)
+			return s.set(tokens, s.query(tables, locks, has), o, has)
 		}
 	case "SAVEPOINT", "RELEASE", "USE", "PREPARE", "DEALLOCATE":
 		return effect{local: true, opening: verb == "USE"}
@@ -204,8 +205,7 @@ func (s *sqlState) joins(e effect) effect {
 }
 
 // query returns the effect of a SELECT, which may ask for named locks.
-func (s *sqlState) query(tokens []token, locks names, has func(words string) bool) effect {
-	tables := tablesOf(tokens)
+func (s *sqlState) query(tables, locks names, has func(words string) bool) effect {
 	if len(tables) == 0 && len(locks) == 0 {
 		return effect{local: true, opening: true}
 	}
@@ -224,13 +224,12 @@ func (s *sqlState) query(tokens []token, locks names, has func(words string) boo
 	return e
 }
 
-// set returns the effect of SET, and notes the isolation level.
-func (s *sqlState) set(tokens []token, locks names, o string, has func(words string) bool) effect {
+// set returns the effect of SET, whose values have an effect of their own, and notes the isolation level.
+func (s *sqlState) set(tokens []token, e effect, o string, has func(words string) bool) effect {
 	if _, rest, found := strings.Cut(o, " ISOLATION LEVEL "); found {
 		level, _, _ := strings.Cut(rest, " , ") // READ ONLY may follow
 		s.isolate(strings.TrimSpace(level), has("SET SESSION") || has("SET LOCAL"))
 	}
-	e := s.query(tokens, locks, has)
 	for i, t := range tokens[:max(0, len(tokens)-2)] {
 		variable, value := strings.TrimPrefix(strings.ToUpper(t.text), "@@"), strings.ToUpper(tokens[i+2].text)
 		switch strings.TrimPrefix(variable, "SESSION.") {
@@ -304,10 +303,48 @@ func tablesOf(tokens []token) (tables names) {
 		case "LOW_PRIORITY", "HIGH_PRIORITY", "DELAYED", "IGNORE", "LATERAL", "DUAL", "AS", "ON", "USING":
 			continue
 		}
-		qualifies := i+1 < len(tokens) && tokens[i+1].is(".")
-		if after != "" && !qualifies && (t.kind == name || t.kind == quotedName || t.kind == literal) {
+		isName := t.kind == name || t.kind == quotedName || t.kind == literal
+		isOther := i+1 < len(tokens) && (tokens[i+1].is(".") || tokens[i+1].is("(") && after != "INTO") // such as a function
+		if after != "" && isName && !isOther {
 			tables.add("mysql:" + strings.ToLower(t.text))
 		}
 	}
 	return tables
+}
+
+// known are words that may stand before a parenthesis without more being touched than the statement names: keywords,
+// types, and the built-in functions that shops use. A word that is missing costs only time: its statement is taken to
+// touch everything.
+var known = func() map[string]bool {
+	words := map[string]bool{}
+	for word := range strings.FieldsSeq(`
+		ALL AND ANY AS BETWEEN BY CASE CHARACTER ELSE EXISTS FROM HAVING IN INDEX INTERSECT INTERVAL INTO JOIN KEY LIKE NOT
+		ON OR OVER PARTITION RETURNING ROW SELECT SET THEN UNION USING VALUE VALUES WHEN WHERE
+		BINARY CHAR DATE DATETIME DECIMAL SIGNED TIME TIMESTAMP UNSIGNED VARCHAR
+		ABS AVG BIN_TO_UUID CAST CEIL COALESCE CONCAT CONNECTION_ID CONVERT COUNT CRC32 CURDATE CURRENT_TIMESTAMP
+		CURRENT_USER DATABASE DATE_ADD DATE_SUB DATEDIFF FLOOR FOUND_ROWS FROM_UNIXTIME GET_LOCK GREATEST GROUP_CONCAT HEX
+		IF IFNULL IS_FREE_LOCK IS_USED_LOCK ISNULL JSON_EXTRACT JSON_OBJECT JSON_SET JSON_VALUE LAST_INSERT_ID LEAST LEFT
+		LENGTH LOWER LPAD MAX MD5 MIN MOD NOW NULLIF RAND RELEASE_ALL_LOCKS RELEASE_LOCK REPLACE RIGHT ROUND ROW_COUNT
+		ROW_NUMBER SCHEMA SHA1 SHA2 SLEEP SUBSTRING SUM SYSDATE TIMESTAMPADD TIMESTAMPDIFF TO_SECONDS TRIM UNHEX
+		UNIX_TIMESTAMP UPPER USER UTC_TIMESTAMP UUID UUID_TO_BIN VERSION`) {
+		words[word] = true
+	}
+	return words
+}()
+
+// callsUnknown reports whether a statement may call a function that touches anything: a stored function, or one that is
+// not known here. A list of columns stands behind the name of a table.
+func callsUnknown(tokens []token, tables names) bool {
+	for i := 1; i < len(tokens); i++ {
+		t := tokens[i-1]
+		if !tokens[i].is("(") || t.kind != name && t.kind != quotedName && t.kind != literal {
+			continue
+		}
+		qualified := i > 1 && tokens[i-2].is(".") // built-in functions are in no schema
+		isTable := slices.Contains(tables, "mysql:"+strings.ToLower(t.text))
+		if !isTable && (t.kind != name || qualified || !known[strings.ToUpper(t.text)]) {
+			return true
+		}
+	}
+	return false
 }

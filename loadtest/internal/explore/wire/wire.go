@@ -22,8 +22,8 @@ type Exchange struct {
 	// "mysql:good_stock", "redis:stock:{1}", "mysql:lock:x". "*" is everything in all stores. For the statement that
 	// ends a transaction, they are those of the whole transaction. Names of items in keys stay as they are.
 	// The first plain read of a transaction at REPEATABLE READ reads "*": what has been committed by then is what the
-	// transaction will see. What the text does not show is missing: triggers, foreign keys, stored functions, what is
-	// behind a view.
+	// transaction will see. What the text does not show is missing: triggers, foreign keys, what is behind a view. A call
+	// of a function that is not known touches "*".
 	Reads, Writes []string
 	// Local reports that no other connection can notice whether and when it is executed, unless it is lost: BEGIN, SET of
 	// the session, PREPARE, PING.
