@@ -59,7 +59,9 @@ func TestTheFaultTableShowsTheWorstOfTheRepeats(t *testing.T) {
 	if err := r.WriteText(&text, false); err != nil {
 		t.Fatal(err)
 	}
-	for _, line := range []string{"| a        | blocked 2.0 s | unsafe 1/2 |", "| b        | -             | unsafe ✗   |"} {
+	for _, line := range []string{
+		"| a        | blocked 2.0 s | unsafe 1/2 |", "| b        | -             | unsafe ✗   |",
+	} {
 		if !strings.Contains(text.String(), line) {
 			t.Errorf("the text lacks %q:\n%s", line, &text)
 		}

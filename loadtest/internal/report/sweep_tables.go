@@ -7,10 +7,10 @@ import (
 	"stock/internal/stats"
 )
 
-const sweepLegend = `Trimmed means over the rounds ± half the width of their 95 % intervals, and the ratio to the first value; ~ if its
-interval includes 1. A crossover is listed if the differences on both sides of it are significant: by chance alone, at
-most one sweep in twenty would list any (Holm's method, over all comparisons of the sweep). untested: too few requests
-raced with each other.`
+const sweepLegend = `Trimmed means over the rounds ± half the width of their 95 % intervals, and the ratio to the first
+value; ~ if its interval includes 1. A crossover is listed if the differences on both sides of it are significant: by
+chance alone, at most one sweep in twenty would list any (Holm's method, over all comparisons of the sweep). untested:
+too few requests raced with each other.`
 
 // writeText writes a table of strategies and values for each workload, and lists the crossovers.
 func (s *Sweep) writeText(out printer) {
