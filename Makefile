@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help servers lab faults tidb lab-tidb test-tidb up bench judge bench-locks pictures explored test lint build
+.PHONY: help servers lab faults tidb lab-tidb test-tidb up bench judge bench-locks pictures explored record test lint build
 
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1	\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -63,6 +63,9 @@ explored: build ## explore every strategy, and update its page (20 minutes; or E
 	@test -f '$(EXPLORED)' || $(WITH_MAKE) bin/loadtest explore --out out/explore \
 		--workloads one,one-key,enough,last,two-keys,too-many,same-key
 	go test . -count=1 -run '^(TestEveryStrategyHasAPage|TestTablesAreUpToDate)$$' -update -explored '$(EXPLORED)'
+
+record: servers build ## explore the checkout of real shops, from PyPI and npm (30 minutes; or RECORD=NAME)
+	@$(WITH_MAKE) sh loadtest/record/run.sh $(RECORD)
 
 test: servers ## run all tests on real servers, with the race detector
 	go test -race ./...

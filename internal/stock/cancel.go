@@ -100,12 +100,12 @@ func (s *Sale) Cancel(req CancelRequest, guard string) (changed bool, err error)
 	if err := s.Check(req.SaleID); err != nil {
 		return false, err
 	}
-	if s.Guard != "" && s.Guard != guard {
-		return false, fmt.Errorf("%w: %q is the key of a sale under a lock of the strategy %s, which alone can "+
-			"cancel it: name this strategy", ErrKeyReused, s.Key, s.Guard)
-	}
 	if s.CannotSell() {
 		return false, nil
+	}
+	if len(s.Lines) > 0 && s.Guard != "" && s.Guard != guard {
+		return false, fmt.Errorf("%w: %q is the key of a sale under a lock of the strategy %s, which alone can "+
+			"cancel it: name this strategy", ErrKeyReused, s.Key, s.Guard)
 	}
 	wanted := req.Lines
 	if wanted == nil {

@@ -172,7 +172,7 @@ func (s Store) insertTombstone(ctx context.Context, key string) error {
 			return err
 		}
 		held, err := findKeys(ctx, conn, []any{row.Key})
-		if found := held[key]; err == nil && found != nil {
+		if found := held[key]; err == nil && found != nil && found.State != tombstone {
 			return fmt.Errorf("%w: %q is the key of the reservation %s: cancel that by its id",
 				stock.ErrKeyReused, key, stock.ReservationID(found.ID))
 		}

@@ -94,10 +94,11 @@ func parseRecord(text string) (r record, err error) {
 // check refuses a request whose key was used for another one, or was cancelled.
 func check(text, key string, fingerprint []byte) (r record, replayed bool, err error) {
 	r, err = parseRecord(text)
+	if err != nil {
+		return r, false, err
+	}
 	first := r.sale(key)
 	switch {
-	case err != nil:
-		return r, false, err
 	case text != tombstone && r.fingerprint != fingerprintText(fingerprint):
 		return r, false, fmt.Errorf("%w: %q", stock.ErrKeyReused, key)
 	case first.CannotSell():

@@ -41,8 +41,15 @@ type repeat struct {
 	times   int // it had this reply
 }
 
-// polls reports whether a step only waits for others. One repetition is no poll: a request may read the stock twice.
-func (r *repeat) polls() bool { return r != nil && r.times > 1 }
+// polls reports whether a step only waits for others. One repetition is no poll: a request may read the stock twice. A
+// service of the user may read it more often, and goes on with a step that is new.
+func (s *schedule) polls(r *repeat) bool {
+	most := 1
+	if s.lane.subject != nil {
+		most = 4
+	}
+	return r != nil && r.times > most
+}
 
 // exchange is one that the gate holds, or that has passed and is not answered yet.
 type exchange struct {
@@ -190,6 +197,11 @@ func (s *schedule) changes(a *actor, e *wire.Exchange, reply string) (again bool
 	if last != nil && last.reply == reply && !endsTransaction(e) { // every COMMIT has the same text
 		last.times++
 		return true
+	}
+	if last == nil && s.lane.subject != nil {
+		for _, r := range a.repeats {
+			r.times = min(r.times, 1)
+		}
 	}
 	a.repeats[e.Text] = &repeat{reply: reply, touched: slices.Concat(e.Reads, e.Writes), times: 1}
 	if !slices.Contains([]string{"nil", "0"}, reply) && !strings.HasPrefix(reply, "error") {

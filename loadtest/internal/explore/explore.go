@@ -151,6 +151,9 @@ func (x *Explorer) search(
 		Strategy: choice.Strategy.Name, Store: choice.Store, Control: choice.Strategy.Control, Own: x.subject != nil,
 		Requests: x.requests, Bounds: bounds.Effective(), Random: bounds.Random,
 	}
+	if s, ok := x.subject.(Service); ok {
+		r.File = s.File
+	}
 	bounds.Duration /= time.Duration(max(len(workloads), 1))
 	for _, w := range workloads {
 		beginning, schedules := time.Now(), map[string]int{}

@@ -185,7 +185,7 @@ func (s *schedule) options() (options []Option, repeating bool) {
 				Label: label(i, n), Actor: i, Text: h.Text,
 				Reads: h.Reads, Writes: h.Writes, exchange: h,
 			}
-			if a.repeats[h.Text].polls() {
+			if s.polls(a.repeats[h.Text]) {
 				repeated = append(repeated, o)
 				continue
 			}

@@ -232,10 +232,8 @@ func (s *Search) found(e execution) {
 // plan puts a job into the queue, once.
 func (s *Search) plan(j job) {
 	name := j.String()
-	if why := s.missing[name]; why != "" { // two executions have offered it, and none could take it
-		s.tally.Diverged++
-		s.tally.Example = why
-		return
+	if s.missing[name] != "" { // offered a second time
+		name, j.again = "again:"+name, true
 	}
 	if !s.planned[name] {
 		s.planned[name] = true
@@ -244,10 +242,15 @@ func (s *Search) plan(j job) {
 }
 
 // again plans to execute once more what an execution branched off from: the one that offered a step that cannot be
-// taken was disturbed, and may have missed others.
+// taken was disturbed, and may have missed others. If that one offers the step, too, it is tried again. Then it counts as
+// diverged.
 func (s *Search) again(e execution) {
 	name := strings.Join(e.job.labels[:len(e.labels)+1], ".")
 	if s.missing[name] != "" {
+		if e.job.again {
+			s.tally.Diverged++
+			s.tally.Example = e.why
+		}
 		return
 	}
 	s.missing[name] = e.why

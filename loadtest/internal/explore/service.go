@@ -30,7 +30,13 @@ func CheckService(d *service.Description) error {
 // Choice returns what takes the place of a strategy.
 func (s Service) Choice() scenario.Choice { return scenario.OwnService(s.Description) }
 
-func (s Service) prepare(ctx context.Context, l *lane) error { return s.SetUp(ctx, l.db.DB) }
+func (s Service) prepare(ctx context.Context, l *lane) error {
+	env, err := l.at.Environment()
+	if err != nil {
+		return err
+	}
+	return s.SetUp(ctx, l.db.DB, env)
+}
 
 func (s Service) start(
 	ctx context.Context, t *topology.Topology, name string, at topology.Addresses,

@@ -110,6 +110,10 @@ func TestServicesInOtherLanguages(t *testing.T) {
 			if trace := text(t, s.Outcome); !strings.Contains(trace, example.update) {
 				t.Errorf("the trace lacks the UPDATE:\n%s", trace)
 			}
+			file := filepath.Join("../../examples", name, "wrong.yaml")
+			if got, want := r.Replay(s.Token), "loadtest explore --service "+file+" --replay "+s.Token; got != want {
+				t.Errorf("the replay is %q, want %q", got, want)
+			}
 			again, err := x.Replay(t.Context(), wrong.Choice(), s.Token)
 			if err != nil || shape(again) != shape(s.Outcome) {
 				t.Errorf("%v: the replay is\n%s\nand was\n%s", err, shape(again), shape(s.Outcome))
@@ -152,6 +156,28 @@ func TestACommandAloneIsAskedAsUsual(t *testing.T) {
 	x := startOwn(t, explore.Options{Lanes: 1, Requests: 2, Subject: s})
 	x.Workloads = []string{"last"}
 	wantRight(t, exploreOwn(t, x, s, trace.Bounds{Preemptions: 1}), "")
+}
+
+func TestAProgramMakesTheTables(t *testing.T) {
+	t.Parallel()
+	s := own(inPython(t, "testdata/odd.py", "usual"))
+	s.SetupSQL, s.Migrate = "", inPython(t, "testdata/odd.py", "migrate")
+	x := startOwn(t, explore.Options{Lanes: 1, Requests: 2, Subject: s})
+	x.Workloads = []string{"one"}
+	wantRight(t, exploreOwn(t, x, s, trace.Bounds{}), "")
+	s.Migrate = []string{"sh", "-c", "echo no tables today; exit 3"}
+	_, err := explore.Start(t.Context(), start(t).lab.Topology, explore.Options{Lanes: 1, Requests: 2, Subject: s})
+	if err == nil || !strings.Contains(err.Error(), "exit status 3; its output ends with:\nno tables today") {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+func TestAStepThatIsRepeatedNeedNotWaitForOthers(t *testing.T) {
+	t.Parallel()
+	s := own(inPython(t, "testdata/odd.py", "rereads"))
+	x := startOwn(t, explore.Options{Lanes: 1, Requests: 2, Subject: s})
+	x.Workloads = []string{"last"}
+	wantDamage(t, exploreOwn(t, x, s, trace.Bounds{Preemptions: 1}), "", trace.Oversold)
 }
 
 func TestStepsNeedNotNameTheItem(t *testing.T) {

@@ -26,6 +26,7 @@ type Description struct {
 	Command words   `yaml:"command"` // program and arguments; one process for each replica
 	URL     words   `yaml:"url"`     // of replicas that are running already, in place of Command
 	Setup   string  `yaml:"setup"`   // file with SQL that makes the tables, for Command
+	Migrate words   `yaml:"migrate"` // program that makes them, with its arguments; it ends before Command starts
 	Request Request `yaml:"request"` // that sells
 
 	// What an answer means. Those with a field are tried before those without.
@@ -39,6 +40,7 @@ type Description struct {
 	Stock             Stock         `yaml:"stock"`
 	Pause             time.Duration `yaml:"pause"` // longest sleep during a request, such as between two tries for a lock
 
+	File     string `yaml:"-"` // that this was read from; empty: none
 	SetupSQL string `yaml:"-"` // content of Setup
 	Dir      string `yaml:"-"` // in which the command is started; empty: the current one
 }
@@ -109,6 +111,7 @@ func Default(command []string) *Description {
 func Read(path string, getenv func(string) string) (*Description, error) {
 	d, err := read(path)
 	if err == nil {
+		d.File = path
 		d.setDefaults()
 		err = errors.Join(d.check(), d.expand(getenv))
 	}
@@ -182,8 +185,8 @@ func (d *Description) check() error {
 		return fmt.Errorf("name: %q is part of the names of files, and must have no slash", d.Name)
 	case (len(d.Command) > 0) == (len(d.URL) > 0):
 		return errors.New("give either command, to have your service started, or url, if it is running")
-	case len(d.URL) > 0 && d.Setup != "":
-		return errors.New("setup is for a service with a command: the lab makes no tables on servers of yours")
+	case len(d.URL) > 0 && (d.Setup != "" || len(d.Migrate) > 0):
+		return errors.New("setup and migrate are for a service with a command: the lab makes no tables on servers of yours")
 	case slices.ContainsFunc(d.URL, func(address string) bool {
 		parsed, err := url.Parse(address)
 		return err != nil || parsed.Scheme != "http" && parsed.Scheme != "https" || parsed.Host == ""

@@ -49,6 +49,7 @@ func TestAWrongFileIsOneClearError(t *testing.T) {
 		usual + "sold: {field: a}\n":     "sold: field and value need each other",
 		usual + "command: a\n":           "give either command",
 		usual + "setup: a.sql\n":         "setup: open",
+		usual + "migrate: make\n":        "setup and migrate are for a service with a command",
 		usual + "pause: 2s\n":            "pause: 2s must be at most a second",
 		usual + "pause: soon\n":          "line 5: a value of type str `soon` cannot stand here",
 		usual + "name: a/b\n":            `name: "a/b" is part of the names of files`,
@@ -149,6 +150,20 @@ func TestWhatIsMissingIsSaid(t *testing.T) {
 	} {
 		if !slices.ContainsFunc(notes, func(n string) bool { return strings.HasSuffix(n, want) }) {
 			t.Errorf("%q lacks %q", notes, want)
+		}
+	}
+}
+
+func TestShopsOfTheTrackRecordCanBeExplored(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("../../record/*/shop.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no shop is described", err)
+	}
+	for _, file := range files {
+		d, err := service.Read(file, os.Getenv)
+		if err != nil || len(d.Migrate) == 0 || d.OneUnit() {
+			t.Errorf("%s: %v, %+v", file, err, d)
 		}
 	}
 }

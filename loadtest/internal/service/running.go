@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"os/exec"
 	"strconv"
 	"strings"
 	"time"
@@ -22,16 +24,26 @@ type Running struct {
 	Redis redis.UniversalClient // nil without stock in Redis
 }
 
-// SetUp makes the tables of a service that is started with a command.
-func (d *Description) SetUp(ctx context.Context, db *sql.DB) error {
-	if d.SetupSQL == "" {
+// SetUp makes the tables of a service that is started with a command. env is the environment of its processes.
+func (d *Description) SetUp(ctx context.Context, db *sql.DB, env []string) error {
+	if d.SetupSQL != "" {
+		if _, err := db.ExecContext(ctx, d.SetupSQL); err != nil {
+			return fmt.Errorf("execute the statements of setup (%s): %w", d.Setup, err)
+		}
+	}
+	if len(d.Migrate) == 0 {
 		return nil
 	}
-	if _, err := db.ExecContext(ctx, d.SetupSQL); err != nil {
-		return fmt.Errorf("execute the statements of setup (%s): %w", d.Setup, err)
+	program := exec.CommandContext(ctx, d.Migrate[0], d.Migrate[1:]...)
+	program.Dir, program.Env, program.WaitDelay = d.Dir, append(os.Environ(), env...), time.Second
+	if out, err := program.CombinedOutput(); err != nil {
+		return fmt.Errorf("migrate: %s: %w; its output ends with:\n%s",
+			strings.Join(d.Migrate, " "), err, out[max(0, len(out)-shownOutput):])
 	}
 	return nil
 }
+
+const shownOutput = 2000 // bytes
 
 // Close closes the connections to the stores.
 func (r *Running) Close() {

@@ -139,7 +139,7 @@ func (t *Topology) StartCommand(
 	if err != nil {
 		return nil, err
 	}
-	env, err := at.environment(listen)
+	env, err := at.Environment()
 	if err != nil {
 		return nil, err
 	}
@@ -147,7 +147,7 @@ func (t *Topology) StartCommand(
 		Name: name, URL: "http://" + listen,
 		command: servers.Command{
 			Name: strings.Join(command, " "), Path: program, Args: command[1:], Argv0: command[0],
-			Dir: dir, Env: append(os.Environ(), env...),
+			Dir: dir, Env: append(append(os.Environ(), "LISTEN="+listen), env...),
 			Log: t.dir.File(name + ".log"),
 		},
 		ready: func(ctx context.Context) error {
@@ -161,8 +161,8 @@ func (t *Topology) StartCommand(
 	return replica, replica.Restart(ctx)
 }
 
-// environment returns the variables for a program of the user, in the forms that clients in most languages understand.
-func (at Addresses) environment(listen string) ([]string, error) {
+// Environment returns the variables for a program of the user, in the forms that clients in most languages understand.
+func (at Addresses) Environment() ([]string, error) {
 	config, err := mysql.ParseDSN(at.MySQLDSN)
 	if err != nil {
 		return nil, err
@@ -176,7 +176,6 @@ func (at Addresses) environment(listen string) ([]string, error) {
 	host, port, _ := strings.Cut(config.Addr, ":")
 	redisHost, redisPort, _ := strings.Cut(at.Redis[0], ":")
 	return []string{
-		"LISTEN=" + listen,
 		"MYSQL_DSN=" + dsn.FormatDSN(), "MYSQL_URL=" + address.String(), "MYSQL_HOST=" + host, "MYSQL_PORT=" + port,
 		"MYSQL_USER=" + config.User, "MYSQL_PASSWORD=" + config.Passwd, "MYSQL_DATABASE=" + config.DBName,
 		"REDIS_ADDR=" + at.Redis[0], "REDIS_URL=redis://" + at.Redis[0], "REDIS_HOST=" + redisHost,

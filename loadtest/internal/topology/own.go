@@ -39,7 +39,7 @@ func (t *Topology) startOwn(ctx context.Context, d *service.Description, replica
 		return err
 	}
 	t.describeServers()
-	if err := setUp(ctx, t.MySQLDSN, d); err != nil {
+	if err := setUp(ctx, t.Addresses(), d); err != nil {
 		return err
 	}
 	for i := range replicas {
@@ -54,11 +54,15 @@ func (t *Topology) startOwn(ctx context.Context, d *service.Description, replica
 	return nil
 }
 
-func setUp(ctx context.Context, dsn string, d *service.Description) error {
-	db, err := sql.Open("mysql", dsn)
+func setUp(ctx context.Context, at Addresses, d *service.Description) error {
+	env, err := at.Environment()
+	if err != nil {
+		return err
+	}
+	db, err := sql.Open("mysql", at.MySQLDSN)
 	if err != nil {
 		return err
 	}
 	defer db.Close()
-	return d.SetUp(ctx, db)
+	return d.SetUp(ctx, db, env)
 }

@@ -1,4 +1,4 @@
-"""Services with habits that the explorer must see through: `odd.py renamed`, `odd.py sleeps` and `odd.py usual`."""
+"""Services with habits that the explorer must see through: its argument is the name of one."""
 import json, os, socket, sys, threading, time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -63,6 +63,20 @@ class Sleeps:
         return units >= count
 
 
+class Rereads:
+    """Asks for the stock again and again, which a buyer who waits would do, too."""
+
+    def deduct(self, item, count):
+        with connect() as connection, connection.cursor() as cursor:
+            connection.autocommit(True)
+            for _ in range(3):
+                cursor.execute("SELECT stock FROM good_stock WHERE goods_id = %s", (item,))
+                if cursor.fetchone()[0] < count:
+                    return False
+            cursor.execute("UPDATE good_stock SET stock = stock - %s WHERE goods_id = %s", (count, item))
+            return True
+
+
 class Usual:
     """Is asked as the service of this repository, and has the same table."""
 
@@ -74,8 +88,14 @@ class Usual:
             return sold == 1
 
 
+if sys.argv[1] == "migrate":
+    with connect() as connection, connection.cursor() as cursor:
+        cursor.execute("CREATE TABLE good_stock (goods_id BIGINT PRIMARY KEY, stock BIGINT NOT NULL)")
+    sys.exit()
+
+
 class Shop(BaseHTTPRequestHandler):
-    shop = {"renamed": Renamed, "sleeps": Sleeps, "usual": Usual}[sys.argv[1]]()
+    shop = {"renamed": Renamed, "rereads": Rereads, "sleeps": Sleeps, "usual": Usual}[sys.argv[1]]()
 
     def do_POST(self):
         body = self.rfile.read(int(self.headers["Content-Length"]))

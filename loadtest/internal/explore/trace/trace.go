@@ -14,7 +14,8 @@ type Result struct {
 	Strategy  string        `json:"strategy"`
 	Store     string        `json:"store"`
 	Control   bool          `json:"control"`
-	Own       bool          `json:"own,omitempty"` // Strategy is the command of a user's service, or the file of a script
+	Own       bool          `json:"own,omitempty"`  // Strategy is the command of a user's service, or the file of a script
+	File      string        `json:"file,omitempty"` // that describes the user's service; empty: the command says it all
 	Tally     Tally         `json:"tally"`
 	Exhausted bool          `json:"exhausted"`
 	Random    bool          `json:"random,omitempty"` // schedules were chosen at random

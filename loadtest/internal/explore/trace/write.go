@@ -218,6 +218,8 @@ func (r Result) Replay(token string) string {
 	switch {
 	case !r.Own:
 		return fmt.Sprintf("loadtest explore --strategies %s --replay %s", r.Strategy, token)
+	case r.File != "":
+		return fmt.Sprintf("loadtest explore --service %s --replay %s", r.File, token)
 	case r.Service():
 		return fmt.Sprintf("loadtest explore --replay %s -- %s", token, r.Strategy)
 	}

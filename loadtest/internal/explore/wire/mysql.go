@@ -32,7 +32,9 @@ const (
 
 // withheld are capabilities that the server must not offer, so that responses have one format, and a proxy can read
 // them: compression, TLS, no EOF packets, no metadata, zstd, attributes of queries, progress reports.
-const withheld = 1<<5 | 1<<11 | 1<<24 | 1<<25 | 1<<26 | 1<<27 | 1<<29
+const withheld = 1<<5 | capabilityTLS | 1<<24 | 1<<25 | 1<<26 | 1<<27 | 1<<29
+
+const capabilityTLS = 1 << 11
 
 // capabilityMySQL is not set by MariaDB, which offers capabilities of its own in what is reserved otherwise.
 const capabilityMySQL = 1
@@ -125,8 +127,13 @@ func refuseMySQL(sequence byte, text string) refusal {
 func (s *mysqlSession) request(f frame) (*Exchange, error) {
 	body := f.raw[4:]
 	if s.phase == logsIn || s.phase == greets {
-		if !s.answered && len(body) >= 4 && binary.LittleEndian.Uint32(body)&withheld != 0 {
-			return nil, refuseMySQL(f.raw[3], "the client uses what the server does not offer, such as TLS")
+		if !s.answered && len(body) >= 4 {
+			asked := binary.LittleEndian.Uint32(body)
+			if asked&capabilityTLS != 0 {
+				return nil, refuseMySQL(f.raw[3], "the client wants TLS, which the server does not offer")
+			}
+			// Clients may name what they know, and use only what the server knows, too.
+			binary.LittleEndian.PutUint32(body, asked&^withheld)
 		}
 		s.answered = true
 		return nil, nil

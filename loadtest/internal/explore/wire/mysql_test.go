@@ -3,6 +3,7 @@ package wire
 import (
 	"context"
 	"database/sql"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"math"
@@ -380,4 +381,20 @@ func TestAConnectionIsOpeningUntilItsClientHasLoggedIn(t *testing.T) {
 	client.Close()
 	exec(t, through, "DO 1")
 	serverstest.Eventually(t, "one client has logged in, and the other has gone", func() bool { return !p.Busy() })
+}
+
+func TestAClientMayNameWhatTheServerDoesNotOffer(t *testing.T) {
+	t.Parallel()
+	const protocol41, attributes = 1 << 9, 1 << 27
+	login := frame{raw: binary.LittleEndian.AppendUint32([]byte{4, 0, 0, 1}, protocol41|attributes)}
+	if _, err := (&mysqlSession{}).request(login); err != nil {
+		t.Fatal(err)
+	}
+	if got := binary.LittleEndian.Uint32(login.raw[4:]); got != protocol41 {
+		t.Errorf("the server is told %#x", got)
+	}
+	login.raw = binary.LittleEndian.AppendUint32([]byte{4, 0, 0, 1}, protocol41|capabilityTLS)
+	if _, err := (&mysqlSession{}).request(login); err == nil {
+		t.Error("TLS is not refused, but no proxy can read it")
+	}
 }

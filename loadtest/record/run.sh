@@ -1,0 +1,62 @@
+#!/bin/sh
+# Installs shops from the registries into out/record, and explores the checkout of each: two buyers, every interleaving
+# with at most one preemption, without faults. Give the names of shops, or none for all.
+#
+# Exit status: 0 the outcomes are those of docs/track-record.md; 1 one is not; 2 something is missing.
+set -eu
+cd "$(dirname "$0")/../.."
+
+# The shops, and the exit status of loadtest explore: 1 if the stock does not agree with the answers.
+shops='oscar-3.2.6 1
+oscar-4.2.1 1
+vendure-3.6.3 1
+vendure-3.8.0-minor-202609120217 0'
+
+missing() {
+	echo "$0: $1" >&2
+	exit 2
+}
+
+install_oscar() { # DIRECTORY VERSION
+	python3 -m venv "$1/venv" || missing "python3 with venv is needed: apt-get install python3-venv"
+	"$1/venv/bin/pip" install -q "django-oscar==$2" pymysql==1.2.4 waitress==3.0.2 \
+		sorl-thumbnail==13.4.0 easy-thumbnails==2.10.1 ||
+		missing "django-oscar $2 cannot be installed from PyPI"
+}
+
+install_vendure() {
+	command -v node >/dev/null && command -v npm >/dev/null || missing "node and npm are needed"
+	# A prerelease of the core asks for one of @vendure/common, which is not in the registry.
+	printf '{"private": true, "dependencies": {"@vendure/core": "%s", "mysql2": "3.24.6"},
+		"overrides": {"@vendure/common": "%s"}}\n' "$2" "$(echo "$2" | sed 's/^3\.8.*/3.7.3/')" >"$1/package.json"
+	(cd "$1" && npm install --no-audit --no-fund --loglevel=error) ||
+		missing "@vendure/core $2 cannot be installed from npm"
+}
+
+explore() { # NAME EXIT-STATUS
+	shop=${1%%-*} version=${1#*-} dir=out/record/$1
+	mkdir -p "$dir"
+	cp "loadtest/record/$shop/"shop.* "$dir"
+	sed -i "s/VERSION/$version/" "$dir/shop.yaml"
+	if [ ! -e "$dir/installed" ]; then
+		echo "installing $1 …" >&2
+		"install_$shop" "$dir" "$version"
+		touch "$dir/installed"
+	fi
+	status=0
+	bin/loadtest explore --service "$dir/shop.yaml" --workloads last --faults 0 --preemptions 1 --until-refuted \
+		--lanes 2 --out "$dir/explored" || status=$?
+	[ "$status" = "$2" ] || {
+		echo "$0: $1: exit status $status, not $2" >&2
+		return 1
+	}
+}
+
+differs=0
+[ $# -gt 0 ] || set -- $(echo "$shops" | cut -d' ' -f1)
+for name; do
+	expected=$(echo "$shops" | sed -n "s/^$name //p")
+	[ -n "$expected" ] || missing "no shop is named $name: the names are $(echo "$shops" | cut -d' ' -f1 | tr '\n' ' ')"
+	explore "$name" "$expected" || differs=1
+done
+exit $differs
