@@ -9,8 +9,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/spf13/pflag"
 )
 
 func TestBenchMeasuresStrategiesAndReferences(t *testing.T) {
@@ -75,79 +73,4 @@ func TestBenchMeasuresStrategiesAndReferences(t *testing.T) {
 		}
 	}
 	t.Run("page", func(t *testing.T) { lookAtBench(t, dir) })
-}
-
-func TestBenchQuickKeepsExplicitFlags(t *testing.T) {
-	t.Parallel()
-	for _, test := range []struct {
-		args   []string
-		time   time.Duration
-		rounds int
-	}{
-		{[]string{"--quick"}, 300 * time.Millisecond, 1},
-		{[]string{"--quick", "--rounds", "3"}, 300 * time.Millisecond, 3},
-		{[]string{"--quick", "--time", "1s"}, time.Second, 1},
-		{nil, 2 * time.Second, 6},
-	} {
-		var f benchFlags
-		flags := pflag.NewFlagSet("bench", pflag.ContinueOnError)
-		f.register(flags)
-		if err := flags.Parse(test.args); err != nil {
-			t.Fatal(err)
-		}
-		f.defaults(flags)
-		if f.time != test.time || f.rounds != test.rounds {
-			t.Errorf("%q: %d rounds of %v, want %d of %v", test.args, f.rounds, f.time, test.rounds, test.time)
-		}
-	}
-}
-
-func TestBenchSaysHowManyUsersArePossible(t *testing.T) {
-	t.Parallel()
-	for _, users := range []string{"0", "600"} {
-		want := "--users " + users + ": a number from 1 to 384 is needed"
-		if got := finish(t, "bench", "--users", users); got.code != exitUnusable || !strings.Contains(got.stderr, want) {
-			t.Errorf("--users %s: exit status %d\n%s", users, got.code, got.stderr)
-		}
-	}
-}
-
-// The table is written after minutes of measuring.
-func TestATableThatCannotBeWrittenIsRefusedAtOnce(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	got := finish(t, "bench", "--markdown", dir)
-	if want := "--markdown " + dir + ": "; got.code != exitUnusable || !strings.Contains(got.stderr, want) {
-		t.Errorf("exit status %d\n%s", got.code, got.stderr)
-	}
-}
-
-func TestTheDirectoryOfATableIsMadeAndAnOldTableKept(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "new", "table.md")
-	if err := checkWritable("--markdown", path); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte("old"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := checkWritable("--markdown", path); err != nil {
-		t.Fatal(err)
-	}
-	if kept, err := os.ReadFile(path); err != nil || string(kept) != "old" {
-		t.Errorf("the file contains %q, %v", kept, err)
-	}
-}
-
-func TestBenchHelpShowsTargetsAndExitStatus(t *testing.T) {
-	t.Parallel()
-	got := finish(t, "bench", "--help")
-	for _, want := range []string{
-		"0.72 × noop", "3 × update", "under 60 MB resident, 100 users",
-		"A target that is not met is a\nmeasurement, and no failure",
-	} {
-		if !strings.Contains(got.stdout, want) {
-			t.Errorf("the help lacks %q:\n%s", want, got.stdout)
-		}
-	}
 }

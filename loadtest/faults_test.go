@@ -64,25 +64,6 @@ func TestFaultsFindsWhatTheStrategiesClaim(t *testing.T) {
 	t.Run("page", func(t *testing.T) { lookAtFaults(t, dir, found.Faults) })
 }
 
-func TestWrongUsageOfFaultsSaysWhatIsWrong(t *testing.T) {
-	t.Parallel()
-	for args, want := range map[string]string{
-		"--repeat 0":             "--repeat 0: must be a number from 1 to 1000",
-		"--repeat 1001":          "--repeat 1001: must be a number from 1 to 1000",
-		"--parallel 0":           "--parallel 0: must be at least 1",
-		"--parallel 2 --step":    "--parallel cannot be used with --step or --verbose",
-		"--parallel 2 --verbose": "--parallel cannot be used with --step or --verbose",
-		"--scenarios late-right": `no scenario is named "late-right"`,
-	} {
-		var stdout, stderr bytes.Buffer
-		arguments := append([]string{"faults", "--out", filepath.Join(t.TempDir(), "out")}, strings.Fields(args)...)
-		code := run(t.Context(), arguments, func(string) string { return "" }, &stdout, &stderr)
-		if code != exitUnusable || !strings.Contains(stderr.String(), want) {
-			t.Errorf("%s: exit status %d, want %d and %q\n%s", args, code, exitUnusable, want, &stderr)
-		}
-	}
-}
-
 func TestAFaultsDirectoryIsNotUsedTwice(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -57,20 +57,6 @@ func TestJudgeListsWhatItPlants(t *testing.T) {
 	}
 }
 
-func TestJudgeRefusesFlagsThatItWouldIgnore(t *testing.T) {
-	t.Parallel()
-	for _, test := range []struct{ args, want string }{
-		{"--clean -1", "--clean -1: must be at least 1"},
-		{"--clean 0", "--clean 0: must be at least 1"},
-		{"--clean 8 --mutants slow", "--clean and --mutants exclude each other"},
-	} {
-		got := finish(t, append([]string{"judge"}, strings.Fields(test.args)...)...)
-		if got.code != exitUnusable || !strings.Contains(got.stderr, test.want) {
-			t.Errorf("%s: exit status %d\n%s", test.args, got.code, got.stderr)
-		}
-	}
-}
-
 func TestJudgeNeedsAServiceThatCanPlantMutants(t *testing.T) {
 	t.Parallel()
 	dir, err := programs()

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"net/http"
 	"os"
 	"os/exec"
@@ -129,27 +128,6 @@ func TestTheCommandsOfTheBannerAskForThePasswordsOfTheUsersServers(t *testing.T)
 			if !strings.Contains(got.String(), want) {
 				t.Errorf("%+v: %q is not in\n%s", test.flags, want, &got)
 			}
-		}
-	}
-}
-
-func TestHoldIsRefusedWhereNothingCouldBeHeld(t *testing.T) {
-	t.Parallel()
-	for _, test := range []struct {
-		args []string
-		want string
-	}{
-		{[]string{"--console", ""}, "--console"},
-		{[]string{"--mysql-dsn", "lab@tcp(127.0.0.1:3306)/", "--mysql-tls", "on"}, "without TLS"},
-		{[]string{"--mysql-dsn", "lab@tcp(127.0.0.1:3306)/?tls=true"}, "without TLS"},
-		{[]string{"--redis", "127.0.0.1:1,127.0.0.1:2"}, "one Redis"},
-		{[]string{"--redis-cluster"}, "one Redis"},
-	} {
-		var stdout, stderr bytes.Buffer
-		args := append([]string{"up", "--hold"}, test.args...)
-		code := run(t.Context(), args, func(string) string { return "" }, &stdout, &stderr)
-		if code != exitUnusable || !strings.Contains(stderr.String(), test.want) {
-			t.Errorf("%v: exit status %d and %q, want %d and %q", args, code, &stderr, exitUnusable, test.want)
 		}
 	}
 }

@@ -77,7 +77,7 @@ func WriteManifest(dir string, environment report.Environment, plan []history.Ce
 func WriteReport(dir string, r *report.Report) error {
 	for name, write := range map[string]func(io.Writer) error{
 		"report.json": r.WriteJSON,
-		"report.md":   r.WriteMarkdown,
+		"report.md":   func(w io.Writer) error { return r.WriteText(w, false) },
 		"report.csv":  r.WriteCSV,
 		"bench.txt":   r.WriteBenchmark,
 		ReportPage:    func(w io.Writer) error { return page.WriteReport(w, r) },

@@ -22,9 +22,9 @@ func (r *Report) WriteBenchmark(w io.Writer) error {
 	if r.Environment.CPU != "" {
 		fmt.Fprintf(out, "cpu: %s\n", r.Environment.CPU)
 	}
-	for _, col := range columns {
-		if col.better != "" {
-			fmt.Fprintf(out, "Unit %s better=%s\n", col.unit, col.better)
+	for _, m := range measures {
+		if m.better != "" {
+			fmt.Fprintf(out, "Unit %s better=%s\n", m.unit, m.better)
 		}
 	}
 	fmt.Fprintln(out)
@@ -40,10 +40,8 @@ func (r *Report) WriteBenchmark(w io.Writer) error {
 				fmt.Fprintf(out, "# the next line is of a round that is %s\n", round.Result)
 			}
 			fmt.Fprintf(out, "%s %d %.0f ns/op", row.benchmark(), round.Requests, round.ElapsedS*1e9/float64(round.Requests))
-			for _, col := range columns {
-				if col.unit != "" {
-					fmt.Fprintf(out, " %g %s", col.round(round), col.unit)
-				}
+			for _, m := range measures {
+				fmt.Fprintf(out, " %g %s", m.round(round), m.unit)
 			}
 			fmt.Fprintln(out)
 		}

@@ -193,16 +193,16 @@ func (c *Comparison) compareRows(was, is, noopWas, noopIs *Row) {
 	if min(len(was.Rounds), len(is.Rounds)) == 1 {
 		c.notef("a single round tells nothing about chance: at least two in each report are needed to find a difference")
 	}
-	for _, col := range columns {
-		if col.compared == "" {
+	for _, m := range measures {
+		if m.compared == "" {
 			continue
 		}
-		x, y := col.rounds(was), col.rounds(is)
+		x, y := m.rounds(was), m.rounds(is)
 		if len(x) == 0 || len(y) == 0 || slices.Max(x) == 0 && slices.Max(y) == 0 {
 			continue // such as the baseline's goodput
 		}
-		change := compare(x, y, col.multiples(was, noopWas), col.multiples(is, noopIs))
-		change.Row, change.Figure, change.Rounds = is.Label(), col.compared, fmt.Sprintf("n=%d+%d", len(x), len(y))
+		change := compare(x, y, m.multiples(was, noopWas), m.multiples(is, noopIs))
+		change.Row, change.Figure, change.Rounds = is.Label(), m.compared, fmt.Sprintf("n=%d+%d", len(x), len(y))
 		c.Figures = append(c.Figures, change)
 		if change.Old.vague() || change.New.vague() {
 			c.notef("– stands for an interval that is wider than the figure: more rounds make it narrower")
@@ -211,24 +211,24 @@ func (c *Comparison) compareRows(was, is, noopWas, noopIs *Row) {
 }
 
 // rounds returns the figure of each round.
-func (c column) rounds(row *Row) []float64 {
+func (m measure) rounds(row *Row) []float64 {
 	var values []float64
 	for _, round := range row.Rounds {
-		values = append(values, c.round(round))
+		values = append(values, m.round(round))
 	}
 	return values
 }
 
 // multiples returns the figure of each round as a multiple of noop's in the same round.
-func (c column) multiples(row, noop *Row) []float64 {
+func (m measure) multiples(row, noop *Row) []float64 {
 	if noop == nil || noop == row || row.Restock > 0 {
 		return nil
 	}
-	of := c.round
-	if c.ofNoop != nil {
-		of = c.ofNoop
+	of := m.round
+	if m.ofNoop != nil {
+		of = m.ofNoop
 	}
-	return stats.Ratios(row.figures(c.round), noop.figures(of))
+	return stats.Ratios(row.figures(m.round), noop.figures(of))
 }
 
 // compare compares a figure, and its multiples of noop's if there are any. P is not adjusted yet.
@@ -290,11 +290,15 @@ const comparisonNote = "A delta is shown if the figure as a multiple of noop's i
 	"For each figure, p is adjusted for the number of rows: " +
 	"of the deltas shown, at most one in twenty is expected to be chance."
 
-// WriteText writes the comparison for a terminal.
+// WriteText writes the comparison as Markdown that is also meant for a terminal.
 func (c *Comparison) WriteText(w io.Writer, colour bool) error {
 	out := newPrinter(w, colour)
+	out.title("Before and after")
+	if len(c.Changed)+len(c.Broken) > 0 {
+		out.section("Verdicts")
+	}
 	for _, change := range c.Changed {
-		out.line(red+bold, fmt.Sprintf("VERDICT CHANGED: %s: %s -> %s",
+		out.item(red+bold, fmt.Sprintf("VERDICT CHANGED: %s: %s -> %s",
 			change.Row, strings.ToUpper(change.Old), strings.ToUpper(change.New)))
 	}
 	for _, claim := range c.Broken {
@@ -303,46 +307,41 @@ func (c *Comparison) WriteText(w io.Writer, colour bool) error {
 			style = green
 		}
 		state := strings.ToUpper(string(claim.State))
-		out.line(style, fmt.Sprintf("%s: claim not held: %s: %s", state, claim.What, claim.Found))
+		out.item(style, fmt.Sprintf("%s: claim not held: %s: %s", state, claim.What, claim.Found))
 	}
 	if len(c.Figures) == 0 {
-		fmt.Fprintln(out, "Nothing to compare: the reports have no strategy with the same load in common "+
+		out.paragraph("Nothing to compare: the reports have no strategy with the same load in common " +
 			"(users, rate, hold, goods, counts, restocks).")
 	}
-	first := len(c.Changed)+len(c.Broken) == 0
-	for _, col := range columns {
-		t := c.table(col.compared)
-		if len(t.rows) == 0 {
-			continue
+	for _, m := range measures {
+		if t := c.table(m.compared); len(t.rows) > 0 {
+			out.section(m.compared)
+			t.write(out)
 		}
-		if !first {
-			fmt.Fprintln(out)
-		}
-		first = false
-		t.write(out)
 	}
 	if len(c.Figures) > 0 {
-		fmt.Fprintf(out, "\n%s\n", comparisonNote)
+		out.paragraph(comparisonNote)
 	}
 	list := func(heading string, lines []string) {
 		if len(lines) > 0 {
-			fmt.Fprintf(out, "\n%s\n", heading)
+			out.section(heading)
 		}
 		for _, line := range lines {
-			fmt.Fprintf(out, "  %s\n", line)
+			out.item(plain, line)
 		}
 	}
-	list("Only in the old report:", c.OnlyOld)
-	list("Only in the new report:", c.OnlyNew)
-	list("Note:", c.Notes)
+	list("Only in the old report", c.OnlyOld)
+	list("Only in the new report", c.OnlyNew)
+	list("Notes", c.Notes)
 	return out.Flush()
 }
 
 // table lists the changes of one figure.
 func (c *Comparison) table(figure string) table {
 	t := table{columns: []tableColumn{
-		{head: figure, left: true}, {head: "old"}, {head: "±"}, {head: "new"}, {head: "±"}, {head: "delta"},
-		{head: "× noop"}, {head: "p"}, {head: "rounds", left: true},
+		{head: strategyHead}, {head: "old", number: true}, {head: "±", number: true}, {head: "new", number: true},
+		{head: "±", number: true}, {head: "delta", number: true}, {head: "× noop", number: true},
+		{head: "p", number: true}, {head: "rounds"},
 	}}
 	for _, m := range c.Figures {
 		if m.Figure != figure {

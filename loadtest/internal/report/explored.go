@@ -1,11 +1,8 @@
 package report
 
 import (
-	"bufio"
 	"fmt"
-	"strings"
 
-	"stock/internal/stats"
 	"stock/loadtest/internal/explore/trace"
 )
 
@@ -90,45 +87,18 @@ func (r *Report) writeExplored(out printer) {
 	if len(r.Explored) == 0 {
 		return
 	}
-	fmt.Fprintln(out)
-	out.line(bold, "Every interleaving ("+r.Explored[0].Limits()+")")
-	fmt.Fprintln(out, r.ExploredSentence())
+	out.section("Every interleaving")
+	out.item(plain, fmt.Sprintf("%s Schedules have %s. The traces are in report.html.",
+		r.ExploredSentence(), r.Explored[0].Limits()))
 	for _, found := range r.Explored {
 		for _, c := range found.Cells {
 			if c.Held {
 				continue
 			}
-			fmt.Fprintf(out, "  %s, %s: %s  %s\n", found.Strategy, c.Name(), c.Found(), c.Verdict())
+			out.item(red, fmt.Sprintf("%s, %s: %s, %s", found.Strategy, c.Name(), c.Found(), c.Verdict()))
 			for _, kind := range c.Damages() {
-				fmt.Fprintf(out, "    %s\n", found.Replay(c.Shortest[kind].Token))
+				out.item(plain, found.Replay(c.Shortest[kind].Token))
 			}
 		}
-	}
-}
-
-// writeMarkdownExplored writes a table of the strategies and of what was found.
-func (r *Report) writeMarkdownExplored(out *bufio.Writer) {
-	if len(r.Explored) == 0 {
-		return
-	}
-	fmt.Fprintf(out, "\n## Every interleaving\n\n%s Schedules have %s. The traces are in report.html.\n\n",
-		r.ExploredSentence(), r.Explored[0].Limits())
-	fmt.Fprint(out, "| strategy | schedules | all | damage | claims |\n|---|---:|---|---|---|\n")
-	for _, found := range r.Explored {
-		var damage []string
-		for _, c := range found.Cells {
-			if c.Damaged() > 0 {
-				damage = append(damage, fmt.Sprintf("%s: %s", c.Name(), strings.Join(c.Damages(), ", ")))
-			}
-		}
-		all, held := "yes", "held"
-		if !found.Exhausted {
-			all = "no"
-		}
-		if !found.Held() {
-			held = "**refuted**"
-		}
-		fmt.Fprintf(out, "| %s | %s | %s | %s | %s |\n", escape(found.Strategy),
-			stats.Grouped(float64(found.Tally.Schedules)), all, escape(strings.Join(damage, "; ")), held)
 	}
 }

@@ -2,7 +2,6 @@ package report
 
 import (
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 )
@@ -138,52 +137,32 @@ func (s *story) countLargest() {
 	s.groups = append(slices.Delete(s.groups, largest, largest+1), g)
 }
 
-// members lists the strategies of a group, each in quotes, or counts them: "all 37", "the other 12".
-func (s story) members(g outcomeGroup, quote string) string {
+// members lists the strategies of a group, or counts them: "all 37", "the other 12".
+func (s story) members(g outcomeGroup) string {
 	switch {
 	case g.counted && len(s.groups) == 1:
 		return fmt.Sprintf("all %d", len(g.names))
 	case g.counted:
 		return fmt.Sprintf("the other %d", len(g.names))
 	}
-	var names []string
-	for _, name := range g.names {
-		word, rest, _ := strings.Cut(name, " ")
-		names = append(names, strings.TrimSpace(quote+word+quote+" "+rest))
-	}
-	return strings.Join(names, ", ")
+	return strings.Join(g.names, ", ")
 }
 
-// writeStories writes the scenarios one below the other for a terminal.
+// writeStories lists the scenarios, each with its outcomes.
 func (r *Report) writeStories(out printer) {
 	for _, s := range r.stories() {
-		fmt.Fprintln(out)
-		out.line(bold, s.scenario+": "+s.title)
+		out.item(bold, s.scenario+": "+s.title)
 		for _, g := range s.groups {
 			style := plain
 			if g.outcome == Unsafe {
 				style = red
 			}
-			out.line(style, fmt.Sprintf("  %s: %s", g, s.members(g, "")))
+			out.WriteString("  ")
+			out.item(style, fmt.Sprintf("%s: %s", g, s.members(g)))
 		}
 		if s.proof != "" {
-			out.line(faint, fmt.Sprintf("  proof (%s): %s", s.provedBy, s.proof))
+			out.WriteString("  ")
+			out.item(faint, fmt.Sprintf("proof (%s): %s", s.provedBy, s.proof))
 		}
-	}
-}
-
-// writeStoriesMarkdown writes them as a table in Markdown.
-func (r *Report) writeStoriesMarkdown(w io.Writer) {
-	fmt.Fprint(w, "| scenario | what happens | outcome |\n| --- | --- | --- |\n")
-	for _, s := range r.stories() {
-		var parts []string
-		for _, g := range s.groups {
-			word := g.String()
-			if g.outcome == Unsafe {
-				word = "**" + word + "**"
-			}
-			parts = append(parts, word+": "+s.members(g, "`"))
-		}
-		fmt.Fprintf(w, "| `%s` | %s | %s |\n", s.scenario, s.title, strings.Join(parts, "; "))
 	}
 }

@@ -3,7 +3,6 @@ package report
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -181,9 +180,9 @@ func (r *Report) faultProblems() {
 // faultTable has a line for each strategy and a column for each scenario.
 func (r *Report) faultTable() table {
 	scenarios := r.Scenarios()
-	t := table{columns: []tableColumn{{head: "strategy", left: true}}}
+	t := table{columns: []tableColumn{{head: strategyHead}}}
 	for _, name := range scenarios {
-		t.columns = append(t.columns, tableColumn{head: name, left: true})
+		t.columns = append(t.columns, tableColumn{head: name})
 	}
 	type subject struct{ strategy, store string }
 	var subjects []subject
@@ -233,64 +232,21 @@ func faultCell(repeats []Fault) tableCell {
 	return cell
 }
 
-// writeFaults writes the fault scenarios for a terminal.
+// writeFaults writes the fault scenarios.
 func (r *Report) writeFaults(out printer) {
 	if len(r.Faults) == 0 {
 		return
 	}
-	fmt.Fprintln(out)
-	out.line(bold, "Faults")
+	out.section("Faults")
 	if len(r.Scenarios()) >= wide {
 		r.writeStories(out)
 	} else {
 		t := r.faultTable()
 		t.write(out)
 	}
-	for _, text := range r.playedAgain() {
-		fmt.Fprintln(out, text)
-	}
-}
-
-// playedAgain says of each scenario that was played again what came of it, both times.
-func (r *Report) playedAgain() (texts []string) {
 	for _, f := range r.Faults {
 		if f.First != "" {
-			texts = append(texts,
-				fmt.Sprintf("played again, alone: %s, %s: first %s, then %s", f.Scenario, f.Strategy, f.First, f))
+			out.paragraph(fmt.Sprintf("Played again, alone: %s, %s: first %s, then %s.", f.Scenario, f.Strategy, f.First, f))
 		}
-	}
-	return texts
-}
-
-// writeFaultsMarkdown writes the same in Markdown.
-func (r *Report) writeFaultsMarkdown(w io.Writer) {
-	if len(r.Faults) == 0 {
-		return
-	}
-	fmt.Fprint(w, "\n## Faults\n\n")
-	if len(r.Scenarios()) >= wide {
-		r.writeStoriesMarkdown(w)
-	} else {
-		r.writeFaultTable(w)
-	}
-	for _, text := range r.playedAgain() {
-		fmt.Fprintf(w, "\n%s\n", text)
-	}
-}
-
-// writeFaultTable writes the table of scenarios and strategies in Markdown.
-func (r *Report) writeFaultTable(w io.Writer) {
-	t := r.faultTable()
-	var heads, rules []string
-	for _, col := range t.columns {
-		heads, rules = append(heads, col.head), append(rules, "---")
-	}
-	fmt.Fprintf(w, "| %s |\n| %s |\n", strings.Join(heads, " | "), strings.Join(rules, " | "))
-	for _, line := range t.rows {
-		var cells []string
-		for _, cell := range line {
-			cells = append(cells, cell.text)
-		}
-		fmt.Fprintf(w, "| %s |\n", strings.Join(cells, " | "))
 	}
 }

@@ -55,21 +55,16 @@ func TestTheFaultTableShowsTheWorstOfTheRepeats(t *testing.T) {
 		Fault{Scenario: "late-write", Strategy: "a", Outcome: Unsafe, ClaimHeld: true},
 		Fault{Scenario: "late-write", Strategy: "b", Outcome: Unsafe},
 	)
-	var text, markdown bytes.Buffer
+	var text bytes.Buffer
 	if err := r.WriteText(&text, false); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.WriteMarkdown(&markdown); err != nil {
-		t.Fatal(err)
-	}
-	if line := "| a | blocked 2.0 s | unsafe 1/2 |"; !strings.Contains(markdown.String(), line) {
-		t.Errorf("the Markdown lacks %q:\n%s", line, &markdown)
-	}
-	if line := "| b | - | unsafe ✗ |"; !strings.Contains(markdown.String(), line) {
-		t.Errorf("the Markdown lacks %q:\n%s", line, &markdown)
-	}
-	if !strings.Contains(text.String(), "unsafe 1/2") {
-		t.Errorf("the text lacks the repeats:\n%s", &text)
+	for _, line := range []string{
+		"| a        | blocked 2.0 s | unsafe 1/2 |", "| b        | -             | unsafe ✗   |",
+	} {
+		if !strings.Contains(text.String(), line) {
+			t.Errorf("the text lacks %q:\n%s", line, &text)
+		}
 	}
 }
 
@@ -93,27 +88,28 @@ func TestManyScenariosAreShownOneBelowTheOther(t *testing.T) {
 	add("four", "a", Skipped, 0)
 	add("five", "a", Safe, 0)
 	r := faultReport(faults...)
-	var text, markdown bytes.Buffer
+	var text bytes.Buffer
 	if err := r.WriteText(&text, false); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.WriteMarkdown(&markdown); err != nil {
-		t.Fatal(err)
-	}
 	for _, want := range []string{
-		"| `one` | It breaks. | **unsafe**: `h`; safe: the other 7 |\n",
-		"| `two` | It breaks. | blocked 1.5–2.0 s: `a`, `b` |\n",
-		"| `three` | It breaks. | safe: `a` 1/2; inconclusive: `a` 1/2 ✗ |\n",
-		"| `four` | It breaks. | skipped (no compiler): `a` |\n",
+		"- one: It breaks.\n  - unsafe: h\n  - safe: the other 7\n  - proof (a): the port is closed\n",
+		"- two: It breaks.\n  - blocked 1.5–2.0 s: a, b\n",
+		"- three: It breaks.\n  - safe: a 1/2\n  - inconclusive: a 1/2 ✗\n",
+		"- four: It breaks.\n  - skipped (no compiler): a\n",
 	} {
-		if !strings.Contains(markdown.String(), want) {
-			t.Errorf("the Markdown lacks %q:\n%s", want, &markdown)
-		}
-	}
-	for _, want := range []string{"one: It breaks.\n  unsafe: h\n  safe: the other 7\n  proof (a): the port is closed\n"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("the text lacks %q:\n%s", want, &text)
 		}
+	}
+}
+
+func writeStories(t *testing.T, r *Report, text *bytes.Buffer) {
+	t.Helper()
+	out := newPrinter(text, false)
+	r.writeStories(out)
+	if err := out.Flush(); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -128,10 +124,10 @@ func TestOneOfTwoLargeGroupsIsCounted(t *testing.T) {
 		faults = append(faults, Fault{Scenario: "one", Strategy: strategy, Outcome: outcome, ClaimHeld: true})
 	}
 	var text bytes.Buffer
-	faultReport(faults...).writeStoriesMarkdown(&text)
-	const want = "| safe: `h`, `i`, `j`, `k`, `l`, `m`, `n`; **unsafe**: the other 7 |"
+	writeStories(t, faultReport(faults...), &text)
+	const want = "  - safe: h, i, j, k, l, m, n\n  - unsafe: the other 7\n"
 	if !strings.Contains(text.String(), want) {
-		t.Errorf("the table lacks %q:\n%s", want, &text)
+		t.Errorf("the text lacks %q:\n%s", want, &text)
 	}
 }
 
@@ -142,9 +138,9 @@ func TestEachReasonForSkippingIsShownOnce(t *testing.T) {
 	}
 	var text bytes.Buffer
 	r := faultReport(skipped("a", "no etcd"), skipped("b", "no ZooKeeper"), skipped("c", "no etcd"))
-	r.writeStoriesMarkdown(&text)
-	if want := "| skipped (no etcd): `a`, `c`; skipped (no ZooKeeper): `b` |"; !strings.Contains(text.String(), want) {
-		t.Errorf("the table lacks %q:\n%s", want, &text)
+	writeStories(t, r, &text)
+	if want := "  - skipped (no etcd): a, c\n  - skipped (no ZooKeeper): b\n"; !strings.Contains(text.String(), want) {
+		t.Errorf("the text lacks %q:\n%s", want, &text)
 	}
 }
 
@@ -175,15 +171,12 @@ func TestTheReportSaysWhatWasPlayedAgain(t *testing.T) {
 	if got := r.Scenarios(); got[0] != "shutdown" {
 		t.Errorf("in the order %q", got)
 	}
-	var text, markdown bytes.Buffer
+	var text bytes.Buffer
 	if err := r.WriteText(&text, false); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.WriteMarkdown(&markdown); err != nil {
-		t.Fatal(err)
-	}
-	const want = "played again, alone: shutdown, a: first blocked 1.4 s, then safe\n"
-	if !strings.Contains(text.String(), want) || !strings.Contains(markdown.String(), want) {
-		t.Errorf("%q is missing:\n%s\n%s", want, &text, &markdown)
+	const want = "Played again, alone: shutdown, a: first blocked 1.4 s, then safe.\n"
+	if !strings.Contains(text.String(), want) {
+		t.Errorf("%q is missing:\n%s", want, &text)
 	}
 }

@@ -1,21 +1,15 @@
 package report
 
 import (
-	"bufio"
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"stock/internal/stats"
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/verify"
 )
-
-// judgedHeading is the heading of the workloads that are judged only.
-const judgedHeading = "Judged, not measured"
-
-// judgedWidth is how many characters of a line of a terminal the strategies take.
-const judgedWidth = 140
 
 // Judged is a workload that is judged only, because it is too small to measure anything.
 type Judged struct {
@@ -156,61 +150,22 @@ func resold(rows []*Row) string {
 // writeJudged writes, for each workload that is judged only, the strategies by verdict. Their evidence follows with
 // that of the other rows.
 func (r *Report) writeJudged(out printer) {
-	judged := r.Judged()
-	if len(judged) == 0 {
-		return
-	}
-	fmt.Fprintln(out)
-	out.line(bold, judgedHeading)
-	for _, load := range judged {
-		fmt.Fprintf(out, "  %s\n", load.Title)
+	for i, load := range r.Judged() {
+		if i == 0 {
+			out.section("Judged, not measured")
+		}
+		text := load.Title
 		if load.Remark != "" {
-			fmt.Fprintf(out, "    %s\n", load.Remark)
+			text += ". " + load.Remark + "."
 		}
+		out.item(plain, text)
 		for _, found := range load.Found {
-			for _, line := range found.lines(judgedWidth) {
-				out.line(resultStyle(found.Result), "    "+line)
-			}
-		}
-	}
-}
-
-// lines breaks the list of strategies into lines of at most width characters, if the names permit.
-func (f JudgedFound) lines(width int) (lines []string) {
-	line := string(f.Result) + ":"
-	for i, row := range f.Rows {
-		name := row.Name + row.On
-		if i < len(f.Rows)-1 {
-			name += ","
-		}
-		if len(line)+1+len(name) > width {
-			lines = append(lines, line)
-			line = " "
-		}
-		line += " " + name
-	}
-	return append(lines, line)
-}
-
-func (r *Report) writeMarkdownJudged(out *bufio.Writer) {
-	judged := r.Judged()
-	if len(judged) == 0 {
-		return
-	}
-	fmt.Fprintf(out, "\n## %s\n\n", judgedHeading)
-	for _, load := range judged {
-		fmt.Fprintf(out, "- %s", load.Title)
-		for _, found := range load.Found {
-			separator := ": "
-			fmt.Fprintf(out, "; **%s**", found.Result)
+			var names []string
 			for _, row := range found.Rows {
-				fmt.Fprintf(out, "%s`%s`%s", separator, row.Name, row.On)
-				separator = ", "
+				names = append(names, row.Name+row.On)
 			}
+			out.WriteString("  ")
+			out.item(resultStyle(found.Result), string(found.Result)+": "+strings.Join(names, ", "))
 		}
-		if load.Remark != "" {
-			fmt.Fprintf(out, ". %s.", load.Remark)
-		}
-		fmt.Fprintln(out)
 	}
 }

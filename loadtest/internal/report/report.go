@@ -5,16 +5,15 @@
 //	b.Add(h, verify.Judge(h))                // every run, as soon as it ends; the history is not kept
 //	r := b.Report()                          // at any time, also after an interruption
 //
-//	r.WriteText(os.Stdout, colour)           // for a terminal
-//	r.WriteMarkdown(w)                       // what people read, with the evidence
-//	r.WriteCSV(w)                            // every figure, a line per row
+//	r.WriteText(w, colour)                   // what people read, with the evidence: Markdown for a terminal and a file
+//	r.WriteCSV(w)                            // the figures of the JSON, a line per row
 //	r.WriteBenchmark(w)                      // Go benchmark lines, a line per round, for benchstat
 //	r.WriteJSON(w); r, err = ReadJSON(rd)    // everything
 //	r.Err()                                  // nil if every claim held and every control was caught
 //
 //	Compare(before, after).WriteText(w, colour)
 //
-// A new figure is a field of Row, and an entry in columns (columns.go), which defines where it is shown.
+// A new figure is a field of Row. Columns that people read are entries of columns (columns.go).
 //
 // # Units
 //

@@ -209,9 +209,6 @@ func (s *Sweep) Title(group []*Curve) string {
 	return strings.Join(parts, " · ")
 }
 
-// spread is half the width of the rate's interval in percent of the rate.
-func (p *Point) spread() string { return spread(p.RatePerS, p.Interval) }
-
 // ratio is the ratio to the first value, or "~" if its interval includes 1.
 func (p *Point) ratio() string {
 	switch {

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -51,10 +52,22 @@ func (out printer) paint(style style, text string) string {
 	return string(style) + text + string(reset)
 }
 
-// line writes a line in one style.
-func (out printer) line(style style, text string) {
-	out.WriteString(out.paint(style, text))
-	out.WriteByte('\n')
+// title begins a report.
+func (out printer) title(text string) { out.WriteString(out.paint(bold, "# "+text) + "\n") }
+
+// section begins a part of the report.
+func (out printer) section(heading string) {
+	out.WriteString("\n" + out.paint(bold, "## "+heading) + "\n\n")
+}
+
+// item writes a line of a list.
+func (out printer) item(style style, text string) {
+	out.WriteString("- " + out.paint(style, text) + "\n")
+}
+
+// paragraph writes a text after something else.
+func (out printer) paragraph(text string) {
+	out.WriteString("\n" + text + "\n")
 }
 
 // tableCell is one cell of a table.
@@ -63,53 +76,38 @@ type tableCell struct {
 	style style
 }
 
-// table aligns cells in columns. Package text/tabwriter would count escape sequences as width.
+// table is a table of Markdown with aligned columns. Package text/tabwriter would count escape sequences as width.
 type table struct {
 	columns []tableColumn
 	rows    [][]tableCell
 }
 
 type tableColumn struct {
-	head string
-	left bool // aligned left
+	head   string
+	number bool // aligned right
 }
 
 func (t *table) write(out printer) {
+	head, rule := make([]tableCell, len(t.columns)), make([]tableCell, len(t.columns))
 	widths := make([]int, len(t.columns))
-	head := make([]tableCell, len(t.columns))
 	for i, c := range t.columns {
-		widths[i] = utf8.RuneCountInString(c.head)
-		head[i] = tableCell{text: c.head, style: faint}
+		head[i], widths[i] = tableCell{text: c.head, style: faint}, max(3, utf8.RuneCountInString(c.head))
+		for _, row := range t.rows {
+			widths[i] = max(widths[i], utf8.RuneCountInString(row[i].text))
+		}
+		rule[i].text = strings.Repeat("-", widths[i])
+		if c.number {
+			rule[i].text = rule[i].text[1:] + ":"
+		}
 	}
-	for _, row := range t.rows {
+	for _, row := range slices.Concat([][]tableCell{head, rule}, t.rows) {
 		for i, c := range row {
-			widths[i] = max(widths[i], utf8.RuneCountInString(c.text))
+			text, pad := out.paint(c.style, c.text), strings.Repeat(" ", widths[i]-utf8.RuneCountInString(c.text))
+			if t.columns[i].number {
+				text, pad = pad, text
+			}
+			out.WriteString("| " + text + pad + " ")
 		}
+		out.WriteString("|\n")
 	}
-	t.writeRow(out, widths, head)
-	for _, row := range t.rows {
-		t.writeRow(out, widths, row)
-	}
-}
-
-// writeRow leaves no blanks at the end of the line.
-func (t *table) writeRow(out printer, widths []int, row []tableCell) {
-	end := len(row)
-	for end > 0 && row[end-1].text == "" {
-		end--
-	}
-	for i, c := range row[:end] {
-		if i > 0 {
-			out.WriteString("  ")
-		}
-		pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(c.text))
-		if !t.columns[i].left {
-			out.WriteString(pad)
-		}
-		out.WriteString(out.paint(c.style, c.text))
-		if t.columns[i].left && i < end-1 {
-			out.WriteString(pad)
-		}
-	}
-	out.WriteByte('\n')
 }

@@ -10,12 +10,20 @@ import (
 	"stock/loadtest/internal/history"
 )
 
-// WriteText writes the report for a terminal of 150 columns: a table for each load, the evidence, and whether every
-// claim held.
+const legend = `A control (*) is wrong on purpose. Strategies sell from MySQL, unless another store is named.
+
+Goodput is units sold correctly per second, ± half the width of its 95 % interval; of the baseline, it is requests
+answered per second. Rates are trimmed means of the rounds, latencies are of all requests together, and counts are sums
+over the rounds. Commands per sale are what the servers of MySQL and Redis counted. report.csv and report.json have
+every figure.`
+
+// WriteText writes the report as Markdown that is also meant for a terminal: a table for each load, the evidence, and
+// whether every claim held.
 func (r *Report) WriteText(w io.Writer, colour bool) error {
 	out := newPrinter(w, colour)
+	out.title("Strategies compared")
 	if r.Sweep != nil {
-		r.Sweep.writeText(out) // the wide tables of every value would be too long
+		r.Sweep.writeText(out) // the tables of every value would be too long
 	} else {
 		r.writeTables(out)
 	}
@@ -23,63 +31,78 @@ func (r *Report) WriteText(w io.Writer, colour bool) error {
 	r.writeFaults(out)
 	r.writeExplored(out)
 	r.writeEvidence(out)
-	r.writeBounded(out)
-	r.writeList(out, "Open loop", (*Row).Late)
-
-	fmt.Fprintln(out)
+	out.section("Environment")
 	for _, line := range r.Conditions() {
-		out.line(faint, line)
+		out.item(faint, line)
 	}
-	fmt.Fprintln(out)
+	out.section("Conclusion")
 	if len(r.Problems) == 0 {
-		out.line(green, "✓ "+r.Success())
+		out.item(green, "✓ "+r.Success())
 	}
 	for _, problem := range r.Problems {
-		out.line(red, "✗ "+problem)
+		out.item(red, "✗ "+problem)
 	}
 	return out.Flush()
 }
 
 func (r *Report) writeTables(out printer) {
-	for i, rows := range r.groups() {
-		if i > 0 {
-			out.WriteByte('\n')
-		}
-		out.line(bold, title(rows))
+	for _, rows := range r.groups() {
+		out.section(title(rows))
 		t := r.textTable(rows)
 		t.write(out)
 		if percent, n := precision(rows); n > 1 && !math.IsInf(percent, 1) {
-			out.line(faint, fmt.Sprintf("median half-width of × noop of the %d fastest: %.0f %%", n, percent))
+			out.paragraph(fmt.Sprintf("Median half-width of × noop of the %d fastest: %.0f %%.", n, percent))
 		}
+	}
+	if len(r.Rows) > 0 {
+		out.paragraph(legend)
 	}
 }
 
+// textTable shows the rows of one load. It leaves out a column in which no row has a text.
 func (r *Report) textTable(rows []*Row) table {
-	var t table
+	t := table{rows: make([][]tableCell, len(rows))}
 	for _, col := range columns {
-		if col.terminal.head != "" {
-			t.columns = append(t.columns, tableColumn{head: col.terminal.head, left: col.terminal.left})
-		}
-	}
-	severalStores := r.severalStores()
-	for _, row := range rows {
-		var cells []tableCell
-		for _, col := range columns {
-			if col.terminal.head == "" {
-				continue
+		cells := make([]tableCell, len(rows))
+		empty := true
+		for i, row := range rows {
+			cells[i].text = col.show(row)
+			empty = empty && cells[i].text == ""
+			if col.style != nil {
+				cells[i].style = col.style(row)
 			}
-			c := tableCell{text: col.text(col.terminal, row)}
-			if col.terminal.style != nil {
-				c.style = col.terminal.style(row)
+			if col.head == strategyHead {
+				cells[i].text += r.distinction(row)
 			}
-			cells = append(cells, c)
 		}
-		if severalStores && !row.Baseline {
-			cells[0].text += "@" + row.Store // there is no column for it
+		if empty {
+			continue
 		}
-		t.rows = append(t.rows, cells)
+		t.columns = append(t.columns, tableColumn{head: col.head, number: col.number})
+		for i, cell := range cells {
+			t.rows[i] = append(t.rows[i], cell)
+		}
 	}
 	return t
+}
+
+// usualStore is where strategies sell from if nothing else is said.
+const usualStore = "mysql"
+
+// distinction is what the row's name needs, because the table has no column for it: a mark for a control, the store if
+// it is not the usual one, and the replicas if other rows have more.
+func (r *Report) distinction(row *Row) string {
+	text := ""
+	if row.Control {
+		text = " *"
+	}
+	if row.Store != usualStore && !row.Baseline {
+		text += ", " + row.Store
+	}
+	if r.othersHaveMore(row) {
+		text += ", " + plural(row.Replicas, "replica")
+	}
+	return text
 }
 
 // severalStores reports whether the strategies sell from several stores.
@@ -93,59 +116,36 @@ func (r *Report) severalStores() bool {
 	return len(stores) > 1
 }
 
-// writeEvidence writes the first findings of each row.
+// writeEvidence writes the first findings of each row, how late an open loop was, and how many rows a time limit has
+// made shorter. With a small budget, that is most of them.
 func (r *Report) writeEvidence(out printer) {
 	const shown = 2
-	heading := false
-	for _, row := range r.Rows {
-		evidence := row.ShownEvidence()
-		if len(evidence) == 0 {
-			continue
-		}
-		if !heading {
-			fmt.Fprintln(out)
-			out.line(bold, "Evidence")
-			heading = true
-		}
-		fmt.Fprintf(out, "  %s\n", row.Label())
-		for _, e := range evidence[:min(shown, len(evidence))] {
-			fmt.Fprintf(out, "    %s\n", e)
-		}
-		if more := len(evidence) - shown; more > 0 {
-			fmt.Fprintf(out, "    and %d more findings in report.json\n", more)
-		}
-	}
-}
-
-// writeList writes a text about each row under a heading; nothing if all texts are empty.
-func (r *Report) writeList(out printer, heading string, of func(*Row) string) {
-	written := false
-	for _, row := range r.Rows {
-		text := of(row)
-		if text == "" {
-			continue
-		}
-		if !written {
-			fmt.Fprintln(out)
-			out.line(bold, heading)
-			written = true
-		}
-		fmt.Fprintf(out, "  %s: %s\n", row.Label(), text)
-	}
-}
-
-// writeBounded says how many rows a time limit has made shorter. With a small budget, that is most of them: report.md
-// lists each.
-func (r *Report) writeBounded(out printer) {
+	var lines []string
 	bounded := 0
 	for _, row := range r.Rows {
+		evidence := row.ShownEvidence()
+		for _, e := range evidence[:min(shown, len(evidence))] {
+			lines = append(lines, row.Label()+": "+e)
+		}
+		if more := len(evidence) - shown; more > 0 {
+			lines = append(lines, fmt.Sprintf("%s: and %s in report.json", row.Label(), plural(more, "more finding")))
+		}
+		if late := row.Late(); late != "" {
+			lines = append(lines, row.Label()+": "+late)
+		}
 		if row.Bounded != "" {
 			bounded++
 		}
 	}
 	if bounded > 0 {
-		fmt.Fprintf(out, "\n%d of %d rows sent fewer requests than planned, because of a time limit: see report.md\n",
-			bounded, len(r.Rows))
+		lines = append(lines, fmt.Sprintf("%d of %d rows sent fewer requests than planned, because of a time limit: "+
+			"see report.html", bounded, len(r.Rows)))
+	}
+	if len(lines) > 0 {
+		out.section("Evidence")
+	}
+	for _, line := range lines {
+		out.item(plain, line)
 	}
 }
 
@@ -236,21 +236,6 @@ func (r *Row) Late() string {
 	}
 	return fmt.Sprintf("sent %s ms late on average, %s ms at most; %s dropped",
 		digits(r.SendLagMS.Mean), digits(r.SendLagMS.Max), stats.Grouped(float64(r.Dropped)))
-}
-
-// String returns "fastest", "2.31 ± 0.08×", or "~" if the rounds differ too much to tell by how much the row is slower.
-func (r *Relative) String() string {
-	switch {
-	case r == nil:
-		return ""
-	case r.PlusMinus == nil && r.SlowerThanFastestCorrect == 1:
-		return "fastest"
-	case r.PlusMinus == nil:
-		return fmt.Sprintf("%.2f×", r.SlowerThanFastestCorrect)
-	case r.Tied || *r.PlusMinus > r.SlowerThanFastestCorrect:
-		return "~"
-	}
-	return fmt.Sprintf("%.2f ± %.2f×", r.SlowerThanFastestCorrect, *r.PlusMinus)
 }
 
 func share(v *float64) string {
