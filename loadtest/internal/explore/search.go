@@ -242,8 +242,8 @@ func (s *Search) plan(j job) {
 }
 
 // again plans to execute once more what an execution branched off from: the one that offered a step that cannot be
-// taken was disturbed, and may have missed others. If that one offers the step, too, it is tried again. Then it counts as
-// diverged.
+// taken was disturbed, and may have missed others. If that one offers the step, too, it is tried again. Then it counts
+// as diverged.
 func (s *Search) again(e execution) {
 	name := strings.Join(e.job.labels[:len(e.labels)+1], ".")
 	if s.missing[name] != "" {

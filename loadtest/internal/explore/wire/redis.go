@@ -203,7 +203,7 @@ func (s *redisSession) reply(f frame, e *Exchange) meaning {
 		first = f.value.list[0].text
 	}
 	isPush := kind == '>' || !s.resp3 && s.subscribes && (confirmed[first] || strings.HasSuffix(first, "message"))
-	if isPush && !(confirmed[first] && first == s.expected[0]) {
+	if isPush && (!confirmed[first] || first != s.expected[0]) {
 		return pushed
 	}
 	s.expected = s.expected[1:]

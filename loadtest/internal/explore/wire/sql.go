@@ -123,7 +123,7 @@ func touchesAll() effect { return effect{reads: names{everything}, writes: names
 
 // hiding matches the outlines of statements that touch more than the tables that they name.
 var hiding = regexp.MustCompile(` (?:NEXT VALUE|NEXTVAL|INTO OUTFILE|INTO DUMPFILE|LOAD_FILE|\{ OJ|` +
-	`INFORMATION_SCHEMA|PERFORMANCE_SCHEMA|SYS|MYSQL) `)
+	`SET STATEMENT|SET PASSWORD|GLOBAL|PERSIST|PERSIST_ONLY|INFORMATION_SCHEMA|PERFORMANCE_SCHEMA|SYS|MYSQL) `)
 
 // statement tells what one statement touches. o is its outline.
 func (s *sqlState) statement(tokens []token, o string) effect {
@@ -159,9 +159,7 @@ func (s *sqlState) statement(tokens []token, o string) effect {
 		}
 		return e
 	case "SET":
-		if !begins("SET STATEMENT") && !has("GLOBAL") && !has("PERSIST") && !has("PERSIST_ONLY") && !has("PASSWORD") {
-			return s.set(tokens, s.query(tables, locks, has), o, has)
-		}
+		return s.set(tokens, s.query(tables, locks, has), o, has)
 	case "SAVEPOINT", "RELEASE", "USE", "PREPARE", "DEALLOCATE":
 		return effect{local: true, opening: verb == "USE"}
 	case "SHOW":
@@ -275,8 +273,8 @@ func namedLocks(tokens []token) (locks names) {
 }
 
 // tablesOf returns the tables that a statement names: all names after a word such as FROM, until a clause of another
-// kind begins. A name that is not a table's, such as that of a column in ON, does no harm: it makes more steps depend on
-// each other.
+// kind begins. A name that is not a table's, such as that of a column in ON, does no harm: more steps depend on each
+// other then.
 func tablesOf(tokens []token) (tables names) {
 	after := "" // the word that tables follow
 	for i, t := range tokens {
