@@ -45,6 +45,9 @@ func (it *item) refusedTruly() (r result) {
 	}
 	var found examples
 	for _, e := range it.refused {
+		if e.OmitsRemaining {
+			continue
+		}
 		i, ok := slices.BinarySearchFunc(levels, e.Remaining, func(l level, units int64) int {
 			switch {
 			case l.units > units:

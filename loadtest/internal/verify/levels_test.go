@@ -129,3 +129,16 @@ func TestAServiceThatTellsRefusedBuyersTheTruthIsCorrect(t *testing.T) {
 		}
 	}
 }
+
+func TestARefusalNeedNotTellWhatIsLeft(t *testing.T) {
+	t.Parallel()
+	h := simulate(tail(1))
+	for i := range h.Ops {
+		if op := &h.Ops[i]; op.Outcome == history.SoldOut {
+			op.Remaining, op.OmitsRemaining = 0, true
+		}
+	}
+	if v := verify.Judge(h); v.Result != verify.Correct {
+		t.Errorf("%s: %q", v.Result, v.Evidence)
+	}
+}
