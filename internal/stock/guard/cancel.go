@@ -28,8 +28,8 @@ func (g guarded) underLocks(ctx context.Context, items []int64, work func(contex
 		return work(ctx)
 	}
 	if c := g.connections; c != nil && len(items) > c.maxItems {
-		return fmt.Errorf("strategy %s %w of %d items, and so cancels none: its lock keeps a connection for each, and it may "+
-			"have %d of them; cancel with the strategy that sold", g.name, stock.ErrNoOrders, len(items), c.maxItems)
+		return fmt.Errorf("strategy %s %w of %d items, and so cancels none: its lock keeps a connection for each, and it "+
+			"may have %d of them; cancel with the strategy that sold", g.name, stock.ErrNoOrders, len(items), c.maxItems)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -108,7 +108,7 @@ type Op struct {
 	Status         int     `json:"status,omitempty"` // of HTTP; 0 if there was no reply
 	Outcome        Outcome `json:"outcome"`
 	Remaining      int64   `json:"remaining"`        // as replied with Sold and SoldOut
-	OmitsRemaining bool    `json:"untold,omitempty"` // the reply with Sold had no remaining stock: Remaining is not set
+	OmitsRemaining bool    `json:"untold,omitempty"` // the reply had no remaining stock: Remaining is not set
 	Replica        string  `json:"replica,omitempty"`
 	RequestID      string  `json:"request_id,omitempty"`
 	Attempts       int     `json:"attempts,omitempty"`

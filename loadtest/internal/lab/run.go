@@ -126,7 +126,7 @@ func PlayFaults(
 ) error {
 	o.Done = func(played report.Fault, h history.History) error {
 		if len(h.Ops) > 0 {
-			if err := keepStory(ctx, dir, &played, h); err != nil {
+			if err := keepStory(dir, &played, h); err != nil {
 				return err
 			}
 		}
@@ -138,7 +138,7 @@ func PlayFaults(
 }
 
 // keepStory writes the history of a story, and pictures of what its answers contradict.
-func keepStory(ctx context.Context, dir string, played *report.Fault, h history.History) error {
+func keepStory(dir string, played *report.Fault, h history.History) error {
 	name := fmt.Sprintf("%s-%s-%d.jsonl", played.Scenario, played.Strategy, played.Repeat)
 	path := filepath.Join(dir, "faults", strings.NewReplacer("/", "-", " ", "-").Replace(name))
 	if err := scenario.WriteHistory(path, h); err != nil {

@@ -25,7 +25,7 @@ func StartService(ctx context.Context, d *service.Description, replicas int, at 
 		if err != nil {
 			return nil, err
 		}
-		l.Topology, at.MySQLDSN, at.Redis = t, t.MySQLDSN, t.Redis
+		l.Topology, at.MySQLDSN, at.Redis, at.Account = t, t.MySQLDSN, t.Redis, t.Account
 		for _, r := range t.Replicas {
 			own.URLs = append(own.URLs, r.URL)
 		}

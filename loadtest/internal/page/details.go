@@ -78,7 +78,9 @@ func (t *tableView) details(r *report.Report, row *report.Row, view rowView) (te
 	if err != nil {
 		return "", err
 	}
-	v.Sends = sends[row.Strategy]
+	if !row.Own { // a service of the user's may have the name of a strategy
+		v.Sends = sends[row.Strategy]
+	}
 	return render("details", v)
 }
 

@@ -127,7 +127,8 @@ func TestAnswersMeanWhatTheFileSays(t *testing.T) {
 		var op history.Op
 		mustRead(t, test.text).ReadAnswer(&op, test.status, []byte(test.body))
 		told := strings.Contains(test.body, "left")
-		if op.Outcome != test.want || op.OmitsRemaining != (!told && test.want == history.Sold) || told && op.Remaining != 3 {
+		answered := test.want == history.Sold || test.want == history.SoldOut
+		if op.Outcome != test.want || op.OmitsRemaining != (!told && answered) || told && op.Remaining != 3 {
 			t.Errorf("%d %s: %+v, want %s", test.status, test.body, op, test.want)
 		}
 		if unclear := op.Outcome == history.Unknown && test.body != ""; unclear && !strings.Contains(op.Error, test.body) {

@@ -60,7 +60,8 @@ func (d *Description) ReadAnswer(op *history.Op, status int, body []byte) {
 			left, told = number, err == nil
 		}
 	}
-	op.Remaining, op.OmitsRemaining = left, !told && op.Outcome == history.Sold
+	op.Remaining = left
+	op.OmitsRemaining = !told && (op.Outcome == history.Sold || op.Outcome == history.SoldOut)
 	if op.Outcome != history.Sold {
 		op.Error = strings.TrimSpace(fmt.Sprintf("%d %s", status, http.StatusText(status)))
 	}

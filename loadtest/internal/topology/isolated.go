@@ -116,7 +116,7 @@ func (t *Topology) StartCommand(
 ) (*Replica, error) {
 	program := command[0]
 	if strings.Contains(program, "/") && !filepath.IsAbs(program) {
-		program = filepath.Join(dir, program)
+		program = dir + "/" + program // filepath.Join would remove the ./ without which PATH is searched
 	}
 	program, err := exec.LookPath(program)
 	if err == nil {

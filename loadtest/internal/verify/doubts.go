@@ -125,7 +125,7 @@ func (b *books) noneRejected() (r result) {
 func (b *books) allReportRemaining() (r result) {
 	omitting := 0
 	for op := range b.deductions() {
-		if op.OmitsRemaining {
+		if op.OmitsRemaining && op.Outcome == history.Sold {
 			omitting++
 		}
 	}

@@ -44,6 +44,9 @@ func (it *item) refusedTruly() (r result) {
 		return r
 	}
 	for _, e := range it.refused {
+		if e.OmitsRemaining {
+			continue
+		}
 		i, ok := slices.BinarySearchFunc(levels, e.Remaining, func(l level, units int64) int {
 			switch {
 			case l.units > units:

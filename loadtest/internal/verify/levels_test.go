@@ -115,3 +115,16 @@ func expectWrong(t *testing.T, h *history.History, says string) {
 		t.Errorf("got %s, want wrong and %q:\n%s", v.Result, says, evidence)
 	}
 }
+
+func TestARefusalNeedNotTellWhatIsLeft(t *testing.T) {
+	t.Parallel()
+	h := simulate(tail(1))
+	for i := range h.Ops {
+		if op := &h.Ops[i]; op.Outcome == history.SoldOut {
+			op.Remaining, op.OmitsRemaining = 0, true
+		}
+	}
+	if v := verify.Judge(h); v.Result != verify.Correct {
+		t.Errorf("%s: %q", v.Result, v.Evidence)
+	}
+}
