@@ -162,7 +162,8 @@ func classifyCommit(err error) error {
 // classifyTogether classifies an error of a transaction that was sent in one message.
 func classifyTogether(err error) error {
 	_, answered := errors.AsType[*mysql.MySQLError](err)
-	if answered && !IsBusy(err) && !isRejected(err) && !IsDuplicate(err) && !changedNone(err) {
+	inserts := IsDuplicate(err) || hasNumber(err, erRecordFileFull)
+	if answered && !inserts && !IsBusy(err) && !isRejected(err) && !changedNone(err) {
 		return classifyCommit(err) // it may have been COMMIT that failed
 	}
 	return classifyWrite(err)

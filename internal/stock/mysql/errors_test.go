@@ -38,4 +38,7 @@ func TestAFullDiskMakesTheServerUnavailable(t *testing.T) {
 			t.Errorf("error %d: %v, want unavailable", number, err)
 		}
 	}
+	if err := classifyTogether(&mysql.MySQLError{Number: 1114}); errors.Is(err, stock.ErrUnknown) {
+		t.Errorf("the ledger cannot grow: %v, want no doubt, as COMMIT inserts nothing", err)
+	}
 }

@@ -125,10 +125,11 @@ func lockedNeighbour(variant, level string, dropIndex bool) Scenario {
 				return claim("locks its row alone", report.Safe)
 			case s.Name == "for-update":
 				return claim("SELECT FOR UPDATE waits for every row", report.Blocked)
-			case s.Name == "update" && level == "REPEATABLE-READ":
+			case level == "REPEATABLE-READ":
 				return claim("UPDATE locks every row", report.Blocked)
 			}
-			return claim("at READ COMMITTED, UPDATE passes over locked rows of other items", report.Safe)
+			return claim("at READ COMMITTED, UPDATE passes over locked rows of other items, but what is recorded for its key "+
+				"is read from every row", report.Blocked)
 		},
 		On: Setting{Database: true, Isolation: level, Args: patient()},
 		Play: func(s *Stage) {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -271,22 +272,32 @@ func (d *Description) Store() string {
 
 var variable = regexp.MustCompile(`\$\{(\w+)\}`)
 
-// expand replaces variables of the environment in headers.
+// expand replaces variables of the environment in headers, whose names become canonical.
 func (d *Description) expand(getenv func(string) string) (err error) {
-	all := []map[string]string{d.Request.Headers}
+	all := []*map[string]string{&d.Request.Headers}
 	if d.Stock.HTTP != nil {
-		all = append(all, d.Stock.HTTP.Headers)
+		all = append(all, &d.Stock.HTTP.Headers)
 	}
 	for _, headers := range all {
-		for name, text := range headers {
-			headers[name] = variable.ReplaceAllStringFunc(text, func(found string) string {
+		expanded := map[string]string{}
+		for name, text := range *headers {
+			text = variable.ReplaceAllStringFunc(text, func(found string) string {
 				value := getenv(variable.FindStringSubmatch(found)[1])
 				if value == "" {
 					err = errors.Join(err, fmt.Errorf("header %s: the environment has no %s", name, found))
 				}
 				return value
 			})
+			canonical := http.CanonicalHeaderKey(name)
+			switch {
+			case strings.ContainsAny(name+text, "\r\n"):
+				err = errors.Join(err, fmt.Errorf("header %q: neither its name nor its value may have a line break", name))
+			case slices.Contains([]string{"Content-Length", "Transfer-Encoding"}, canonical):
+				err = errors.Join(err, fmt.Errorf("header %s: the lab sets it", name))
+			}
+			expanded[canonical] = text
 		}
+		*headers = expanded
 	}
 	return err
 }

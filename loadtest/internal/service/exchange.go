@@ -35,6 +35,9 @@ func (d *Description) Line(op *history.Op) string {
 func (d *Description) AppendRequest(text []byte, host, path, key string, op *history.Op) []byte {
 	in := func(s string) string { return fill(s, op.GoodsID, op.Count, key) }
 	body := in(d.Request.Body)
+	if own := d.Request.Headers["Host"]; own != "" {
+		host = own
+	}
 	text = fmt.Appendf(text, "%s %s%s HTTP/1.1\r\nHost: %s\r\nContent-Length: %d\r\n",
 		d.Request.Method, path, in(d.Request.Path), host, len(body))
 	header := func(name, value string) { text = fmt.Appendf(text, "%s: %s\r\n", name, value) }
@@ -42,7 +45,9 @@ func (d *Description) AppendRequest(text []byte, host, path, key string, op *his
 		header("Content-Type", "application/json")
 	}
 	for name, value := range d.Request.Headers {
-		header(name, in(value))
+		if name != "Host" {
+			header(name, in(value))
+		}
 	}
 	if d.IdempotencyHeader != "" {
 		header(d.IdempotencyHeader, key)

@@ -8,12 +8,13 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"stock/internal/servers"
 )
 
 // Running is a service with its stores.
@@ -34,11 +35,12 @@ func (d *Description) SetUp(ctx context.Context, db *sql.DB, env []string) error
 	if len(d.Migrate) == 0 {
 		return nil
 	}
-	program := exec.CommandContext(ctx, d.Migrate[0], d.Migrate[1:]...)
-	program.Dir, program.Env, program.WaitDelay = d.Dir, append(os.Environ(), env...), time.Second
-	if out, err := program.CombinedOutput(); err != nil {
-		return fmt.Errorf("migrate: %s: %w; its output ends with:\n%s",
-			strings.Join(d.Migrate, " "), err, out[max(0, len(out)-shownOutput):])
+	out, err := servers.Run(ctx, servers.Command{
+		Name: strings.Join(d.Migrate, " "), Path: d.Migrate[0], Args: d.Migrate[1:],
+		Dir: d.Dir, Env: append(os.Environ(), env...),
+	})
+	if err != nil {
+		return fmt.Errorf("migrate: %w; its output ends with:\n%s", err, out[max(0, len(out)-shownOutput):])
 	}
 	return nil
 }
