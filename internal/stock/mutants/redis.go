@@ -67,7 +67,7 @@ var streamBugs = []Mutant{
 	{
 		Name: "redis-stream-loses-an-entry", Strategy: "redis-stream",
 		Planted: "1 call of the script in 100 adds nothing to the stream.",
-		change:  rewriteLua(100, "redis.call('XADD', KEYS[3]", "'lost' or redis.call('XADD', KEYS[3]"),
+		change:  rewriteLua(100, "redis.call('XADD', KEYS[3], '*', 'units', taken, 'epoch', epoch, 'nonce', ARGV[1])", ""),
 	},
 	{
 		Name: "redis-stream-no-deduction", Strategy: "redis-stream",
