@@ -76,12 +76,7 @@ var lockBugs = []Mutant{
 	{
 		Name: "lock-redis-watchdog-late-write", Strategy: "lock-redis-watchdog", Store: stock.Redis,
 		Planted: "The stock is written 2 ms after the lock was released.",
-		change: onCommand("set", "XX", func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
-			late := redis.NewStatusCmd(ctx, cmd.Args()...)
-			time.AfterFunc(2*time.Millisecond, func() { _ = next(ctx, late) })
-			cmd.(*redis.StatusCmd).SetVal("OK")
-			return nil
-		}),
+		change:  writeLate,
 	},
 	{
 		Name: "lock-redis-fair-two-keys", Strategy: "lock-redis-fair",
@@ -202,4 +197,20 @@ func alternate(_ *plan, number int64, key string) string {
 
 func ofReplica(p *plan, _ int64, key string) string {
 	return strings.Replace(key, ":", p.replica+":", 1)
+}
+
+// writeLate answers the script that writes at once, and sends it later.
+func writeLate(p *plan) {
+	p.script = func(lua string) string { return lua } // without it, only the hash of a script is sent
+	p.command = func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+		args := cmd.Args()
+		if cmd.Name() != "eval" || !strings.Contains(args[1].(string), "error_reply('TAKEN '") {
+			return next(ctx, cmd)
+		}
+		p.strikes.Add(1)
+		late := redis.NewCmd(ctx, args...)
+		time.AfterFunc(2*time.Millisecond, func() { _ = next(ctx, late) })
+		cmd.(*redis.Cmd).SetVal("OK")
+		return nil
+	}
 }
