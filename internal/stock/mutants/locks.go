@@ -76,7 +76,7 @@ var lockBugs = []Mutant{
 	{
 		Name: "lock-redis-watchdog-late-write", Strategy: "lock-redis-watchdog", Store: stock.Redis,
 		Planted: "The stock is written 2 ms after the lock was released.",
-		change:  writeLate,
+		change:  onScript("error_reply('TAKEN '", writeLate),
 	},
 	{
 		Name: "lock-redis-fair-two-keys", Strategy: "lock-redis-fair",
@@ -200,17 +200,9 @@ func ofReplica(p *plan, _ int64, key string) string {
 }
 
 // writeLate answers the script that writes at once, and sends it later.
-func writeLate(p *plan) {
-	p.script = func(lua string) string { return lua } // without it, only the hash of a script is sent
-	p.command = func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
-		args := cmd.Args()
-		if cmd.Name() != "eval" || !strings.Contains(args[1].(string), "error_reply('TAKEN '") {
-			return next(ctx, cmd)
-		}
-		p.strikes.Add(1)
-		late := redis.NewCmd(ctx, args...)
-		time.AfterFunc(2*time.Millisecond, func() { _ = next(ctx, late) })
-		cmd.(*redis.Cmd).SetVal("OK")
-		return nil
-	}
+func writeLate(ctx context.Context, cmd *redis.Cmd, next redis.ProcessHook) error {
+	late := redis.NewCmd(ctx, cmd.Args()...)
+	time.AfterFunc(2*time.Millisecond, func() { _ = next(ctx, late) })
+	cmd.SetVal("OK")
+	return nil
 }
