@@ -3,7 +3,6 @@ package mutants
 import (
 	"context"
 	"database/sql/driver"
-	"errors"
 	"strings"
 	"sync/atomic"
 
@@ -67,7 +66,7 @@ var ledgerBugs = []Mutant{
 	},
 	{
 		Name: "ledger-again-in-flight", Strategy: "update",
-		Planted: "A request that is sent again while the first one is in flight is refused and deducted nevertheless.",
+		Planted: "A request that is sent again to the same replica while the first one is in flight is deducted again.",
 		change:  deductAgain(func(sent resent) bool { return sent.inFlight }),
 	},
 	{
@@ -180,7 +179,7 @@ func withoutLastRow(s *statement) {
 // resent is a request that was sent again.
 type resent struct {
 	replayed bool  // it got the first answer
-	inFlight bool  // the first one had no answer yet
+	inFlight bool  // the first one had no answer yet from this replica
 	own      bool  // this replica gave the first answer
 	others   int64 // requests that this replica has answered since
 }
@@ -191,19 +190,22 @@ func deductAgain(when func(resent) bool) change {
 	return func(p *plan) {
 		var answered memory[string, int64] // the number of the answer
 		var answers atomic.Int64
+		var inFlight flights
 		p.deduct = func(ctx context.Context, req stock.Request, next deductFunc) (stock.Receipt, error) {
-			receipt, err := next(ctx, req)
 			if req.Key == "" {
-				return receipt, err
+				return next(ctx, req)
 			}
+			again := resent{inFlight: !inFlight.begin(req.Key)}
+			if !again.inFlight {
+				defer inFlight.end(req.Key)
+			}
+			receipt, err := next(ctx, req)
 			number := answers.Add(1)
-			var again resent
 			switch {
-			case errors.Is(err, stock.ErrInProgress):
-				again.inFlight = true
 			case err == nil && receipt.Replayed:
-				at, own := answered.get(req.Key)
-				again = resent{replayed: true, own: own, others: number - at}
+				var at int64
+				at, again.own = answered.get(req.Key)
+				again.replayed, again.others = true, number-at
 			case err == nil:
 				answered.swap(req.Key, number)
 			}

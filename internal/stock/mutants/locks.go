@@ -76,12 +76,7 @@ var lockBugs = []Mutant{
 	{
 		Name: "lock-redis-watchdog-late-write", Strategy: "lock-redis-watchdog", Store: stock.Redis,
 		Planted: "The stock is written 2 ms after the lock was released.",
-		change: onCommand("set", "XX", func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
-			late := redis.NewStatusCmd(ctx, cmd.Args()...)
-			time.AfterFunc(2*time.Millisecond, func() { _ = next(ctx, late) })
-			cmd.(*redis.StatusCmd).SetVal("OK")
-			return nil
-		}),
+		change:  onScript("error_reply('TAKEN '", writeLate),
 	},
 	{
 		Name: "lock-redis-fair-two-keys", Strategy: "lock-redis-fair",
@@ -202,4 +197,12 @@ func alternate(_ *plan, number int64, key string) string {
 
 func ofReplica(p *plan, _ int64, key string) string {
 	return strings.Replace(key, ":", p.replica+":", 1)
+}
+
+// writeLate answers the script that writes at once, and sends it later.
+func writeLate(ctx context.Context, cmd *redis.Cmd, next redis.ProcessHook) error {
+	late := redis.NewCmd(ctx, cmd.Args()...)
+	time.AfterFunc(2*time.Millisecond, func() { _ = next(ctx, late) })
+	cmd.SetVal("OK")
+	return nil
 }

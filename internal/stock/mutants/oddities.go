@@ -95,8 +95,8 @@ var oddities = []Mutant{
 	},
 	{
 		Name: "busy-in-flight", Strategy: "update",
-		Planted: "A request that is sent again while the first one is in flight is told busy.",
-		change:  onAnswer(1, failedWith(stock.ErrInProgress), func(a *answer) { a.err = errPlanted }),
+		Planted: "A request that is sent again to the same replica while the first one is in flight is told busy.",
+		change:  refuseInFlight,
 	},
 	{
 		Name: "in-progress-once", Strategy: "update",
@@ -167,6 +167,22 @@ func loseOrders(n int64) change {
 		_, err := next(ctx, req)
 		return stock.OrderReceipt{}, errors.Join(stock.ErrUnknown, err)
 	})
+}
+
+// refuseInFlight refuses requests with the key of one that is in flight.
+func refuseInFlight(p *plan) {
+	var inFlight flights
+	p.deduct = func(ctx context.Context, req stock.Request, next deductFunc) (stock.Receipt, error) {
+		if req.Key == "" {
+			return next(ctx, req)
+		}
+		if !inFlight.begin(req.Key) {
+			p.strikes.Add(1)
+			return stock.Receipt{}, errPlanted
+		}
+		defer inFlight.end(req.Key)
+		return next(ctx, req)
+	}
 }
 
 // refuseReplayOnce refuses the first replay of every tenth key.

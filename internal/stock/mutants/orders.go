@@ -28,7 +28,9 @@ var orderBugs = []Mutant{
 		Name: "update-order-twice", Strategy: "update",
 		Planted: "1 order in 20 is deducted twice.",
 		change: onOrder(20, func(ctx context.Context, req stock.OrderRequest, next orderFunc) (stock.OrderReceipt, error) {
-			if _, err := next(ctx, req); err != nil {
+			keyless := req
+			keyless.Key = ""
+			if _, err := next(ctx, keyless); err != nil {
 				return stock.OrderReceipt{}, err
 			}
 			return next(ctx, req)
@@ -72,9 +74,7 @@ var orderBugs = []Mutant{
 	{
 		Name: "update-order-takes-a-line", Strategy: "update",
 		Planted: "An order that is refused as sold out is deducted from one of its other items.",
-		change: onOrderAnswer(1, isRefused, func(a *orderAnswer) {
-			a.again(withLines(a.req, a.notRefused()))
-		}),
+		change:  onOrderAnswer(1, isRefused, func(a *orderAnswer) { a.alsoDeduct(a.notRefused()) }),
 	},
 	{
 		Name: "batch-order-blames-another", Strategy: "batch",
@@ -140,12 +140,17 @@ func (a *orderAnswer) notRefused() stock.Line {
 	return lines[slices.IndexFunc(lines, func(l stock.Line) bool { return l.GoodsID != a.refusedItem() })]
 }
 
+// alsoDeduct deducts a line of the order by itself, without a key.
+func (a *orderAnswer) alsoDeduct(line stock.Line) {
+	one, _ := stock.NewOrder(line)
+	a.again(one)
+}
+
 // keepLines deducts the lines before the one that is sold out.
 func keepLines(a *orderAnswer) {
 	for _, line := range a.req.Lines() {
 		if line.GoodsID < a.refusedItem() {
-			one, _ := stock.NewOrder(line)
-			a.again(one)
+			a.alsoDeduct(line)
 		}
 	}
 }

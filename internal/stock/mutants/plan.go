@@ -209,3 +209,14 @@ func (m *memory[K, V]) get(key K) (value V, known bool) {
 	value, known = m.values[key]
 	return value, known
 }
+
+// flights are the keys of requests that are in flight in this replica.
+type flights struct{ keys sync.Map }
+
+// begin reports whether the key is new. If so, the caller must call end.
+func (f *flights) begin(key string) bool {
+	_, known := f.keys.LoadOrStore(key, nil)
+	return !known
+}
+
+func (f *flights) end(key string) { f.keys.Delete(key) }

@@ -62,12 +62,12 @@ var streamBugs = []Mutant{
 	{
 		Name: "redis-stream-check-first", Strategy: "redis-stream",
 		Planted: "The check that there is enough comes before the script, not in it.",
-		change:  both(rewriteLua(1, "wanted <= units", "true"), checkFirst),
+		change:  onScript(addsSale, checkFirst),
 	},
 	{
 		Name: "redis-stream-loses-an-entry", Strategy: "redis-stream",
 		Planted: "1 call of the script in 100 adds nothing to the stream.",
-		change:  rewriteLua(100, "redis.call('XADD', KEYS[3]", "'lost' or redis.call('XADD', KEYS[3]"),
+		change:  rewriteLua(100, addsSale, ""),
 	},
 	{
 		Name: "redis-stream-no-deduction", Strategy: "redis-stream",
@@ -96,6 +96,9 @@ var streamBugs = []Mutant{
 	},
 }
 
+// addsSale is in the script that sells.
+const addsSale = "redis.call('XADD', KEYS[3], '*', 'units', taken, 'epoch', epoch, 'nonce', ARGV[1])"
+
 // writesBehind is in the UPDATE of good_stock that follows the sales in Redis.
 const writesBehind = "UPDATE good_stock SET stock = stock - ?"
 
@@ -115,37 +118,29 @@ func onCommand(
 	}
 }
 
-// checkFirst reads the stock before the script that sells. It sends the script the first requests that fit, and refuses
-// the others, by what it has read. A call with idempotency keys has more keys, and nothing is checked.
-func checkFirst(p *plan) {
-	const soldEntry = "'XADD', KEYS[3], '*', 'units'"
-	const firstCount = 7 // EVAL, the script, the number of keys, three keys, the random number
-	p.command = func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
-		args := cmd.Args()
-		script, isScript := cmd.(*redis.Cmd)
-		if !isScript || cmd.Name() != "eval" || args[2] != 3 || !strings.Contains(args[1].(string), soldEntry) {
-			return next(ctx, cmd)
+// onScript takes the place of a script that contains the text.
+func onScript(text string, instead func(context.Context, *redis.Cmd, redis.ProcessHook) error) change {
+	return func(p *plan) {
+		p.script = func(lua string) string { return lua } // without it, only the hash of a script is sent
+		p.command = func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+			script, isScript := cmd.(*redis.Cmd)
+			if !isScript || cmd.Name() != "eval" || !strings.Contains(cmd.Args()[1].(string), text) {
+				return next(ctx, cmd)
+			}
+			p.strikes.Add(1)
+			return instead(ctx, script, next)
 		}
-		get := redis.NewStringCmd(ctx, "get", args[3])
-		if err := next(ctx, get); err != nil {
-			cmd.SetErr(err)
-			return err
-		}
-		units, _ := get.Int64()
-		fit := firstCount
-		for ; fit < len(args) && int64(args[fit].(int)) <= units; fit++ {
-			units -= int64(args[fit].(int))
-		}
-		first := redis.NewCmd(ctx, args[:fit]...)
-		if err := next(ctx, first); err != nil {
-			cmd.SetErr(err)
-			return err
-		}
-		reply, _ := first.Slice()
-		for range args[fit:] {
-			reply = append(reply, int64(0), units)
-		}
-		script.SetVal(reply)
-		return nil
 	}
+}
+
+// checkFirst reads the stock before the script that sells, which checks what was read then.
+func checkFirst(ctx context.Context, cmd *redis.Cmd, next redis.ProcessHook) error {
+	args := cmd.Args() // EVAL, the script, the number of keys, the key of the stock
+	get := redis.NewStringCmd(ctx, "get", args[3])
+	if err := next(ctx, get); err != nil {
+		cmd.SetErr(err)
+		return err
+	}
+	args[1] = strings.Replace(args[1].(string), "wanted <= units", "wanted <= "+get.Val()+" - taken", 1)
+	return next(ctx, cmd)
 }

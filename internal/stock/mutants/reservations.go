@@ -23,7 +23,7 @@ var reservationBugs = []Mutant{
 	{
 		Name: "reserve-confirms-expired", Strategy: "reserve",
 		Planted: "The units of an expired reservation are given back, but it can still be confirmed.",
-		change:  rewrite(1, confirms, confirms, isHeld+"AND NOT "+hasLapsed, "AND state IN ('held', 'expired')"),
+		change:  rewrite(1, "state = 'held' AND NOT "+hasLapsed+" AND id IN", "state IN ('held', 'expired') AND id IN"),
 	},
 	{
 		Name: "reserve-cancels-twice", Strategy: "reserve",

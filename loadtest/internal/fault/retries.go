@@ -360,13 +360,13 @@ func batchUnknown(variant string) Scenario {
 }
 
 // commitsBatch matches the message that makes a batch durable. escrow first tries the row of its replica, which has one
-// unit at most, and so too few.
+// unit at most, and so too few. That transaction is one message; the one that follows has a message for its COMMIT.
 func (s *Stage) commitsBatch() func(tcpproxy.Message) bool {
 	decides := s.decides()
 	if s.Store != oracle.Slots {
 		return decides
 	}
-	return func(m tcpproxy.Message) bool { return decides(m) && bytes.HasSuffix(m.Data, []byte("COMMIT")) }
+	return func(m tcpproxy.Message) bool { return decides(m) && bytes.HasSuffix(m.Data, []byte("\x03COMMIT")) }
 }
 
 // writesBehind applies to strategies that update MySQL after the sale.

@@ -104,10 +104,11 @@ func (s Sale) writesStock(m tcpproxy.Message) bool {
 	return bytes.Contains(m.Data, []byte(stockKey(s.Item))) && redisWrite.Match(m.Data)
 }
 
-// The commands by which strategies read a stock in Redis (MGET with a key), and by which they change it.
+// The commands by which strategies read a stock in Redis (MGET with a key), and by which they change it. Some mutants
+// send EVAL instead of EVALSHA.
 var (
 	redisRead  = regexp.MustCompile(`(?i)\r\nm?get\r\n`)
-	redisWrite = regexp.MustCompile(`(?i)\r\n(?:set|decrby|evalsha)\r\n`)
+	redisWrite = regexp.MustCompile(`(?i)\r\n(?:set|decrby|eval|evalsha)\r\n`)
 )
 
 // confirms matches the message that confirms a reservation. It names no item, but no other cell of a round confirms
