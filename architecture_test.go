@@ -161,7 +161,7 @@ var importTable = []struct {
 	},
 	{
 		name:    "loadtest/internal/service",
-		imports: []string{"loadtest/internal/history"},
+		imports: []string{"internal/servers", "loadtest/internal/history"},
 		is:      "the description of a service of the user's",
 	},
 	{
