@@ -54,14 +54,14 @@ func TestBenchMeasuresStrategiesAndReferences(t *testing.T) {
 		"noop", "update", "update, key", "batch", "batch, key", "redis-script", "optimistic-version, 8 users",
 		"optimistic-version, 64 users", "redis-stream", "noop, 256 users", "batch, 256 users", "raw", "bare",
 	} {
-		if !strings.Contains(stdout.String(), "\n"+subject+" ") ||
+		if !strings.Contains(stdout.String(), "| "+subject+" ") ||
 			!strings.Contains(string(markdown), "| "+subject+" |") {
 			t.Errorf("%s was not measured:\n%s\n%s", subject, &stdout, markdown)
 		}
 	}
 	measured := []string{"under 60 MB resident, 8 users", "requests later"}
 	if _, err := exec.LookPath("wrk"); err == nil {
-		measured = append(measured, "\nnoop by wrk ", "\nredis-script by wrk ", "\nbatch by wrk ", "\nupdate by wrk ",
+		measured = append(measured, "| noop by wrk ", "| redis-script by wrk ", "| batch by wrk ", "| update by wrk ",
 			"load µs", "Redis µs")
 	}
 	if runtime.GOOS == "linux" { // the only system that shows it
