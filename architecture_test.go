@@ -340,7 +340,7 @@ var boundaries = []struct {
 	{
 		packages: []string{"loadtest/..."},
 		never:    []string{"internal/stock/...", "internal/locks/...", "cmd/..."},
-		because:  "the lab is black-box and learns everything over HTTP",
+		because:  "the lab knows the service only by its HTTP API and by what is in the stores",
 	},
 	{
 		packages: []string{"loadtest/internal/history"},

@@ -55,7 +55,8 @@ func (f *exploreFlags) register(flags *pflag.FlagSet) {
 			strings.Join(explore.Names(), ", "))
 	flags.BoolVar(&f.refuted, "until-refuted", false, "explore a strategy only until one of its claims is refuted")
 	flags.IntVar(&f.lanes, "lanes", 4, "how many schedules are executed at the same time, each on servers of its own")
-	flags.StringVar(&f.replay, "replay", "", "execute only the schedule of this token, and print its trace")
+	flags.StringVar(&f.replay, "replay", "", "execute only the schedule of this token, and print its trace; "+
+		"the status says whether that was possible")
 	flags.BoolVar(&f.traces, "traces", false, "print the shortest trace of each kind of damage")
 	flags.BoolVar(&f.terminals, "terminals", false, "print these traces as text that can be typed into terminals")
 	flags.StringVar(&f.out, "out", "", "directory for explore.json and explore.html (default: none is written)")
