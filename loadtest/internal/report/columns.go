@@ -159,6 +159,8 @@ func (r *Row) remark() string {
 		return "sells nothing"
 	case r.Result == verify.Correct && r.Restock > 0:
 		return "unranked: restocked"
+	case r.Result == verify.Correct && r.Control && r.Claim == verify.ClaimCorrect:
+		return "unranked: control"
 	case r.Result == verify.Correct && !r.Ranked():
 		return "unranked: " + r.Claim
 	}

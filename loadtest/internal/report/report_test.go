@@ -172,7 +172,7 @@ func TestWritersMatchTheirGoldenFiles(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !bytes.Equal(got.Bytes(), want) {
-				t.Errorf("differs from %s (go test -update rewrites it); got\n%s", path, fmt.Sprint(got))
+				t.Errorf("differs from %s (go test -update rewrites it); got\n%s", path, got.String())
 			}
 		})
 	}
@@ -456,6 +456,18 @@ func TestControlThatRefusesCorrectlyIsClean(t *testing.T) {
 	const want = "control decrement came out clean: a run that misses"
 	if !r.Inconclusive || r.Err() == nil || !strings.Contains(r.Err().Error(), want) {
 		t.Errorf("inconclusive: %t, problems: %q", r.Inconclusive, r.Problems)
+	}
+}
+
+func TestAControlThatPassesALoadIsNotRanked(t *testing.T) {
+	t.Parallel()
+	b := NewBuilder(Environment{})
+	run := plenty("decrement", "correct")
+	run.Control = true
+	h := play(run, 600, time.Millisecond)
+	b.Add(h, verify.Judge(h))
+	if row := b.Report().Rows[0]; row.Ranked() || row.Relative != nil || row.remark() != "unranked: control" {
+		t.Errorf("a correct control is ranked: %t, remark %q", row.Ranked(), row.remark())
 	}
 }
 
