@@ -64,7 +64,9 @@
     dialog.dispatchEvent(new CustomEvent("opened", {bubbles: true, detail: dialog}));
   }
 
-  dialog.addEventListener("close", () => history.replaceState(null, "", "#"));
+  dialog.addEventListener("close", () => {
+    if (!dialog.open) history.replaceState(null, "", "#"); // the event may come after another story was opened
+  });
   dialog.addEventListener("click", event => {
     if (event.target === dialog) dialog.close(); // beside the story
   });
