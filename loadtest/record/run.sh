@@ -36,7 +36,7 @@ explore() { # NAME EXIT-STATUS
 	shop=${1%%-*} version=${1#*-} dir=out/record/$1
 	mkdir -p "$dir"
 	cp "loadtest/record/$shop/"shop.* "$dir"
-	sed -i "s/VERSION/$version/" "$dir/shop.yaml"
+	sed "s/VERSION/$version/" "loadtest/record/$shop/shop.yaml" >"$dir/shop.yaml"
 	if [ ! -e "$dir/installed" ]; then
 		echo "installing $1 …" >&2
 		"install_$shop" "$dir" "$version"
