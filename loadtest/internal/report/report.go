@@ -196,7 +196,7 @@ type Relative struct {
 }
 
 // Ranked reports whether the row takes part in the comparison of speed. Rows with restocks do not: units are put back
-// at fixed intervals, so a slower strategy gets more units to sell. Nor do rows that are judged only, nor controls, some
+// at fixed intervals, so a slower strategy gets more units to sell. Nor do rows that are judged only, or controls, some
 // of which are right until the stock is sold out.
 func (r *Row) Ranked() bool {
 	return r.Result == verify.Correct && r.Claim == verify.ClaimCorrect && !r.Control && r.Restock == 0 && !r.JudgedOnly
