@@ -138,16 +138,25 @@ func newPage(t *testing.T, s stock.Strategy) page {
 	return p
 }
 
+const cancellation = "cancellation of the sale"
+
 func (p page) text() string {
 	var b strings.Builder
 	fmt.Fprintln(&b, p.introduction())
 	if requests := p.statements.Strategies[p.Name]; len(requests) > 0 {
 		fmt.Fprint(&b, "\n## What goes over the wire\n\n"+
 			"Item 42 is sold, two units at a time. [How to read this](../strategies.md#the-pages-of-the-strategies).\n")
-		var shown []message
-		for _, what := range []string{"sale", "refusal", "sale with a key", "the same again"} {
+		shown := map[string]string{}
+		for _, what := range []string{
+			"sale", "refusal", "hold", "confirmation", "cancellation of a hold", "sale with a key", "the same again",
+			"the same again when too few units are left", "refusal with a key", cancellation,
+		} {
 			title, text := strings.ToUpper(what[:1])+what[1:], asText(requests[what], shown)
-			shown = append(shown, requests[what]...)
+			for _, m := range requests[what] {
+				if shown[m.Text] == "" {
+					shown[m.Text] = title
+				}
+			}
 			switch {
 			case text == "":
 			case what == "sale" || what == "refusal":
@@ -211,8 +220,8 @@ func folded(title, text string) string {
 }
 
 // asText shows messages as they can be typed, and their replies as comments. Long ones that were shown before are not
-// shown again.
-func asText(messages, shown []message) string {
+// shown again: shown has the title under which they were.
+func asText(messages []message, shown map[string]string) string {
 	var b strings.Builder
 	mixed := slices.ContainsFunc(messages, func(m message) bool { return m.Store != messages[0].Store })
 	last := ""
@@ -221,9 +230,8 @@ func asText(messages, shown []message) string {
 			fmt.Fprintf(&b, "-- %s\n", map[string]string{"mysql": "MySQL", "redis": "Redis"}[m.Store])
 		}
 		last = m.Store
-		again := slices.ContainsFunc(shown, func(s message) bool { return s.Text == m.Text })
-		if again && len(m.Text) > maxColumns {
-			b.WriteString("-- the same message as above\n")
+		if title := shown[m.Text]; title != "" && len(m.Text) > maxColumns {
+			fmt.Fprintf(&b, "-- the message of %q\n", title)
 		} else {
 			writeMessage(&b, m)
 		}
@@ -253,7 +261,10 @@ func writeMessage(b *strings.Builder, m message) {
 // writeSources shows the tables and the scripts that messages name, folded.
 func (p page) writeSources(b *strings.Builder, requests map[string][]message) {
 	var all strings.Builder
-	for _, messages := range requests {
+	for what, messages := range requests {
+		if what == cancellation {
+			continue // its query names the tables of every store
+		}
 		for _, m := range messages {
 			all.WriteString(m.Text + "\n")
 		}

@@ -214,32 +214,123 @@ func TestStatementsAreThoseOnTheWire(t *testing.T) {
 // process prepares some things once: it connects, loads scripts, and looks whether the item exists.
 func (s studio) record(t *testing.T, strategy scenario.Strategy, item int64) map[string][]*wire.Exchange {
 	t.Helper()
-	quiet := 20 * time.Millisecond
+	c := &recordedClient{studio: s, t: t, strategy: strategy, item: item, left: recordedStock}
+	c.quiet = 20 * time.Millisecond
 	if strategy.WriteBehind {
-		quiet = 200 * time.Millisecond
+		c.quiet = 200 * time.Millisecond
 	}
-	send := func(key string, count int64) []*wire.Exchange {
-		load := traffic.Load{
-			Strategy: strategy.Name, Store: strategy.Stores[0], Keys: key != "", Timeout: 5 * time.Second,
-		}
-		op := history.Op{Kind: history.Deduct, Name: fmt.Sprintf("%s-%d", key, item), GoodsID: item, Count: count}
-		return s.during(quiet, func() {
-			answer, err := traffic.SendOne(t.Context(), s.URL, load, op)
-			refused := answer.Outcome == history.SoldOut
-			if sells := count < recordedStock || strategy.Claim.TwoReplicas == "oversells"; err != nil ||
-				refused == sells || !refused && answer.Outcome != history.Sold {
-				t.Errorf("%s: a request for %d units was answered %q %s (%v)", strategy.Name, count, answer.Outcome,
-					answer.Error, err)
-			}
-		})
+	c.sell("", 2)
+	all := map[string][]*wire.Exchange{"sale": c.sell("", 2), "refusal": c.sell("", recordedStock)}
+	if len(strategy.Reservations) > 0 {
+		c.hold()
+		held, hold := c.hold()
+		all["hold"], all["confirmation"] = hold, c.end(held, history.Confirm)
+		held, _ = c.hold()
+		all["cancellation of a hold"] = c.end(held, history.Cancel)
 	}
-	send("", 2)
-	all := map[string][]*wire.Exchange{"sale": send("", 2), "refusal": send("", recordedStock)}
 	if strategy.Idempotent {
-		send("first", 2)
-		all["sale with a key"], all["the same again"] = send("order", 2), send("order", 2)
+		c.sell("first", 2)
+		all["sale with a key"], all["the same again"] = c.sell("order", 2), c.sell("order", 2)
+	}
+	if strategy.Idempotent && recommended(t, strategy.Name) {
+		all["refusal with a key"] = c.sell("large", recordedStock)
+		c.sell("", c.left-1)
+		all["the same again when too few units are left"] = c.sell("order", 2)
+		c.cancel("first")
+		all["cancellation of the sale"] = c.cancel("order")
 	}
 	return all
+}
+
+// recommended reports whether loadtest choose may end in a strategy. Its page shows more.
+func recommended(t *testing.T, name string) bool {
+	t.Helper()
+	var choice struct{ Strategies map[string]any }
+	text, err := os.ReadFile("../../choose.json")
+	if err == nil {
+		err = json.Unmarshal(text, &choice)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return choice.Strategies[name] != nil
+}
+
+// recordedClient sends requests for an item, and returns what they have a strategy send.
+type recordedClient struct {
+	studio
+	t        *testing.T
+	strategy scenario.Strategy
+	item     int64
+	left     int64 // units of the item
+	quiet    time.Duration
+}
+
+func (c *recordedClient) load() traffic.Load {
+	return traffic.Load{Strategy: c.strategy.Name, Store: c.strategy.Stores[0], Timeout: 5 * time.Second}
+}
+
+func (c *recordedClient) sell(key string, count int64) []*wire.Exchange {
+	c.t.Helper()
+	load := c.load()
+	load.Keys = key != ""
+	op := history.Op{Kind: history.Deduct, Name: c.name(key), GoodsID: c.item, Count: count}
+	want := history.Sold
+	if count >= recordedStock && c.strategy.Claim.TwoReplicas != "oversells" {
+		want = history.SoldOut
+	}
+	return c.during(c.quiet, func() {
+		answer, err := traffic.SendOne(c.t.Context(), c.URL, load, op)
+		if err != nil || answer.Outcome != want {
+			c.t.Errorf("%s: a request for %d units was answered %q %s (%v), want %q", c.strategy.Name, count,
+				answer.Outcome, answer.Error, err, want)
+		}
+		if want == history.Sold && !answer.Replayed {
+			c.left -= count
+		}
+	})
+}
+
+// name returns the name of a sale, which is its key.
+func (c *recordedClient) name(key string) string { return fmt.Sprintf("%s-%d", key, c.item) }
+
+// cancel cancels a sale by its key.
+func (c *recordedClient) cancel(key string) []*wire.Exchange {
+	c.t.Helper()
+	sale := history.Op{Kind: history.Deduct, Name: c.name(key), GoodsID: c.item, Count: 2}
+	return c.during(c.quiet, func() {
+		done, err := traffic.CancelOne(c.t.Context(), c.URL, c.load(), sale)
+		if err != nil || done.Outcome != history.Done {
+			c.t.Errorf("%s: a cancellation was answered %q %s (%v)", c.strategy.Name, done.Outcome, done.Error, err)
+		}
+	})
+}
+
+func (c *recordedClient) hold() (history.Call, []*wire.Exchange) {
+	c.t.Helper()
+	c.left -= 2
+	return c.call(history.Call{Kind: history.Hold, GoodsID: c.item, Count: 2, TTLMS: 60_000})
+}
+
+// end confirms or cancels a hold.
+func (c *recordedClient) end(held history.Call, kind string) []*wire.Exchange {
+	c.t.Helper()
+	if held.Kind = kind; kind == history.Cancel {
+		c.left += 2
+	}
+	_, exchanges := c.call(held)
+	return exchanges
+}
+
+func (c *recordedClient) call(call history.Call) (answer history.Call, exchanges []*wire.Exchange) {
+	c.t.Helper()
+	exchanges = c.during(c.quiet, func() {
+		var err error
+		if answer, err = traffic.CallOne(c.t.Context(), c.URL, c.load(), call); err != nil || answer.Outcome != history.Done {
+			c.t.Errorf("%s: %s was answered %q %s (%v)", c.strategy.Name, call.Kind, answer.Outcome, answer.Error, err)
+		}
+	})
+	return answer, exchanges
 }
 
 // of returns the exchanges that name an item, or what was made for it, and what begins and ends their transactions. A
@@ -254,9 +345,8 @@ func of(item int64, exchanges []*wire.Exchange) (all []*wire.Exchange) {
 		case ends.MatchString(e.Text):
 			keep[i] = last[e.Conn]
 		default:
-			keep[i] = !looks.MatchString(e.Text) && slices.ContainsFunc(names, func(name string) bool {
-				return strings.Contains(e.Text, name)
-			})
+			keep[i] = ofHold.MatchString(e.Text) || !looks.MatchString(e.Text) &&
+				slices.ContainsFunc(names, func(name string) bool { return strings.Contains(e.Text, name) })
 			last[e.Conn] = keep[i]
 			for _, before := range opening[e.Conn] {
 				keep[before] = keep[i]
@@ -279,6 +369,7 @@ var (
 	begins = regexp.MustCompile(`^(SET TRANSACTION .*|START TRANSACTION)$`)
 	ends   = regexp.MustCompile(`^(COMMIT|ROLLBACK|UNWATCH|WAIT .*)$`)
 	looks  = regexp.MustCompile(`^(XINFO|EXISTS|XPENDING|XAUTOCLAIM|XCLAIM) `) // for sales of others
+	ofHold = regexp.MustCompile(`reservation .*\b0x[0-9a-f]{32}\b`)
 	madeID = regexp.MustCompile(`\b0x[0-9a-f]{32}\b`)
 )
 
