@@ -322,14 +322,15 @@ var behaviours = map[stock.Behaviour]string{
 // catalogueTable shows every strategy with what it claims. The rest of the claim is on its page.
 func catalogueTable() string {
 	var b strings.Builder
-	row(&b, "strategy", "how it works", "store", "under load", "holder dies", "holder is stopped")
+	row(&b, "strategy", "how it works", "store", "under load", "holder dies", "late write")
 	row(&b, slices.Repeat([]string{"---"}, 6)...)
 	for _, s := range strategies {
 		var stores []string
 		for _, on := range s.Stores {
 			stores = append(stores, string(on))
 		}
-		row(&b, pageLink(s), s.Summary, strings.Join(stores, ", "), underLoad(s.Claim), onCrash(s.Claim), onPause(s.Claim))
+		row(&b, pageLink(s), s.Summary, strings.Join(stores, ", "), underLoad(s.Claim), onCrash(s.Claim),
+			withCaveat(s.Claim.LateWrite, s.Claim.LateCaveat))
 	}
 	return b.String()
 }

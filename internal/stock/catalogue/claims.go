@@ -87,7 +87,7 @@ func exceptCrash(c stock.Claim, caveat string) stock.Claim {
 
 // asDurableAsRedis is a claim of a strategy whose sales only Redis knows.
 func asDurableAsRedis(c stock.Claim) stock.Claim {
-	return exceptCrash(c, "but a crash or a failover of Redis may lose the last sales")
+	return exceptCrash(c, "but a failover of Redis may lose the last sales, and so may a crash without appendfsync always")
 }
 
 // returningLater is a claim of a strategy that holds units before it sells them.
