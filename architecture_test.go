@@ -106,7 +106,7 @@ var importTable = []struct {
 		imports: []string{
 			"internal/origin", "internal/stock", "internal/stock/{catalogue,health,inventory,stream}", "internal/suggest",
 		},
-		is: "the HTTP API; no other package of the service knows HTTP",
+		is: "the HTTP API; no other package below `internal/stock` imports net/http",
 	},
 	{
 		name: "docs",
