@@ -31,7 +31,7 @@ import (
 )
 
 // patience is how long an action may take. The machine may be busy with the servers of other tests.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // Page is a page in a browser of its own.
 type Page struct {
