@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"testing"
 
 	"stock/internal/servers/serverstest"
+	"stock/loadtest/internal/explore/trace"
 	"stock/loadtest/internal/explore/wire"
 	"stock/loadtest/internal/topology"
 )
@@ -48,6 +50,21 @@ func TestWhatAReplicaLooksForInTheBackgroundIsNoStep(t *testing.T) {
 		e := &wire.Exchange{Conn: &wire.Conn{}, Text: text}
 		if got := l.concerned(e, false) != nil; got != step || looksForWork(e) == step {
 			t.Errorf("%s: a step %v, looks for work %v", text, got, looksForWork(e))
+		}
+	}
+}
+
+func TestStepsThatNobodyChoseAreSortedByActor(t *testing.T) {
+	t.Parallel()
+	step := func(actor, text string, kind trace.Kind) *trace.Step {
+		return &trace.Step{Actor: actor, Text: text, Kind: kind}
+	}
+	commit, insert := step("B", "COMMIT", trace.Executes), step("B", "INSERT", trace.Executes)
+	resumes, begin := step("A", "UPDATE", trace.Resumes), step("B", "START TRANSACTION", trace.Passes)
+	want := []trace.Step{*commit, *resumes, *begin, *insert}
+	for _, steps := range [][]*trace.Step{{commit, resumes, begin, insert}, {commit, begin, resumes, insert}} {
+		if got := (&schedule{steps: steps}).trace(); !slices.Equal(got, want) {
+			t.Errorf("the trace is %v, want %v", got, want)
 		}
 	}
 }

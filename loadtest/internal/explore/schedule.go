@@ -1,6 +1,7 @@
 package explore
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -349,12 +350,24 @@ func (s *schedule) add(step trace.Step) {
 	s.steps = append(s.steps, &step)
 }
 
-// trace returns the steps so far.
+// trace returns the steps so far. What nobody chose has no order among actors: it is sorted by actor, so that a replay
+// has the same trace.
 func (s *schedule) trace() (steps []trace.Step) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, step := range s.steps {
 		steps = append(steps, *step)
+	}
+	chosen := func(step trace.Step) bool {
+		return step.Actor == "" || step.Kind != trace.Passes && step.Kind != trace.Resumes && step.Kind != trace.Answers
+	}
+	for i := 0; i < len(steps); {
+		n := slices.IndexFunc(steps[i:], chosen)
+		if n < 0 {
+			n = len(steps) - i
+		}
+		slices.SortStableFunc(steps[i:i+n], func(a, b trace.Step) int { return cmp.Compare(a.Actor, b.Actor) })
+		i += n + 1
 	}
 	return steps
 }
