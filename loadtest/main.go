@@ -22,6 +22,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -168,12 +169,14 @@ func variable(flag string) string {
 	return "LOADTEST_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// fromEnvironment sets the flags that are given in the environment and not on the command line.
+// fromEnvironment sets the flags that are given in the environment and not on the command line. Those that have no
+// meaning for a service of the user's are for other commands.
 func fromEnvironment(flags *pflag.FlagSet, getenv func(string) string) error {
+	ofUser := flags.Lookup("service") != nil && (flags.Changed("service") || getenv(variable("service")) != "")
 	var errs []error
 	flags.VisitAll(func(flag *pflag.Flag) {
 		name := variable(flag.Name)
-		if value := getenv(name); value != "" && !flag.Changed {
+		if value := getenv(name); value != "" && !flag.Changed && !(ofUser && slices.Contains(withoutService, flag.Name)) {
 			if err := flags.Set(flag.Name, value); err != nil {
 				errs = append(errs, fmt.Errorf("%s: %w", name, flagError(err)))
 			}

@@ -23,14 +23,14 @@ var withoutService = []string{
 	"redis-replica", "redis-cluster", "etcd-members", "stock-binary", "tidb", "faults", "explore",
 }
 
-// readService reads the description of the user's service. Flags that the environment sets are for other commands.
+// readService reads the description of the user's service. Flags that the environment sets may be for other commands.
 func (f *runFlags) readService(flags *pflag.FlagSet, getenv func(string) string) (err error) {
 	if f.serviceFile == "" {
 		return nil
 	}
 	given := func(name string) bool { return flags.Changed(name) && getenv(variable(name)) == "" }
 	for _, name := range withoutService {
-		if given(name) {
+		if flags.Changed(name) {
 			return fmt.Errorf("--%s cannot be used with --service: it is about this repository's service", name)
 		}
 	}
@@ -39,7 +39,7 @@ func (f *runFlags) readService(flags *pflag.FlagSet, getenv func(string) string)
 	}
 	running := len(f.service.URL) > 0
 	switch {
-	case running && flags.Changed("replicas"):
+	case running && given("replicas"):
 		return errors.New("--replicas and url exclude each other: url lists the replicas")
 	case !running && (given("mysql-dsn") || given("redis")):
 		return errors.New("--mysql-dsn and --redis are for a service with url: one with command is started on servers of " +

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -296,6 +297,20 @@ func TestFlagsOfStrategiesAreNotForAService(t *testing.T) {
 		if got := finish(t, args...); got.code != exitUnusable || !strings.Contains(got.stderr, want) {
 			t.Errorf("%v: exit status %d, want %d and %q\n%s", args, got.code, exitUnusable, want, got.stderr)
 		}
+	}
+}
+
+func TestTheEnvironmentsFlagsForStrategiesAreNotForAService(t *testing.T) {
+	t.Parallel()
+	environment := map[string]string{
+		"LOADTEST_STORE": "redis", "LOADTEST_STRATEGIES": "update", "LOADTEST_REPLICAS": "4", "LOADTEST_TARGET": "http://a",
+	}
+	var stdout, stderr bytes.Buffer
+	code := run(t.Context(), []string{"run", "--service", describe(t, []string{"http://127.0.0.1:1"}, "")},
+		func(name string) string { return environment[name] }, &stdout, &stderr)
+	const want = "127.0.0.1:1: connect: connection refused"
+	if code != exitUnusable || !strings.Contains(stderr.String(), want) {
+		t.Errorf("exit status %d, want %d and %q\n%s", code, exitUnusable, want, &stderr)
 	}
 }
 

@@ -233,6 +233,8 @@ func (s Stock) check() error {
 		return fmt.Errorf("stock.%s.set: %q must have {item} and {count}", where, way.Set)
 	case !strings.Contains(way.Read, "{item}"):
 		return fmt.Errorf("stock.%s.read: %q must have {item}", where, way.Read)
+	case strings.Contains(way.Set+way.Body+way.Read, "{key}") || strings.Contains(way.Set+way.Body+way.Read, "{buyer}"):
+		return fmt.Errorf("stock.%s: only {item} and {count} can be filled in: there is no sale", where)
 	case where != "http" && (way.Body != "" || way.Field != "" || way.Headers != nil):
 		return fmt.Errorf("stock.%s: body, field and headers are for http", where)
 	case where == "http" && way.Field == "":

@@ -61,6 +61,7 @@ func TestAWrongFileIsOneClearError(t *testing.T) {
 		replaced("s/{item}", "s"):                                "request: neither path, body nor headers have {item}",
 		replaced("GET {item}", "GET"):                            "stock.sql.read",
 		replaced("{item} {count}", ""):                           "stock.sql.set",
+		replaced("GET {item}", "GET {item} {key}"):               "stock.sql: only {item} and {count}",
 		replaced("sql", "http"):                                  "stock.http.field",
 		replaced("'GET {item}'}", "'GET {item}'}, redis: {}"):    "stock: give one of sql, redis and http",
 		replaced("body:", "headers: {A: '${NONE}'}, body:"):      "header A: the environment has no ${NONE}",
