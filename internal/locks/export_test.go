@@ -111,21 +111,5 @@ func (e *Etcd) Waiters() uint64 { return e.waiters.Load() }
 // Unanswered returns the number of requests without a reply, and its limit.
 func (z *ZooKeeper) Unanswered() (requests, limit int) { return len(z.requests), cap(z.requests) }
 
-// Abandoned returns the number of nodes that wait for their deletion.
-func (z *ZooKeeper) Abandoned() int {
-	z.abandoned.mu.Lock()
-	defer z.abandoned.mu.Unlock()
-	return len(z.abandoned.nodes)
-}
-
-// AbandonAsManyAsAllowed makes it look as if nodes could not be deleted, until restore is called.
-func (z *ZooKeeper) AbandonAsManyAsAllowed() (restore func()) {
-	a := &z.abandoned
-	set := func(nodes []*zkNode, running bool) {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		a.nodes, a.running = nodes, running
-	}
-	set(make([]*zkNode, maxAbandoned), true)
-	return func() { set(nil, false) }
-}
+// Undos returns the undoer of the lock.
+func (z *ZooKeeper) Undos() *undoer { return z.undos }

@@ -277,7 +277,7 @@ func TestAnOutageOfZooKeeperLeavesABoundedNumberOfRequests(t *testing.T) {
 	if requests, _ := lock.Unanswered(); requests > limit {
 		t.Errorf("%d requests wait for a reply, want at most %d", requests, limit)
 	}
-	if nodes := lock.Abandoned(); nodes > limit {
+	if nodes := lock.Undos().Pending(); nodes > limit {
 		t.Errorf("%d nodes wait for their deletion, want at most %d", nodes, limit)
 	}
 	if err := server.Signal(syscall.SIGCONT); err != nil {
@@ -285,19 +285,9 @@ func TestAnOutageOfZooKeeperLeavesABoundedNumberOfRequests(t *testing.T) {
 	}
 	serverstest.Eventually(t, "no request and no node waits", func() bool {
 		requests, _ := lock.Unanswered()
-		return requests == 0 && lock.Abandoned() == 0
+		return requests == 0 && lock.Undos().Pending() == 0
 	})
 	awaitZKQueue(t, observer, "outage", 0)
-}
-
-func TestZooKeeperRefusesWhileTooManyNodesWaitForTheirDeletion(t *testing.T) {
-	t.Parallel()
-	lock := newZooKeeper(t, shared.ZooKeeper(t), locks.Options{})
-	restore := lock.AbandonAsManyAsAllowed()
-	_, err := lock.Lock(t.Context(), "refused")
-	wantServiceError(t, err)
-	restore()
-	mustUnlock(t, mustLock(t, lock, "refused"))
 }
 
 func TestZooKeeperTellsKeysApartThatAreNotNodeNames(t *testing.T) {
