@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -28,24 +26,32 @@ var basics = []conformance{
 	{"ends the lease's context with the request and with Unlock", false, leaseContext},
 	{"is re-entrant if and only if it says so", false, lockAgainWhileHeld},
 	{"is re-entrant inside a Reentrant", false, wrapReentrant},
-	{"has no token unless it says so", false, noToken},
 	{"cleans up on the server", true, cleansUp},
 	{"keeps few connections and closes them", true, connections},
 }
 
 func oneHolder(t *testing.T, s Subject, d Deployment) {
-	const contenders, rounds = 8, 20
+	contend(t, s, d, 20, func(_ int, l locks.Locker, key string) (*locks.Lease, error) { return l.Lock(patient(t), key) })
+}
+
+const contenders = 8
+
+// contend makes contenders lock a key in turn, and checks that there is one holder at a time, and that tokens rise.
+func contend(
+	t *testing.T, s Subject, d Deployment, rounds int,
+	lock func(contender int, l locks.Locker, key string) (*locks.Lease, error),
+) {
 	clients := []locks.Locker{client(t, d, long), client(t, d, long)}
 	key := freshKey()
 	var holders atomic.Int32
 	// Guarded by the lock under test, which the race detector checks too.
 	granted := 0
-	var token uint64
+	var last uint64
 	var wg sync.WaitGroup
 	for i := range contenders {
 		wg.Go(func() {
 			for range rounds {
-				lease, err := clients[i%2].Lock(patient(t), key)
+				lease, err := lock(i, clients[i%2], key)
 				if err != nil {
 					t.Errorf("Lock: %v", err)
 					return
@@ -53,10 +59,13 @@ func oneHolder(t *testing.T, s Subject, d Deployment) {
 				if n := holders.Add(1); n != 1 {
 					t.Errorf("%d holders at once", n)
 				}
-				if s.Tokens && lease.Token() <= token {
-					t.Errorf("token %d after %d, want a greater one", lease.Token(), token)
+				switch token := lease.Token(); {
+				case s.Tokens && token <= last:
+					t.Errorf("token %d after %d, want a greater one", token, last)
+				case !s.Tokens && token != 0:
+					t.Errorf("token %d, want 0: this lock has no tokens", token)
 				}
-				token = lease.Token()
+				last = lease.Token()
 				granted++
 				holders.Add(-1)
 				unlock(t, lease)
@@ -67,9 +76,7 @@ func oneHolder(t *testing.T, s Subject, d Deployment) {
 	if granted != contenders*rounds {
 		t.Errorf("%d grants, want %d", granted, contenders*rounds)
 	}
-	if d.Held(t, key) {
-		t.Error("the lock is still held after the last Unlock")
-	}
+	awaitFree(t, d, key)
 }
 
 func differentKeys(t *testing.T, _ Subject, d Deployment) {
@@ -80,10 +87,11 @@ func differentKeys(t *testing.T, _ Subject, d Deployment) {
 	unlock(t, second)
 }
 
-func waitEnds(t *testing.T, _ Subject, d Deployment) {
+func waitEnds(t *testing.T, s Subject, d Deployment) {
 	l, key := client(t, d, long), freshKey()
 	other := client(t, d, long)
 	holder := lock(t, patient(t), l, key)
+	before := s.left(t, d, key)
 	for _, waiter := range []locks.Locker{l, other} {
 		for _, cause := range []error{context.DeadlineExceeded, context.Canceled} {
 			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
@@ -96,6 +104,9 @@ func waitEnds(t *testing.T, _ Subject, d Deployment) {
 			if !errors.Is(err, locks.ErrNotAcquired) || !errors.Is(err, cause) {
 				t.Errorf("Lock while another client holds it: %v, want ErrNotAcquired joined with %v", err, cause)
 			}
+			serverstest.Eventually(t, "a caller that gave up has left nothing behind", func() bool {
+				return len(s.left(t, d, key)) == len(before)
+			})
 		}
 	}
 	unlock(t, holder)
@@ -181,46 +192,27 @@ func leaseContext(t *testing.T, _ Subject, d Deployment) {
 func lockAgainWhileHeld(t *testing.T, s Subject, d Deployment) {
 	l, key := client(t, d, long), freshKey()
 	outer := lock(t, patient(t), l, key)
-	// Under the lease's context a re-entrant lock is granted again; under any other context it is not.
-	for _, inside := range []bool{true, false} {
-		base := outer.Context()
-		if !inside {
-			base = t.Context()
+	if s.Reentrant {
+		unlock(t, lock(t, outer.Context(), l, key))
+		if !d.Held(t, key) {
+			t.Error("the inner Unlock released the lock of the outer holder")
 		}
-		wait := patience
-		if !inside || !s.Reentrant {
-			wait = 50 * time.Millisecond
-		}
-		ctx, cancel := context.WithTimeout(base, wait)
-		inner, err := l.Lock(ctx, key)
-		switch {
-		case inside && s.Reentrant && err != nil:
-			t.Fatalf("Lock by the holder: %v", err)
-		case inside && s.Reentrant:
-			unlock(t, inner)
-			if !d.Held(t, key) {
-				t.Error("the inner Unlock released the lock of the outer holder")
-			}
-		case err == nil:
-			t.Fatal("the lock was granted while it was held")
-		case !errors.Is(err, context.DeadlineExceeded):
-			t.Errorf("Lock while it is held: %v, want context.DeadlineExceeded", err)
-		}
-		cancel()
+	} else {
+		wantWait(t, outer.Context(), l, key)
 	}
+	wantWait(t, t.Context(), l, key)
 	unlock(t, outer)
 	awaitFree(t, d, key)
 }
 
-func noToken(t *testing.T, s Subject, d Deployment) {
-	if s.Tokens {
-		t.Skip("this lock has tokens")
+// wantWait expects Lock to wait for a key that is held, and gives up.
+func wantWait(t *testing.T, ctx context.Context, l locks.Locker, key string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
+	defer cancel()
+	if _, err := l.Lock(ctx, key); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Lock while it is held: %v, want context.DeadlineExceeded", err)
 	}
-	lease := lock(t, patient(t), client(t, d, long), freshKey())
-	if token := lease.Token(); token != 0 {
-		t.Errorf("token %d, want 0", token)
-	}
-	unlock(t, lease)
 }
 
 func wrapReentrant(t *testing.T, s Subject, d Deployment) {
@@ -245,16 +237,9 @@ func wrapReentrant(t *testing.T, s Subject, d Deployment) {
 		t.Error("the inner Unlock released the lock of the outer holder")
 	}
 
-	wantRefused := func(base context.Context, l locks.Locker, how string) {
-		ctx, cancel := context.WithTimeout(base, 50*time.Millisecond)
-		defer cancel()
-		if _, err := l.Lock(ctx, key); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Lock %s: %v, want context.DeadlineExceeded", how, err)
-		}
-	}
-	wantRefused(t.Context(), l, "without the lease's context")
+	wantWait(t, t.Context(), l, key)
 	if !s.Reentrant {
-		wantRefused(outer.Context(), locks.NewReentrant(client(t, d, long)), "by another Reentrant")
+		wantWait(t, outer.Context(), locks.NewReentrant(client(t, d, long)), key) // another Reentrant
 	}
 	unlock(t, lock(t, outer.Context(), l, freshKey())) // another key is another lock
 
@@ -269,11 +254,7 @@ func wrapReentrant(t *testing.T, s Subject, d Deployment) {
 // waitInVain waits for a key that another client holds, and gives up.
 func waitInVain(t *testing.T, l, other locks.Locker, key string) {
 	holder := lock(t, patient(t), other, key)
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
-	defer cancel()
-	if _, err := l.Lock(ctx, key); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("Lock while another client holds it: %v, want context.DeadlineExceeded", err)
-	}
+	wantWait(t, t.Context(), l, key)
 	unlock(t, holder)
 }
 
@@ -298,12 +279,7 @@ func cleansUp(t *testing.T, s Subject, d Deployment) {
 	l, other, key := client(t, d, long), client(t, d, long), freshKey()
 	waitAndGet(t, l, other, key)
 	waitInVain(t, l, other, key)
-	allowed := func(name string) bool {
-		return slices.ContainsFunc(s.Leaves, func(suffix string) bool { return strings.HasSuffix(name, suffix) })
-	}
-	serverstest.Eventually(t, "nothing is left on the server", func() bool {
-		return !slices.ContainsFunc(d.Left(t, key), func(name string) bool { return !allowed(name) })
-	})
+	serverstest.Eventually(t, "nothing is left on the server", func() bool { return len(s.left(t, d, key)) == 0 })
 }
 
 func connections(t *testing.T, _ Subject, d Deployment) {

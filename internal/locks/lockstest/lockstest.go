@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -76,6 +78,13 @@ func (s Subject) cuts(t *testing.T) {
 	if s.Uncut != "" {
 		t.Skip(s.Uncut)
 	}
+}
+
+// left lists what the servers keep about key, except for what may stay when nobody wants the lock.
+func (s Subject) left(t testing.TB, d Deployment, key string) []string {
+	return slices.DeleteFunc(d.Left(t, key), func(name string) bool {
+		return slices.ContainsFunc(s.Leaves, func(suffix string) bool { return strings.HasSuffix(name, suffix) })
+	})
 }
 
 // Deployment is a lock on running servers.
@@ -154,6 +163,13 @@ var keys atomic.Int64
 
 // freshKey returns a key that no other test uses.
 func freshKey() string { return fmt.Sprintf("lock:{%d}", keys.Add(1)) }
+
+func freshKeys(n int) (keys []string) {
+	for range n {
+		keys = append(keys, freshKey())
+	}
+	return keys
+}
 
 // client makes a client that reaches the servers directly.
 func client(t testing.TB, d Deployment, o locks.Options) locks.Locker {
