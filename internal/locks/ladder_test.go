@@ -345,7 +345,7 @@ func TestRedisPubSubWakesAtARelease(t *testing.T) {
 		granted := l.lockLater(waiter)
 		l.awaitSent(waiter, before+1)
 		mustUnlock(t, holder)
-		holder = l.awaitGrant(granted)
+		holder = receive(t, granted, nil)
 	}
 	mustUnlock(t, holder)
 	if took := time.Since(began); took > limit {
@@ -393,7 +393,7 @@ func TestRedisPubSubLetsALatecomerOvertake(t *testing.T) {
 	latecomer := mustLock(t, l.client("redis-pubsub", lasting), rungKey)
 	first.resume()
 	mustUnlock(t, latecomer)
-	mustUnlock(t, l.awaitGrant(granted))
+	mustUnlock(t, receive(t, granted, nil))
 }
 
 // redis-rlock
@@ -420,7 +420,7 @@ func TestRedisRLockWakesOneWaiterPerProcess(t *testing.T) {
 
 	mustUnlock(t, holder)
 	for _, next := range granted {
-		mustUnlock(t, l.awaitGrant(next))
+		mustUnlock(t, receive(t, next, nil))
 	}
 	// In a crowd, each waiter would ask when it comes, all that are left would ask after each release, and each would
 	// release the lock. The number is not exact here either, because a waiter asks again every two seconds.
@@ -435,7 +435,7 @@ func TestRedisRLockGrantsInOrderWithinAProcess(t *testing.T) {
 	l := newLadder(t)
 	process := l.client("redis-rlock", lasting)
 	for _, next := range l.lockInTurn(process, waiters, 0) {
-		mustUnlock(t, l.awaitGrant(next)) // would time out if a later waiter had been granted the lock first
+		mustUnlock(t, receive(t, next, nil)) // would time out if a later waiter had been granted the lock first
 	}
 }
 
@@ -447,7 +447,7 @@ func TestRedisRLockPassesItsTurnOnWhenTheLockIsLost(t *testing.T) {
 	lost := mustLock(t, process, rungKey)
 	next := l.lockLater(process)
 	del(t, l.observer, rungKey)
-	second := l.awaitGrant(next)
+	second := receive(t, next, nil)
 	wantLeaseLost(t, lost.Unlock())
 
 	last := l.lockLater(process)
@@ -456,7 +456,7 @@ func TestRedisRLockPassesItsTurnOnWhenTheLockIsLost(t *testing.T) {
 	if err := l.observer.Publish(t.Context(), "locks:redis-pubsub:released", rungKey).Err(); err != nil {
 		t.Fatal(err)
 	}
-	mustUnlock(t, l.awaitGrant(last))
+	mustUnlock(t, receive(t, last, nil))
 }
 
 func TestRedisRLockPassesTheLockOnInsideItsProcess(t *testing.T) {
@@ -470,7 +470,7 @@ func TestRedisRLockPassesTheLockOnInsideItsProcess(t *testing.T) {
 	before := process.sent.Load()
 	for _, next := range granted[:locks.PassesInARow] {
 		mustUnlock(t, holder)
-		holder = l.awaitGrant(next)
+		holder = receive(t, next, nil)
 	}
 	if sent := process.sent.Load() - before; sent != locks.PassesInARow {
 		t.Errorf("%d commands for %d hand-overs, want one each", sent, locks.PassesInARow)
@@ -483,9 +483,9 @@ func TestRedisRLockPassesTheLockOnInsideItsProcess(t *testing.T) {
 		return nil
 	})
 	mustUnlock(t, holder)
-	mustUnlock(t, l.awaitGrant(others))
+	mustUnlock(t, receive(t, others, nil))
 	process.resume()
-	mustUnlock(t, l.awaitGrant(granted[locks.PassesInARow]))
+	mustUnlock(t, receive(t, granted[locks.PassesInARow], nil))
 }
 
 func TestRedisRLockReleasesWhatNobodyIsLeftToTake(t *testing.T) {
@@ -518,7 +518,7 @@ func TestRedisRLockReleasesWhatItMayHavePassedOn(t *testing.T) {
 	if err := holder.Unlock(); !errors.Is(err, errLostReply) {
 		t.Errorf("Unlock: %v, want %v", err, errLostReply)
 	}
-	mustUnlock(t, l.awaitGrant(granted[0])) // would time out if the lock had stayed with an owner whom nobody knows
+	mustUnlock(t, receive(t, granted[0], nil)) // would time out if the lock had stayed with an owner whom nobody knows
 }
 
 // redis-fair
@@ -534,7 +534,7 @@ func TestRedisFairGrantsInOrderOfArrival(t *testing.T) {
 	}
 	mustUnlock(t, holder)
 	for _, next := range queue {
-		mustUnlock(t, l.awaitGrant(next)) // would time out if a later waiter had been granted the lock first
+		mustUnlock(t, receive(t, next, nil)) // would time out if a later waiter had been granted the lock first
 	}
 	l.wantNothingLeft()
 }
@@ -564,7 +564,7 @@ func TestRedisFairWakesOnlyTheHead(t *testing.T) {
 	}
 
 	mustUnlock(t, holder)
-	l.awaitGrant(head)
+	receive(t, head, nil)
 	end := done + ids[0]
 	if err := l.observer.Publish(t.Context(), channel, end).Err(); err != nil {
 		t.Fatal(err)
@@ -600,14 +600,14 @@ func TestRedisFairPassesADeadHead(t *testing.T) {
 	l.awaitSent(alive, 1)
 
 	mustUnlock(t, holder)
-	next := l.awaitGrant(second)
+	next := receive(t, second, nil)
 	dead.resume()
 	// It was not dead after all, and is last in the queue now.
 	if again := l.awaitQueue(1); !slices.Equal(again, ids) {
 		t.Errorf("the queue is %v, want the waiter that was passed over, %v", again, ids)
 	}
 	mustUnlock(t, next)
-	mustUnlock(t, l.awaitGrant(head))
+	mustUnlock(t, receive(t, head, nil))
 	l.wantNothingLeft()
 }
 

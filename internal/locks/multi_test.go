@@ -20,22 +20,14 @@ type releases struct {
 	keys []string
 }
 
-func (r *releases) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (r *releases) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-
-func (r *releases) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		err := next(ctx, cmd)
-		if cmd.Name() == "evalsha" && err == nil {
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			r.keys = append(r.keys, cmd.Args()[3].(string))
-		}
-		return err
+func (r *releases) script(ctx context.Context, next redis.ProcessHook, cmd redis.Cmder) error {
+	err := next(ctx, cmd)
+	if err == nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.keys = append(r.keys, cmd.Args()[3].(string))
 	}
+	return err
 }
 
 func (r *releases) list() []string {
@@ -49,7 +41,7 @@ func watchedRedisLua(t testing.TB, options *redis.Options) (locks.Locker, *relea
 	client, released := connect(t, options), &releases{}
 	lock := locks.NewRedisLua(client, locks.Options{})
 	mustUnlock(t, mustLock(t, lock, "warm-up")) // loads the script
-	client.AddHook(released)
+	client.AddHook(hook{script: released.script})
 	return lock, released
 }
 

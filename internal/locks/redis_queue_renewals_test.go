@@ -21,7 +21,7 @@ func TestRedisQueueRenewsTheOtherLocksIfOneFails(t *testing.T) {
 	p := newQueueProcess(t, server, locks.Options{Lease: 5 * time.Second, Renew: time.Second})
 	failing := errors.New("this node does not answer")
 	var renewed atomic.Int64
-	p.client.AddHook(scripted{pipe: func(ctx context.Context, next redis.ProcessPipelineHook, cmds []redis.Cmder) error {
+	p.client.AddHook(hook{pipeline: func(ctx context.Context, next redis.ProcessPipelineHook, cmds []redis.Cmder) error {
 		var others []redis.Cmder
 		for _, cmd := range cmds {
 			if fmt.Sprint(cmd.Args()[3]) == "lock:{failing}" {
@@ -54,7 +54,7 @@ func TestRedisQueueRenewsManyLocksInFewRoundTrips(t *testing.T) {
 	p := newQueueProcess(t, server, locks.Options{Lease: time.Minute, Renew: time.Second})
 	const held = 1000
 	var roundTrips, renewals atomic.Int64
-	p.client.AddHook(scripted{pipe: func(ctx context.Context, next redis.ProcessPipelineHook, cmds []redis.Cmder) error {
+	p.client.AddHook(hook{pipeline: func(ctx context.Context, next redis.ProcessPipelineHook, cmds []redis.Cmder) error {
 		roundTrips.Add(1)
 		err := next(ctx, cmds)
 		renewals.Add(int64(len(cmds)))

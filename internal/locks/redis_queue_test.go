@@ -63,35 +63,9 @@ func waitBehindHolder(t *testing.T) (
 	return p, observer, holder, waitFor(t, p, observer, 1)
 }
 
-// scripted is a hook that intercepts scripts.
-type scripted struct {
-	run  func(ctx context.Context, next redis.ProcessHook, cmd redis.Cmder) error
-	pipe func(ctx context.Context, next redis.ProcessPipelineHook, cmds []redis.Cmder) error
-}
-
-func (h scripted) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (h scripted) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if h.run == nil || !strings.HasPrefix(cmd.Name(), "eval") {
-			return next(ctx, cmd)
-		}
-		return h.run(ctx, next, cmd)
-	}
-}
-
-func (h scripted) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		if h.pipe == nil || !strings.HasPrefix(cmds[0].Name(), "eval") {
-			return next(ctx, cmds)
-		}
-		return h.pipe(ctx, next, cmds)
-	}
-}
-
 // loseReply breaks the connection after the next script that is carried out while armed is true, and resets armed.
-func loseReply(armed *atomic.Bool) scripted {
-	return scripted{run: func(ctx context.Context, next redis.ProcessHook, cmd redis.Cmder) error {
+func loseReply(armed *atomic.Bool) hook {
+	return hook{script: func(ctx context.Context, next redis.ProcessHook, cmd redis.Cmder) error {
 		err := next(ctx, cmd)
 		if err == nil && armed.CompareAndSwap(true, false) {
 			cmd.SetErr(io.EOF)

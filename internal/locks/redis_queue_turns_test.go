@@ -41,7 +41,7 @@ func TestRedisQueueHandsOverInsideTheProcessWithoutACommand(t *testing.T) {
 	p := newQueueProcess(t, server, locks.Options{})
 	p.TakeTime()
 	var scripts atomic.Int64
-	p.client.AddHook(scripted{run: func(ctx context.Context, next redis.ProcessHook, cmd redis.Cmder) error {
+	p.client.AddHook(hook{script: func(ctx context.Context, next redis.ProcessHook, cmd redis.Cmder) error {
 		scripts.Add(1)
 		return next(ctx, cmd)
 	}})

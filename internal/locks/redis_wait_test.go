@@ -190,41 +190,26 @@ func TestRedisWaitStopsAskingTheReplicaWhenItsCallerGivesUp(t *testing.T) {
 	}
 }
 
-// waitCounter is a hook that notes how many WAITs are under way.
-type waitCounter struct {
-	mu        sync.Mutex
-	now, most int
-}
-
-func (w *waitCounter) add(n int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.now += n
-	w.most = max(w.most, w.now)
-}
-
-func (w *waitCounter) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (w *waitCounter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if cmd.Name() == "wait" {
-			w.add(1)
-			defer w.add(-1)
-		}
-		return next(ctx, cmd)
-	}
-}
-
-func (w *waitCounter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-
 func TestRedisWaitLeavesHalfOfTheConnectionsToOthers(t *testing.T) {
 	const conns, callers = 4, 8
 	r := newReplicated(t)
 	client := connect(t, &redis.Options{Addr: r.master.Addr, PoolSize: conns})
-	var waits waitCounter
-	client.AddHook(&waits)
+	var mu sync.Mutex
+	waits, most := 0, 0
+	client.AddHook(hook{command: func(ctx context.Context, next redis.ProcessHook, cmd redis.Cmder) error {
+		if cmd.Name() != "wait" {
+			return next(ctx, cmd)
+		}
+		add := func(n int) {
+			mu.Lock()
+			defer mu.Unlock()
+			waits += n
+			most = max(most, waits)
+		}
+		add(1)
+		defer add(-1)
+		return next(ctx, cmd)
+	}})
 	lock := newRedisWait(t, client, locks.Options{Lease: time.Second})
 	r.link.BlackHole()
 	ctx := patient(t)
@@ -236,8 +221,8 @@ func TestRedisWaitLeavesHalfOfTheConnectionsToOthers(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if waits.most == 0 || waits.most > conns/2 {
-		t.Errorf("%d WAITs were under way at once, want 1 to %d", waits.most, conns/2)
+	if most == 0 || most > conns/2 {
+		t.Errorf("%d WAITs were under way at once, want 1 to %d", most, conns/2)
 	}
 }
 

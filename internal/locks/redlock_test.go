@@ -38,37 +38,29 @@ func TestRedlockIsGrantedWhileAMinorityIsDown(t *testing.T) {
 	}
 }
 
-// goesDown is a hook: after the first SET, whose reply is lost, nobody listens any more until it is back.
-type goesDown struct {
-	scripted
-	down, back atomic.Bool
-}
-
-func (h *goesDown) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if h.down.Load() && !h.back.Load() {
-			err := &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
-			cmd.SetErr(err)
-			return err
-		}
-		err := next(ctx, cmd)
-		if cmd.Name() == "set" && h.down.CompareAndSwap(false, true) {
-			err = io.EOF
-			cmd.SetErr(err)
-		}
-		return err
-	}
-}
-
 func TestRedlockTakesBackItsVotesFromMastersThatWentDown(t *testing.T) {
 	t.Parallel()
 	masters := shared.Redlock(t, 3)
 	clients, observers := connectAll(t, masters), connectAll(t, masters)
-	var hooks []*goesDown
-	for _, client := range clients {
-		hook := &goesDown{}
-		client.AddHook(hook)
-		hooks = append(hooks, hook)
+	back := make([]atomic.Bool, len(clients))
+	for i, client := range clients {
+		// After the first SET, whose reply is lost, nobody listens until the master is back.
+		var down atomic.Bool
+		client.AddHook(hook{command: func(ctx context.Context, next redis.ProcessHook, cmd redis.Cmder) error {
+			var lost error
+			switch {
+			case down.Load() && !back[i].Load():
+				lost = &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+			default:
+				err := next(ctx, cmd)
+				if cmd.Name() != "set" || !down.CompareAndSwap(false, true) {
+					return err
+				}
+				lost = io.EOF
+			}
+			cmd.SetErr(lost)
+			return lost
+		}})
 	}
 	lock, err := locks.NewRedlock(clients, locks.Options{})
 	if err != nil {
@@ -82,7 +74,7 @@ func TestRedlockTakesBackItsVotesFromMastersThatWentDown(t *testing.T) {
 		if !exists(t, observer, "lock:{1}") {
 			t.Error("a master has not voted: this proves nothing")
 		}
-		hooks[i].back.Store(true)
+		back[i].Store(true)
 		serverstest.Eventually(t, "the vote is taken back", func() bool { return !exists(t, observer, "lock:{1}") })
 	}
 }
@@ -118,7 +110,7 @@ func TestRedlockTakesBackTheVotesOfAnEarlierAttempt(t *testing.T) {
 			}
 			masters := connectAll(t, options)
 			var lost atomic.Bool
-			masters[2].AddHook(scripted{run: func(ctx context.Context, next redis.ProcessHook, cmd redis.Cmder) error {
+			masters[2].AddHook(hook{script: func(ctx context.Context, next redis.ProcessHook, cmd redis.Cmder) error {
 				if lost.CompareAndSwap(false, true) {
 					return io.EOF
 				}

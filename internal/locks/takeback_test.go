@@ -142,7 +142,7 @@ func TestLockIsRefusedWhileTooMuchWaitsToBeUndone(t *testing.T) {
 	etcd, zk := newEtcd(t, shared.Etcd(t), locks.Options{}), newZooKeeper(t, shared.ZooKeeper(t), locks.Options{})
 	reject := errors.New("a command was sent")
 	var full atomic.Bool
-	client.AddHook(scripted{run: func(ctx context.Context, next redis.ProcessHook, cmd redis.Cmder) error {
+	client.AddHook(hook{script: func(ctx context.Context, next redis.ProcessHook, cmd redis.Cmder) error {
 		if full.Load() {
 			return reject
 		}

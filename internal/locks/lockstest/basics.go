@@ -31,7 +31,7 @@ var basics = []conformance{
 }
 
 func oneHolder(t *testing.T, s Subject, d Deployment) {
-	contend(t, s, d, 20, func(_ int, l locks.Locker, key string) (*locks.Lease, error) { return l.Lock(patient(t), key) })
+	contend(t, s, d, 20, func(_ int, l locks.Locker, key string) (*locks.Lease, error) { return l.Lock(Patient(t), key) })
 }
 
 const contenders = 8
@@ -68,7 +68,7 @@ func contend(
 				last = lease.Token()
 				granted++
 				holders.Add(-1)
-				unlock(t, lease)
+				MustUnlock(t, lease)
 			}
 		})
 	}
@@ -80,17 +80,17 @@ func contend(
 }
 
 func differentKeys(t *testing.T, _ Subject, d Deployment) {
-	l, ctx := client(t, d, long), patient(t)
+	l, ctx := client(t, d, long), Patient(t)
 	first := lock(t, ctx, l, freshKey())
 	second := lock(t, ctx, l, freshKey())
-	unlock(t, first)
-	unlock(t, second)
+	MustUnlock(t, first)
+	MustUnlock(t, second)
 }
 
 func waitEnds(t *testing.T, s Subject, d Deployment) {
 	l, key := client(t, d, long), freshKey()
 	other := client(t, d, long)
-	holder := lock(t, patient(t), l, key)
+	holder := lock(t, Patient(t), l, key)
 	before := s.left(t, d, key)
 	for _, waiter := range []locks.Locker{l, other} {
 		for _, cause := range []error{context.DeadlineExceeded, context.Canceled} {
@@ -109,9 +109,9 @@ func waitEnds(t *testing.T, s Subject, d Deployment) {
 			})
 		}
 	}
-	unlock(t, holder)
+	MustUnlock(t, holder)
 	awaitFree(t, d, key)
-	unlock(t, lock(t, patient(t), l, key))
+	MustUnlock(t, lock(t, Patient(t), l, key))
 }
 
 func lockCancelled(t *testing.T, s Subject, d Deployment) {
@@ -126,13 +126,13 @@ func lockCancelled(t *testing.T, s Subject, d Deployment) {
 		cancel()
 		switch {
 		case err == nil:
-			unlock(t, lease)
+			MustUnlock(t, lease)
 		case !errors.Is(err, locks.ErrNotAcquired) || !errors.Is(err, context.Canceled):
 			t.Fatalf("Lock: %v, want ErrNotAcquired joined with context.Canceled", err)
 		}
 	}
 	awaitFree(t, d, key)
-	unlock(t, lock(t, patient(t), l, key))
+	MustUnlock(t, lock(t, Patient(t), l, key))
 }
 
 func endedContext(t *testing.T, _ Subject, d Deployment) {
@@ -149,23 +149,23 @@ func endedContext(t *testing.T, _ Subject, d Deployment) {
 }
 
 func unlockTwice(t *testing.T, _ Subject, d Deployment) {
-	l, ctx, key := client(t, d, long), patient(t), freshKey()
+	l, ctx, key := client(t, d, long), Patient(t), freshKey()
 	first := lock(t, ctx, l, key)
-	unlock(t, first)
+	MustUnlock(t, first)
 	second := lock(t, ctx, l, key)
-	unlock(t, first) // must not take the lock from the second
+	MustUnlock(t, first) // must not take the lock from the second
 	if !d.Held(t, key) {
 		t.Error("a second Unlock released the lock of the next holder")
 	}
-	unlock(t, second)
+	MustUnlock(t, second)
 }
 
 func unlockAfterCancel(t *testing.T, _ Subject, d Deployment) {
-	ctx, cancel := context.WithCancel(patient(t))
+	ctx, cancel := context.WithCancel(Patient(t))
 	key := freshKey()
 	lease := lock(t, ctx, client(t, d, long), key)
 	cancel()
-	unlock(t, lease)
+	MustUnlock(t, lease)
 	if d.Held(t, key) {
 		t.Error("the lock of a cancelled request is still held")
 	}
@@ -173,17 +173,17 @@ func unlockAfterCancel(t *testing.T, _ Subject, d Deployment) {
 
 func leaseContext(t *testing.T, _ Subject, d Deployment) {
 	l := client(t, d, long)
-	ctx, cancel := context.WithCancel(patient(t))
+	ctx, cancel := context.WithCancel(Patient(t))
 	cancelled := lock(t, ctx, l, freshKey())
 	if err := cancelled.Context().Err(); err != nil {
 		t.Errorf("the context of a held lock has ended: %v", err)
 	}
 	cancel()
 	<-cancelled.Context().Done()
-	unlock(t, cancelled)
+	MustUnlock(t, cancelled)
 
-	unlocked := lock(t, patient(t), l, freshKey())
-	unlock(t, unlocked)
+	unlocked := lock(t, Patient(t), l, freshKey())
+	MustUnlock(t, unlocked)
 	if unlocked.Context().Err() == nil {
 		t.Error("the context of a released lock has not ended")
 	}
@@ -191,9 +191,9 @@ func leaseContext(t *testing.T, _ Subject, d Deployment) {
 
 func lockAgainWhileHeld(t *testing.T, s Subject, d Deployment) {
 	l, key := client(t, d, long), freshKey()
-	outer := lock(t, patient(t), l, key)
+	outer := lock(t, Patient(t), l, key)
 	if s.Reentrant {
-		unlock(t, lock(t, outer.Context(), l, key))
+		MustUnlock(t, lock(t, outer.Context(), l, key))
 		if !d.Held(t, key) {
 			t.Error("the inner Unlock released the lock of the outer holder")
 		}
@@ -201,7 +201,7 @@ func lockAgainWhileHeld(t *testing.T, s Subject, d Deployment) {
 		wantWait(t, outer.Context(), l, key)
 	}
 	wantWait(t, t.Context(), l, key)
-	unlock(t, outer)
+	MustUnlock(t, outer)
 	awaitFree(t, d, key)
 }
 
@@ -220,18 +220,18 @@ func wrapReentrant(t *testing.T, s Subject, d Deployment) {
 	l := locks.NewReentrant(d.New(t, p.Addresses(), long))
 	t.Cleanup(func() { l.Close() })
 	key := freshKey()
-	outer := lock(t, patient(t), l, key)
+	outer := lock(t, Patient(t), l, key)
 
 	// The client's own messages, such as the answer to a ping, may be sent at any time, so they are not counted.
 	release := p.Hold()
-	nested, cancel := context.WithTimeout(outer.Context(), patience)
+	nested, cancel := context.WithTimeout(outer.Context(), Patience)
 	defer cancel()
 	inner := lock(t, nested, l, key)
 	innermost := lock(t, context.WithoutCancel(inner.Context()), l, key)
 	if inner.Token() != outer.Token() || !inner.Deadline().Equal(outer.Deadline()) {
 		t.Error("the inner lease has another token or deadline than the outer one")
 	}
-	unlock(t, inner)
+	MustUnlock(t, inner)
 	release()
 	if !d.Held(t, key) || outer.Context().Err() != nil || innermost.Context().Err() != nil {
 		t.Error("the inner Unlock released the lock of the outer holder")
@@ -241,36 +241,36 @@ func wrapReentrant(t *testing.T, s Subject, d Deployment) {
 	if !s.Reentrant {
 		wantWait(t, outer.Context(), locks.NewReentrant(client(t, d, long)), key) // another Reentrant
 	}
-	unlock(t, lock(t, outer.Context(), l, freshKey())) // another key is another lock
+	MustUnlock(t, lock(t, outer.Context(), l, freshKey())) // another key is another lock
 
-	unlock(t, outer)
+	MustUnlock(t, outer)
 	awaitFree(t, d, key) // a refused Lock may be granted it late, and gives it back
 	serverstest.Eventually(t, "the inner lease ends with the outer one", func() bool {
 		return innermost.Context().Err() != nil
 	})
-	unlock(t, lock(t, context.WithoutCancel(outer.Context()), l, key)) // the lease that it carries has ended
+	MustUnlock(t, lock(t, context.WithoutCancel(outer.Context()), l, key)) // the lease that it carries has ended
 }
 
 // waitInVain waits for a key that another client holds, and gives up.
 func waitInVain(t *testing.T, l, other locks.Locker, key string) {
-	holder := lock(t, patient(t), other, key)
+	holder := lock(t, Patient(t), other, key)
 	wantWait(t, t.Context(), l, key)
-	unlock(t, holder)
+	MustUnlock(t, holder)
 }
 
 // waitAndGet waits for a key that another client holds, and is granted it.
 func waitAndGet(t *testing.T, l, other locks.Locker, key string) {
-	holder := lock(t, patient(t), other, key)
+	holder := lock(t, Patient(t), other, key)
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		lease, err := l.Lock(patient(t), key)
+		lease, err := l.Lock(Patient(t), key)
 		if err != nil {
 			t.Errorf("Lock: %v", err)
 			return
 		}
-		unlock(t, lease)
+		MustUnlock(t, lease)
 	})
-	unlock(t, holder)
+	MustUnlock(t, holder)
 	wg.Wait()
 }
 

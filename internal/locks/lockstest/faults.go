@@ -37,7 +37,7 @@ func serverDown(t *testing.T, _ Subject, d Deployment) {
 	for range d.Addresses() {
 		addresses = append(addresses, nobody)
 	}
-	ctx := patient(t)
+	ctx := Patient(t)
 	left := failLocks(t, ctx, clientAt(t, d, addresses, long), freshKeys(failures))
 	if ctx.Err() != nil {
 		t.Error("Lock without a server did not fail until its context ended")
@@ -100,10 +100,10 @@ func goroutinesWhileSilent(t *testing.T, s Subject, d Deployment) {
 	s.needs(t, TakesBack, FewGoroutines)
 	s.cuts(t)
 	l, p := proxied(t, d, long)
-	unlock(t, lock(t, patient(t), l, freshKey())) // connects
+	MustUnlock(t, lock(t, Patient(t), l, freshKey())) // connects
 	keys := freshKeys(failures)
 	p.BlackHole()
-	ctx, cancel := context.WithTimeout(patient(t), 50*time.Millisecond)
+	ctx, cancel := context.WithTimeout(Patient(t), 50*time.Millisecond)
 	defer cancel()
 	left := failLocks(t, ctx, l, keys)
 	awaitFew(t, left)
@@ -166,7 +166,7 @@ func lockIsCut(t *testing.T, s Subject, d Deployment) {
 	cutEverywhere(t, d, o, func(t *testing.T, l locks.Locker, cut *cutAt) {
 		key := freshKey()
 		cut.arm()
-		lease, err := l.Lock(patient(t), key)
+		lease, err := l.Lock(Patient(t), key)
 		cut.disarm()
 		switch {
 		case err == nil:
@@ -181,7 +181,7 @@ func lockIsCut(t *testing.T, s Subject, d Deployment) {
 		case !errors.Is(err, locks.ErrNotAcquired) || errors.Is(err, context.DeadlineExceeded):
 			t.Errorf("%v: Lock: %v, want ErrNotAcquired joined with the server's error", cut, err)
 		}
-		_ = lock(t, patient(t), other, key).Unlock()
+		_ = lock(t, Patient(t), other, key).Unlock()
 	})
 }
 
@@ -194,13 +194,13 @@ func unlockIsCut(t *testing.T, s Subject, d Deployment) {
 	other := client(t, d, o)
 	cutEverywhere(t, d, o, func(t *testing.T, l locks.Locker, cut *cutAt) {
 		key := freshKey()
-		lease := lockAgain(t, l, key)
+		lease := MustLock(t, l, key)
 		cut.arm()
 		err := lease.Unlock()
 		cut.disarm()
 		switch {
 		case err == nil:
-			_ = lock(t, patient(t), other, key).Unlock()
+			_ = lock(t, Patient(t), other, key).Unlock()
 			return
 		case s.Resends:
 			t.Errorf("%v: Unlock: %v, want a retry", cut, err)
@@ -211,7 +211,7 @@ func unlockIsCut(t *testing.T, s Subject, d Deployment) {
 			return // it may be held for ever
 		}
 		t.Cleanup(func() { // at the end of the test, since each may have to wait for the end of a lease
-			ctx, cancel := context.WithTimeout(context.Background(), patience)
+			ctx, cancel := context.WithTimeout(context.Background(), Patience)
 			defer cancel()
 			next, err := other.Lock(ctx, key)
 			if err != nil {
@@ -228,13 +228,13 @@ func unlockDuringOutage(t *testing.T, s Subject, d Deployment) {
 	s.cuts(t)
 	l, p := proxied(t, d, long)
 	key := freshKey()
-	lease := lock(t, patient(t), l, key)
+	lease := lock(t, Patient(t), l, key)
 	p.BlackHole()
 	if err := lease.Unlock(); err == nil {
 		t.Error("Unlock succeeded without a server")
 	}
 	p.Pass()
-	unlock(t, lock(t, patient(t), client(t, d, long), key))
+	MustUnlock(t, lock(t, Patient(t), client(t, d, long), key))
 }
 
 func waitIsCut(t *testing.T, s Subject, d Deployment) {
@@ -243,7 +243,7 @@ func waitIsCut(t *testing.T, s Subject, d Deployment) {
 	other := client(t, d, long)
 	cutEverywhere(t, d, o, func(t *testing.T, l locks.Locker, cut *cutAt) {
 		key := freshKey()
-		holder := lock(t, patient(t), other, key)
+		holder := lock(t, Patient(t), other, key)
 		cut.arm()
 		type result struct {
 			lease *locks.Lease
@@ -251,7 +251,7 @@ func waitIsCut(t *testing.T, s Subject, d Deployment) {
 		}
 		waited := make(chan result, 1)
 		go func() {
-			lease, err := l.Lock(patient(t), key)
+			lease, err := l.Lock(Patient(t), key)
 			waited <- result{lease, err}
 		}()
 		// The wait may have fewer than k messages.
@@ -259,7 +259,7 @@ func waitIsCut(t *testing.T, s Subject, d Deployment) {
 		for cut.armed() && time.Now().Before(end) {
 			time.Sleep(time.Millisecond)
 		}
-		unlock(t, holder)
+		MustUnlock(t, holder)
 		r := <-waited
 		cut.disarm()
 		cut.passed = cut.passed || cut.k == pollSteps
@@ -271,7 +271,7 @@ func waitIsCut(t *testing.T, s Subject, d Deployment) {
 		case s.Resends:
 			t.Errorf("%v: Lock: %v, want it to go on waiting", cut, r.err)
 		}
-		_ = lock(t, patient(t), other, key).Unlock()
+		_ = lock(t, Patient(t), other, key).Unlock()
 	})
 }
 
@@ -282,13 +282,13 @@ func blackHole(t *testing.T, s Subject, d Deployment) {
 	o.Renew = o.Lease / 5
 	other := client(t, d, o)
 	l, p := proxied(t, d, o)
-	lease := lock(t, patient(t), l, key)
+	lease := lock(t, Patient(t), l, key)
 	if s.Renews {
 		first := lease.Deadline()
 		serverstest.Eventually(t, "the lease is renewed", func() bool {
 			if lease.Context().Err() != nil { // on a slow machine it may end before it is renewed
 				_ = lease.Unlock()
-				lease = lock(t, patient(t), l, key)
+				lease = lock(t, Patient(t), l, key)
 				first = lease.Deadline()
 			}
 			return lease.Deadline() != first
@@ -311,11 +311,11 @@ func restart(t *testing.T, s Subject, _ Deployment) {
 	o.Lease *= 4 // the servers need time to restart
 	l, idle := client(t, d, o), client(t, d, o)
 	waiter, p := proxied(t, d, o)
-	unlock(t, lock(t, patient(t), idle, freshKey()))
-	lease := lock(t, patient(t), l, key)
+	MustUnlock(t, lock(t, Patient(t), idle, freshKey()))
+	lease := lock(t, Patient(t), l, key)
 	waited := make(chan *locks.Lease, 1)
 	go func() {
-		lease, err := waiter.Lock(patient(t), key)
+		lease, err := waiter.Lock(Patient(t), key)
 		if err != nil && (!errors.Is(err, locks.ErrNotAcquired) || errors.Is(err, context.DeadlineExceeded)) {
 			t.Errorf("Lock while its server restarts: %v, want ErrNotAcquired joined with the server's error", err)
 		}
@@ -329,7 +329,7 @@ func restart(t *testing.T, s Subject, _ Deployment) {
 	next := <-waited
 	if !s.lacks(Expiry) || next != nil {
 		if next == nil {
-			next = lockAgain(t, waiter, key)
+			next = MustLock(t, waiter, key)
 		}
 		if s.Tokens && next.Token() <= lease.Token() {
 			t.Errorf("token %d after %d, want a greater one", next.Token(), lease.Token())
