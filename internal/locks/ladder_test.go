@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -92,24 +91,13 @@ func TestRedisOwnerLeavesAnothersLockAlone(t *testing.T) {
 	mustUnlock(t, next)
 }
 
-func TestRedisOwnerTakesBackWhatALostReplyGranted(t *testing.T) { takesBack(t, "redis-owner") }
-
-func takesBack(t *testing.T, rung string) {
+func TestRedisOwnerTakesBackWhatALostReplyGranted(t *testing.T) {
 	l := newLadder(t)
-	unlucky := l.client(rung, lasting)
+	unlucky := l.client("redis-owner", lasting)
 	unlucky.loseNextReply()
 	_, err := unlucky.Lock(t.Context(), rungKey)
 	wantNotAcquired(t, err, errLostReply)
 	l.wantHeld(false)
-}
-
-func TestEveryRungAfterOwnerTakesBackWhatALostReplyGranted(t *testing.T) {
-	t.Parallel()
-	for _, name := range []string{
-		"redis-lua", "redis-reentrant", "redis-watchdog", "redis-pubsub", "redis-rlock", "redis-fair", "redis-fenced",
-	} {
-		t.Run(name, func(t *testing.T) { takesBack(t, name) })
-	}
 }
 
 // tornRelease calls Unlock; after the first command of the release, the lease ends and another client is granted the
@@ -257,21 +245,12 @@ func TestRedisReentrantLosesItsLeaseDuringWork(t *testing.T) { losesItsLease(t, 
 
 // redis-watchdog
 
-func TestRedisWatchdogOutlastsItsLease(t *testing.T) { outlasts(t, "redis-watchdog") }
-
-func TestEveryRungAfterWatchdogOutlastsItsLease(t *testing.T) {
-	t.Parallel()
-	for _, name := range []string{"redis-pubsub", "redis-rlock", "redis-fair", "redis-fenced"} {
-		t.Run(name, func(t *testing.T) { outlasts(t, name) })
-	}
-}
-
-// outlasts shortens the lease on the server instead of waiting for it to end: on a loaded machine the renewal of a
+// It shortens the lease on the server instead of waiting for it to end: on a loaded machine the renewal of a
 // lease that is short enough to wait for may be too late.
-func outlasts(t *testing.T, rung string) {
+func TestRedisWatchdogOutlastsItsLease(t *testing.T) {
 	l := newLadder(t)
 	options := locks.Options{Lease: 20 * time.Second, Renew: 100 * time.Millisecond, Poll: time.Millisecond}
-	working := mustLock(t, l.client(rung, options), rungKey)
+	working := mustLock(t, l.client("redis-watchdog", options), rungKey)
 	const left = 10 * time.Second
 	for range 4 { // two leases in all
 		guaranteed := working.Deadline()
@@ -286,7 +265,7 @@ func outlasts(t *testing.T, rung string) {
 			return ttl > left && working.Deadline().After(guaranteed)
 		})
 	}
-	l.wantRefused(t.Context(), l.client(rung, options))
+	l.wantRefused(t.Context(), l.client("redis-watchdog", options))
 	if err := working.Context().Err(); err != nil {
 		t.Errorf("the lease ended during work: %v", context.Cause(working.Context()))
 	}
@@ -493,11 +472,7 @@ func TestRedisRLockReleasesWhatNobodyIsLeftToTake(t *testing.T) {
 	process := l.client("redis-rlock", lasting)
 	holder := mustLock(t, process, rungKey)
 	ctx, giveUp := context.WithCancel(t.Context())
-	gaveUp := make(chan error)
-	go func() {
-		_, err := process.Lock(ctx, rungKey)
-		gaveUp <- err
-	}()
+	_, gaveUp := startLock(ctx, process, rungKey)
 	rlock := process.Locker.(*locks.RedisRLock)
 	serverstest.Eventually(t, "a caller waits", func() bool { return rlock.InTurn(rungKey) == 2 })
 	process.afterNext(func() error { // when Redis has passed the lock to the caller
@@ -619,11 +594,7 @@ func TestRedisFairForgetsAWaiterThatGaveUp(t *testing.T) {
 	l.awaitQueue(0)
 
 	ctx, cancel := context.WithCancel(t.Context())
-	gaveUp := make(chan error)
-	go func() {
-		_, err := waiter.Lock(ctx, rungKey)
-		gaveUp <- err
-	}()
+	_, gaveUp := startLock(ctx, waiter, rungKey)
 	l.awaitQueue(1)
 	cancel()
 	wantNotAcquired(t, <-gaveUp, context.Canceled)
@@ -633,39 +604,6 @@ func TestRedisFairForgetsAWaiterThatGaveUp(t *testing.T) {
 }
 
 // redis-fenced
-
-func TestRedisFencedTokensRise(t *testing.T) {
-	l := newLadder(t)
-	var last uint64
-	grant := func(what string, options locks.Options) *locks.Lease {
-		t.Helper()
-		lease := mustLock(t, l.client("redis-fenced", options), rungKey)
-		if lease.Token() <= last {
-			t.Errorf("%s: token %d after %d, want a greater one", what, lease.Token(), last)
-		}
-		last = lease.Token()
-		return lease
-	}
-	mustUnlock(t, grant("the first grant", lasting))
-	mustUnlock(t, grant("another client", lasting))
-	grant("a holder that abandons its lease", fleeting).Abandon()
-	mustUnlock(t, grant("after the lease has ended", lasting))
-	del(t, l.observer, rungKeyToken)
-	mustUnlock(t, grant("after the last token was lost", lasting))
-	last += uint64(time.Hour.Microseconds())
-	if err := l.observer.Set(t.Context(), rungKeyToken, last, 0).Err(); err != nil {
-		t.Fatal(err)
-	}
-	mustUnlock(t, grant("after the clock was set back", lasting))
-	if stored, err := l.observer.Get(t.Context(), rungKeyToken).Uint64(); err != nil || stored != last {
-		t.Errorf("the last token in Redis is %d (%v), want %d, as granted", stored, err, last)
-	}
-	for _, key := range l.observer.Keys(t.Context(), "*").Val() {
-		if !strings.Contains(key, "{1}") {
-			t.Errorf("key %s is not in the hash slot of the lock", key)
-		}
-	}
-}
 
 // The clock is set back long after the lease of the last grant has ended.
 func TestRedisFencedTokensRiseWhenTheClockIsSetBack(t *testing.T) {

@@ -200,11 +200,7 @@ func TestMultiStopsWaitingWhenAMemberIsLost(t *testing.T) {
 	observer := connect(t, options)
 	var mutex locks.Mutex
 	held := mustLock(t, &mutex, "key")
-	failed := make(chan error)
-	go func() {
-		_, err := locks.Multi{renewing(t, options), &mutex}.Lock(t.Context(), "key")
-		failed <- err
-	}()
+	_, failed := startLock(t.Context(), locks.Multi{renewing(t, options), &mutex}, "key")
 	serverstest.Eventually(t, "the first member is taken", func() bool { return exists(t, observer, "key") })
 	del(t, observer, "key")
 	wantNotAcquired(t, <-failed, locks.ErrLeaseLost)

@@ -74,39 +74,6 @@ func TestRedisWaitIsGrantedOnlyIfCopied(t *testing.T) {
 	}
 }
 
-// Why RedisWait sends WAIT on the connection of the grant: Redis answers for the last write of the connection that
-// asks.
-func TestWaitOnAnotherConnectionDoesNotWaitForTheGrant(t *testing.T) {
-	r := newReplicated(t)
-	other := connect(t, &redis.Options{Addr: r.master.Addr}).(*redis.Client).Conn()
-	defer other.Close()
-	if err := other.Set(t.Context(), "another key", 1, 0).Err(); err != nil {
-		t.Fatal(err)
-	}
-	type waiter interface {
-		Wait(ctx context.Context, copies int, limit time.Duration) *redis.IntCmd
-	}
-	wait := func(client waiter, limit time.Duration) int64 {
-		copies, err := client.Wait(t.Context(), 1, limit).Result()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return copies
-	}
-	if wait(other, 10*time.Second) != 1 {
-		t.Fatal("the Redis replica does not confirm")
-	}
-	r.link.BlackHole()
-	grant := r.onMaster.(*redis.Client).Conn()
-	defer grant.Close()
-	if err := grant.Set(t.Context(), rungKey, "owner", 0).Err(); err != nil {
-		t.Fatal(err)
-	}
-	if elsewhere, here := wait(other, 10*time.Second), wait(grant, 500*time.Millisecond); elsewhere != 1 || here != 0 {
-		t.Errorf("WAIT says %d on another connection and %d on that of the grant, want 1 and 0", elsewhere, here)
-	}
-}
-
 // isCommand selects the messages that begin with a command of Redis.
 func isCommand(name string) func(tcpproxy.Message) bool {
 	return func(m tcpproxy.Message) bool {

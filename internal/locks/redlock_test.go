@@ -13,7 +13,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"stock/internal/locks"
-	"stock/internal/servers"
 	"stock/internal/servers/serverstest"
 )
 
@@ -127,57 +126,6 @@ func TestRedlockTakesBackTheVotesOfAnEarlierAttempt(t *testing.T) {
 				t.Errorf("Lock: %v, want an error after a vote that was not taken back", err)
 			}
 			serverstest.Eventually(t, "the vote is taken back", func() bool { return !exists(t, voted, key) })
-		})
-	}
-}
-
-// The caller gives up while the servers are paused, and they carry out its requests after that.
-func TestGivingUpOnAPausedServerLeavesNoLockBehind(t *testing.T) {
-	t.Parallel()
-	for name, test := range map[string]struct {
-		servers int
-		lock    func(testing.TB, []*redis.Options) locks.Locker
-	}{
-		"redis-lua": {1, func(t testing.TB, o []*redis.Options) locks.Locker {
-			return locks.NewRedisLua(connect(t, o[0]), locks.Options{})
-		}},
-		"redlock": {3, func(t testing.TB, o []*redis.Options) locks.Locker { return newRedlock(t, o, locks.Options{}) }},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var masters []*servers.Redis
-			var options []*redis.Options
-			for range test.servers {
-				server := serverstest.StartRedis(t, servers.RedisOptions{})
-				masters = append(masters, server)
-				options = append(options, &redis.Options{Addr: server.Addr})
-			}
-			signal := func(s syscall.Signal) {
-				for _, server := range masters {
-					if err := server.Signal(s); err != nil {
-						t.Fatal(err)
-					}
-				}
-			}
-			lock := test.lock(t, options)
-			// Connect before the servers are paused, so that the requests wait in the connections.
-			if lease, err := lock.Lock(t.Context(), "lock:{1}"); err != nil || lease.Unlock() != nil {
-				t.Fatal(err)
-			}
-
-			signal(syscall.SIGSTOP)
-			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-			defer cancel()
-			_, err := lock.Lock(ctx, "lock:{2}")
-			wantNotAcquired(t, err, context.DeadlineExceeded)
-			signal(syscall.SIGCONT)
-
-			for _, o := range options {
-				observer := connect(t, o)
-				serverstest.Eventually(t, "the lock of a caller that gave up is free", func() bool {
-					return !exists(t, observer, "lock:{2}")
-				})
-			}
 		})
 	}
 }

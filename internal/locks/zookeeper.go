@@ -19,12 +19,10 @@ import (
 //   - The same as Etcd, with a service that many already run: a consensus of servers, waiters that wake up one at a
 //     time in order of arrival, and a token that needs no counter, the zxid that created the holder's node.
 //   - The client's own zk.Lock cannot be cancelled, and leaves its node behind if a watch fails. This lock finds its
-//     node by a random name, even if the reply to its creation was lost, and deletes it
-//     (TestACutZooKeeperConnectionLeavesNoNode).
+//     node by a random name, even if the reply to its creation was lost, and deletes it.
 //   - The node above a queue is a container, which the server deletes when it has become empty. This needs ZooKeeper
 //     3.5.3 or later.
-//   - The lease counts from before the last request was sent
-//     (TestAZooKeeperHolderThatIsCutOffLearnsBeforeTheNextIsGranted).
+//   - The lease counts from before the last request was sent.
 //
 // What still breaks:
 //

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -26,7 +27,7 @@ var faults = []conformance{
 	{"frees the lock when its servers answer again after Unlock failed", true, unlockDuringOutage},
 	{"waits or fails cleanly when its connection is cut at any step", true, waitIsCut},
 	{"ends the context of a holder in a black hole before another client is granted the lock", true, blackHole},
-	{"works on after its servers have restarted", true, restart},
+	{"works on after its servers were paused and have restarted", true, pauseAndRestart},
 }
 
 // nobody is an address where nothing listens.
@@ -304,9 +305,36 @@ func blackHole(t *testing.T, s Subject, d Deployment) {
 	unlockAgain(t, l, key)
 }
 
-func restart(t *testing.T, s Subject, _ Deployment) {
+func pauseAndRestart(t *testing.T, s Subject, _ Deployment) {
 	s.cuts(t)
 	d := s.Own(t)
+	if !s.lacks(TakesBack) && !s.lacks(Released) && !s.lacks(NoLateGrant) {
+		pauseServers(t, d)
+	}
+	restart(t, s, d)
+}
+
+// pauseServers calls Lock and Unlock while the servers are stopped. They carry out the requests after that.
+func pauseServers(t *testing.T, d Private) {
+	l, held, free := client(t, d, long), freshKey(), freshKey()
+	holder := lock(t, Patient(t), l, held)
+	MustUnlock(t, lock(t, Patient(t), l, free)) // connects
+	d.Signal(t, syscall.SIGSTOP)
+	time.Sleep(20 * time.Millisecond) // until all threads have stopped
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := l.Lock(ctx, free); !errors.Is(err, locks.ErrNotAcquired) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Lock while the servers are stopped: %v, want ErrNotAcquired joined with context.DeadlineExceeded", err)
+	}
+	if err := holder.Unlock(); err == nil || errors.Is(err, locks.ErrLeaseLost) {
+		t.Errorf("Unlock while the servers are stopped: %v, want their error", err)
+	}
+	d.Signal(t, syscall.SIGCONT)
+	awaitFree(t, d, free)
+	awaitFree(t, d, held)
+}
+
+func restart(t *testing.T, s Subject, d Private) {
 	o, key := s.short(), freshKey()
 	o.Lease *= 4 // the servers need time to restart
 	l, idle := client(t, d, o), client(t, d, o)
@@ -322,9 +350,14 @@ func restart(t *testing.T, s Subject, _ Deployment) {
 		waited <- lease
 	}()
 	serverstest.Eventually(t, "the waiter is connected", func() bool { return p.Open() > 0 })
+	kept := lock(t, Patient(t), client(t, d, long), freshKey())
 
 	d.Restart(t)
 
+	if kept.Context().Err() != nil && !s.lacks(Persistence) {
+		t.Errorf("the lease outlasts the restart, but its context has ended: %v", context.Cause(kept.Context()))
+	}
+	_ = kept.Unlock()
 	_ = lease.Unlock() // if it fails, the lease ends by itself
 	next := <-waited
 	if !s.lacks(Expiry) || next != nil {
