@@ -26,8 +26,11 @@ var (
 	patient    = lockstest.Patient
 	mustLock   = lockstest.MustLock
 	mustUnlock = lockstest.MustUnlock
+	wantWait   = lockstest.WantWait
 	awaitLoss  = lockstest.WantLost
 )
+
+const inVain = 100 * time.Millisecond
 
 // nobody is an address where nothing listens.
 var nobody = &redis.Options{Addr: "127.0.0.1:1"}

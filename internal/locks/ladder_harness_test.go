@@ -174,17 +174,6 @@ func (l *ladder) lockLater(c *client) <-chan *locks.Lease {
 	return granted
 }
 
-// wantRefused checks that Lock waits in vain.
-func (l *ladder) wantRefused(ctx context.Context, c *client) {
-	l.t.Helper()
-	ctx, cancel := context.WithTimeout(ctx, inVain)
-	defer cancel()
-	_, err := c.Lock(ctx, rungKey)
-	wantNotAcquired(l.t, err, context.DeadlineExceeded)
-}
-
-const inVain = 100 * time.Millisecond
-
 func (l *ladder) wantHeld(want bool) {
 	l.t.Helper()
 	if held := exists(l.t, l.observer, rungKey); held != want {

@@ -34,7 +34,7 @@ func (l *ladder) wantLockedForEver() {
 	if ttl, err := l.observer.TTL(l.t.Context(), rungKey).Result(); err != nil || ttl != -1 {
 		l.t.Errorf("TTL %v (%v), want none", ttl, err)
 	}
-	l.wantRefused(l.t.Context(), l.client("redis-setnx", fleeting))
+	wantWait(l.t, l.t.Context(), l.client("redis-setnx", fleeting), rungKey)
 }
 
 func TestRedisSetNXStaysLockedAfterALostReply(t *testing.T) {
@@ -137,7 +137,7 @@ func TestTheFirstRungsStayLockedAfterAnUnlockThatFailed(t *testing.T) {
 			if err := lease.Unlock(); err == nil || errors.Is(err, locks.ErrLeaseLost) {
 				t.Errorf("Unlock: %v, want the connection's error", err)
 			}
-			l.wantRefused(t.Context(), l.client(name, lasting))
+			wantWait(t, t.Context(), l.client(name, lasting), rungKey)
 			l.wantHeld(true)
 		})
 	}
@@ -159,7 +159,7 @@ func TestRedisLuaWaitsForItself(t *testing.T) {
 	l := newLadder(t)
 	client := l.client("redis-lua", lasting)
 	lease := mustLock(t, client, rungKey)
-	l.wantRefused(lease.Context(), client)
+	wantWait(t, lease.Context(), client, rungKey)
 	mustUnlock(t, lease)
 }
 
@@ -188,8 +188,8 @@ func TestRedisReentrantEntersAgain(t *testing.T) {
 	if !outer.Deadline().After(before) {
 		t.Errorf("deadline %v, want a later one after the lock was entered again", outer.Deadline())
 	}
-	l.wantRefused(t.Context(), client)
-	l.wantRefused(inner.Context(), stranger)
+	wantWait(t, t.Context(), client, rungKey)
+	wantWait(t, inner.Context(), stranger, rungKey)
 	mustUnlock(t, inner)
 	mustUnlock(t, outer)
 	l.wantHeld(false)
@@ -237,7 +237,7 @@ func TestRedisReentrantDoesNotEnterALeaseThatIsOver(t *testing.T) {
 	over := mustLock(t, client, rungKey)
 	mustUnlock(t, over)
 	next := mustLock(t, client, rungKey)
-	l.wantRefused(context.WithoutCancel(over.Context()), client)
+	wantWait(t, context.WithoutCancel(over.Context()), client, rungKey)
 	mustUnlock(t, next)
 }
 
@@ -265,7 +265,7 @@ func TestRedisWatchdogOutlastsItsLease(t *testing.T) {
 			return ttl > left && working.Deadline().After(guaranteed)
 		})
 	}
-	l.wantRefused(t.Context(), l.client("redis-watchdog", options))
+	wantWait(t, t.Context(), l.client("redis-watchdog", options), rungKey)
 	if err := working.Context().Err(); err != nil {
 		t.Errorf("the lease ended during work: %v", context.Cause(working.Context()))
 	}
@@ -590,7 +590,7 @@ func TestRedisFairForgetsAWaiterThatGaveUp(t *testing.T) {
 	l := newLadder(t)
 	holder := mustLock(t, l.client("redis-fair", lasting), rungKey)
 	waiter := l.client("redis-fair", lasting)
-	l.wantRefused(t.Context(), waiter)
+	wantWait(t, t.Context(), waiter, rungKey)
 	l.awaitQueue(0)
 
 	ctx, cancel := context.WithCancel(t.Context())

@@ -245,6 +245,16 @@ func awaitFree(t testing.TB, d Deployment, key string) {
 	serverstest.Eventually(t, "the lock is free", func() bool { return !d.Held(t, key) })
 }
 
+// WantWait expects Lock to wait for a key that is held, and gives up.
+func WantWait(t testing.TB, ctx context.Context, l locks.Locker, key string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+	defer cancel()
+	if _, err := l.Lock(ctx, key); !errors.Is(err, locks.ErrNotAcquired) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Lock while it is held: %v, want ErrNotAcquired joined with context.DeadlineExceeded", err)
+	}
+}
+
 // WantLost expects the lease's context to end because the lock was lost. Its timer may be late.
 func WantLost(t testing.TB, lease *locks.Lease) {
 	t.Helper()
