@@ -141,6 +141,31 @@ func TestRedisQueuePassesOverADeadWaiter(t *testing.T) {
 	}
 }
 
+func TestRedisQueueLeavesTheQueueWithItsLastCaller(t *testing.T) {
+	t.Parallel()
+	server := shared.Redis(t)
+	p, observer := newQueueProcess(t, server, locks.Options{}), connect(t, server)
+	holder := mustLock(t, newQueueProcess(t, server, locks.Options{}), queueKey)
+	ctx, cancel := context.WithCancel(t.Context())
+	gaveUp := make(chan struct{})
+	go func() {
+		defer close(gaveUp)
+		if _, err := p.Lock(ctx, queueKey); !errors.Is(err, context.Canceled) {
+			t.Errorf("Lock: %v, want context.Canceled", err)
+		}
+	}()
+	awaitQueue(t, observer, 1)
+	cancel()
+	<-gaveUp
+	if exists(t, observer, queueKey+":queue") || exists(t, observer, queueKey+":heard") {
+		t.Error("a process without waiters is still in the queue")
+	}
+	mustUnlock(t, holder)
+	if exists(t, observer, queueKey) {
+		t.Error("the lock was granted to a process without waiters")
+	}
+}
+
 // The holder's lease has ended, the first in the queue has not noticed yet, and another process asks.
 func TestRedisQueueKeepsTheOrderWhenALeaseEnds(t *testing.T) {
 	t.Parallel()
