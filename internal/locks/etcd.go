@@ -23,7 +23,7 @@ import (
 //   - Waiters wake up one at a time, in order of arrival.
 //   - The token is the create revision of the holder's key, so it needs no counter.
 //   - etcd's own client counts the session from when a renewal is answered, and learns late that it has ended. Here the
-//     session counts from before the renewal is sent (TestAnEtcdHolderThatIsCutOffLearnsBeforeTheNextIsGranted).
+//     session counts from before the renewal is sent.
 //
 // What still breaks:
 //

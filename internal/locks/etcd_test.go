@@ -144,45 +144,6 @@ func TestADeletedEtcdKeyIsNoticed(t *testing.T) {
 	mustUnlock(t, other)
 }
 
-func TestAnEtcdWaiterThatGaveUpLeavesNoKey(t *testing.T) {
-	t.Parallel()
-	addr, key := shared.Etcd(t), "gave-up"
-	observer := connectEtcd(t, addr)
-	held := mustLock(t, newEtcd(t, addr, locks.Options{}), key)
-	ctx, cancel := context.WithCancel(t.Context())
-	_, failed := startLock(ctx, newEtcd(t, addr, locks.Options{}), key)
-	awaitEtcdQueue(t, observer, key, 2)
-	cancel()
-	wantNotAcquired(t, <-failed, context.Canceled)
-	if keys, _ := etcdQueue(t, observer, key); len(keys) != 1 {
-		t.Errorf("the queue is %v, want only the holder", keys)
-	}
-	mustUnlock(t, held)
-}
-
-func TestACutEtcdConnectionLeavesNoKey(t *testing.T) {
-	t.Parallel()
-	addr, key := shared.Etcd(t), "cut"
-	observer := connectEtcd(t, addr)
-	proxy := tcpproxy.New(t, addr)
-	for _, where := range []tcpproxy.CutPoint{tcpproxy.BeforeRequest, tcpproxy.BeforeReply} {
-		for k, armed := 1, false; !armed; k++ { // until there is no k-th message to cut
-			lock := newEtcd(t, proxy.Addr(), locks.Options{})
-			mustUnlock(t, mustLock(t, lock, "warm-up"))
-			proxy.Cut(k, where)
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-			lease, err := lock.Lock(ctx, key)
-			cancel()
-			if err == nil {
-				_ = lease.Unlock()
-			}
-			armed = proxy.Armed()
-			proxy.Pass()
-			awaitEtcdQueue(t, observer, key, 0)
-		}
-	}
-}
-
 // A waiter's key that is created late would block the queue until its session ends.
 func TestAnEtcdWaiterThatGaveUpIsNotQueuedByALateRequest(t *testing.T) {
 	t.Parallel()
@@ -281,48 +242,12 @@ func TestALockThatFindsNoEtcdCreatesNoWaiter(t *testing.T) {
 	}
 }
 
-func TestEtcdFailsAtOnceIfItIsDown(t *testing.T) {
-	t.Parallel()
-	lock := newEtcd(t, nobody.Addr, locks.Options{})
-	_, err := lock.Lock(t.Context(), "down")
-	if !errors.Is(err, locks.ErrNotAcquired) {
-		t.Errorf("Lock: %v, want ErrNotAcquired", err)
-	}
-	if err := lock.Close(); err != nil {
-		t.Error(err)
-	}
-	if _, err := lock.Lock(t.Context(), "closed"); !errors.Is(err, locks.ErrNotAcquired) {
-		t.Errorf("Lock after Close: %v, want ErrNotAcquired", err)
-	}
-}
-
-func TestAnEtcdHolderThatIsCutOffLearnsBeforeTheNextIsGranted(t *testing.T) {
-	t.Parallel()
-	o := locks.Options{Lease: 2 * time.Second, Renew: 100 * time.Millisecond}
-	late, _ := cutOffHolder(t, shared.Etcd(t), o, newEtcd)
-	wantLeaseLost(t, late.Unlock())
-}
-
 func TestADeadEtcdWaiterIsPassedWhenItsSessionEnds(t *testing.T) {
 	t.Parallel()
 	addr := shared.Etcd(t)
 	observer := connectEtcd(t, addr)
 	deadWaiterIsPassed(t, addr, locks.Options{Lease: 2 * time.Second}, newEtcd,
 		func(key string, length int) { awaitEtcdQueue(t, observer, key, length) })
-}
-
-func TestAnAbandonedEtcdLockEndsWithTheLease(t *testing.T) {
-	t.Parallel()
-	o := locks.Options{Lease: 2 * time.Second, Renew: 100 * time.Millisecond}
-	abandonedLockEnds(t, newEtcd(t, shared.Etcd(t), o))
-}
-
-func TestEtcdRecoversFromAPauseAndARestart(t *testing.T) {
-	t.Parallel()
-	server := serverstest.StartEtcd(t, servers.EtcdOptions{Relaxed: true})
-	observer := connectEtcd(t, server.Addr)
-	lock := newEtcd(t, server.Addr, locks.Options{})
-	recovers(t, lock, server.Process, server, func(key string) { awaitEtcdQueue(t, observer, key, 0) })
 }
 
 func TestEtcdGrantsInOrderOfArrivalWithRisingTokens(t *testing.T) {

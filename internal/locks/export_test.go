@@ -2,6 +2,7 @@ package locks
 
 import (
 	"context"
+	"time"
 
 	"github.com/jmoiron/sqlx"
 	"github.com/redis/go-redis/v9"
@@ -111,21 +112,51 @@ func (e *Etcd) Waiters() uint64 { return e.waiters.Load() }
 // Unanswered returns the number of requests without a reply, and its limit.
 func (z *ZooKeeper) Unanswered() (requests, limit int) { return len(z.requests), cap(z.requests) }
 
-// Abandoned returns the number of nodes that wait for their deletion.
-func (z *ZooKeeper) Abandoned() int {
-	z.abandoned.mu.Lock()
-	defer z.abandoned.mu.Unlock()
-	return len(z.abandoned.nodes)
+// Undos returns the undoer of the lock.
+func (z *ZooKeeper) Undos() *undoer { return z.undos }
+
+// TurnGrants is the most critical sections of a turn.
+const TurnGrants = turnGrants
+
+// Waiting returns how many callers of this process wait for key.
+func (q *RedisQueue) Waiting(key string) int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if c := q.cohorts[key]; c != nil {
+		return c.waiting.Len()
+	}
+	return 0
 }
 
-// AbandonAsManyAsAllowed makes it look as if nodes could not be deleted, until restore is called.
-func (z *ZooKeeper) AbandonAsManyAsAllowed() (restore func()) {
-	a := &z.abandoned
-	set := func(nodes []*zkNode, running bool) {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		a.nodes, a.running = nodes, running
+// Deafen ends the subscription for good.
+func (q *RedisQueue) Deafen() { _ = q.messages.close() }
+
+// TakeTime lets a turn last until its tokens are used up.
+func (q *RedisQueue) TakeTime() { q.turnTime = time.Hour }
+
+// Hear delivers a message, as the subscription does.
+func (q *RedisQueue) Hear(message string) { q.onMessage(message) }
+
+// Hinted reports whether a message came before the reply that tells the process to wait for key.
+func (q *RedisQueue) Hinted(key string) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	c := q.cohorts[key]
+	return c != nil && c.turn.hinted
+}
+
+// Process returns the name of the process in Redis.
+func (q *RedisQueue) Process() string { return q.process }
+
+// AskAll makes the process ask again, as it does after its subscription was broken.
+func (q *RedisQueue) AskAll() { q.askAll() }
+
+// After returns the last token that had been given out when the process was told to wait for key.
+func (q *RedisQueue) After(key string) uint64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if c := q.cohorts[key]; c != nil {
+		return c.turn.after
 	}
-	set(make([]*zkNode, maxAbandoned), true)
-	return func() { set(nil, false) }
+	return 0
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -14,21 +15,25 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"stock/internal/locks"
+	"stock/internal/locks/lockstest"
 	"stock/internal/servers"
 	"stock/internal/servers/serverstest"
 )
 
-// patience bounds what a test waits for. It is long enough for a loaded machine; a lock that works never uses it up.
-const patience = 20 * time.Second
+const patience = lockstest.Patience
+
+var (
+	patient    = lockstest.Patient
+	mustLock   = lockstest.MustLock
+	mustUnlock = lockstest.MustUnlock
+	wantWait   = lockstest.WantWait
+	awaitLoss  = lockstest.WantLost
+)
+
+const inVain = 100 * time.Millisecond
 
 // nobody is an address where nothing listens.
 var nobody = &redis.Options{Addr: "127.0.0.1:1"}
-
-func patient(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	t.Cleanup(cancel)
-	return ctx
-}
 
 func connect(t testing.TB, options *redis.Options) redis.UniversalClient {
 	return serverstest.RedisClient(t, options)
@@ -53,30 +58,6 @@ func exists(t testing.TB, client redis.UniversalClient, key string) bool {
 func del(t testing.TB, client redis.UniversalClient, key string) {
 	if err := client.Del(t.Context(), key).Err(); err != nil {
 		t.Fatal(err)
-	}
-}
-
-// mustLock retries a Lock that fails: on a busy machine a service may take longer to answer than the lock allows. The
-// conformance suite checks that Lock does not fail without need.
-func mustLock(t testing.TB, l locks.Locker, key string) *locks.Lease {
-	t.Helper()
-	ctx := patient(t)
-	for {
-		lease, err := l.Lock(ctx, key)
-		if err == nil {
-			return lease
-		}
-		if ctx.Err() != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-}
-
-func mustUnlock(t testing.TB, lease *locks.Lease) {
-	t.Helper()
-	if err := lease.Unlock(); err != nil {
-		t.Error(err)
 	}
 }
 
@@ -108,30 +89,30 @@ func receive[T any](t testing.TB, from <-chan T, failed <-chan error) T {
 	panic("unreachable")
 }
 
-// lockLater calls Lock in the background. It fails the test if the lock is not granted.
+// lockLater calls Lock in the background. At the end of the test it gives up, or abandons the lock unless that was
+// unlocked.
 func lockLater(t testing.TB, l locks.Locker, key string) <-chan *locks.Lease {
-	granted, ctx := make(chan *locks.Lease, 1), patient(t)
-	go func() {
+	granted := make(chan *locks.Lease, 1)
+	ctx, cancel := context.WithCancel(patient(t))
+	var over sync.WaitGroup
+	over.Go(func() {
 		lease, err := l.Lock(ctx, key)
 		if err != nil {
-			t.Error(err)
+			if !errors.Is(err, context.Canceled) {
+				t.Errorf("Lock: %v", err)
+			}
+			close(granted)
+			return
 		}
 		granted <- lease
-	}()
+		<-ctx.Done()
+		lease.Abandon()
+	})
+	t.Cleanup(func() {
+		cancel()
+		over.Wait()
+	})
 	return granted
-}
-
-// awaitLoss waits until the holder learns that its lease is lost.
-func awaitLoss(t testing.TB, lease *locks.Lease) {
-	t.Helper()
-	select {
-	case <-lease.Context().Done():
-	case <-time.After(patience):
-		t.Fatal("the holder does not learn that its lease is lost")
-	}
-	if cause := context.Cause(lease.Context()); !errors.Is(cause, locks.ErrLeaseLost) {
-		t.Errorf("the lease's context ended with %v, want ErrLeaseLost", cause)
-	}
 }
 
 func wantLeaseLost(t testing.TB, unlockErr error) {
@@ -175,4 +156,33 @@ func pause(t testing.TB, server *servers.Process) {
 		}
 		return true
 	})
+}
+
+// hook intercepts the commands that a client sends: all of them, or only scripts. It may send them with next.
+type hook struct {
+	command, script func(ctx context.Context, next redis.ProcessHook, cmd redis.Cmder) error
+	pipeline        func(ctx context.Context, next redis.ProcessPipelineHook, scripts []redis.Cmder) error
+}
+
+func (hook) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		switch {
+		case h.command != nil:
+			return h.command(ctx, next, cmd)
+		case h.script != nil && strings.HasPrefix(cmd.Name(), "eval"):
+			return h.script(ctx, next, cmd)
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (h hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if h.pipeline == nil || !strings.HasPrefix(cmds[0].Name(), "eval") { // go-redis connects with a pipeline
+			return next(ctx, cmds)
+		}
+		return h.pipeline(ctx, next, cmds)
+	}
 }

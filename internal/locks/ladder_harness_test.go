@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -86,13 +85,11 @@ func (l *ladder) client(rung string, options locks.Options) *client {
 		l.t.Fatal(err)
 	}
 	wire := &wire{resumed: make(chan struct{})}
-	c.AddHook(wire)
+	c.AddHook(hook{command: wire.process})
 	lock := rungs[rung](c, options)
 	l.t.Cleanup(func() {
 		wire.resume()
-		if closer, ok := lock.(io.Closer); ok {
-			closer.Close()
-		}
+		_ = locks.Close(lock)
 	})
 	return &client{Locker: lock, wire: wire, redis: c}
 }
@@ -100,7 +97,7 @@ func (l *ladder) client(rung string, options locks.Options) *client {
 // crash ends a client like the death of its process: nothing is released or renewed any more.
 func (c *client) crash() { c.redis.Close() }
 
-// wire is a hook on the commands of a client. It counts them, pauses them, loses a reply, or runs a function after one.
+// wire handles the commands of a client. It counts them, pauses them, loses a reply, or runs a function after one.
 type wire struct {
 	sent    atomic.Int64 // commands that have been carried out
 	paused  atomic.Bool
@@ -127,36 +124,28 @@ var errLostReply = errors.New("the connection broke before the reply came")
 
 func (w *wire) loseNextReply() { w.afterNext(func() error { return errLostReply }) }
 
-func (w *wire) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (w *wire) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next // only go-redis uses pipelines here, to connect
-}
-
-func (w *wire) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if name := cmd.Name(); name == "hello" || name == "client" {
-			return next(ctx, cmd) // go-redis connects
-		}
-		if w.paused.Load() {
-			<-w.resumed
-		}
-		err := next(ctx, cmd)
-		if redis.HasErrorPrefix(err, "NOSCRIPT") {
-			return err // it is repeated with the script
-		}
-		w.sent.Add(1)
-		w.mu.Lock()
-		after := w.after
-		w.after = nil
-		w.mu.Unlock()
-		if after != nil {
-			if lost := after(); lost != nil {
-				return lost
-			}
-		}
-		return err
+func (w *wire) process(ctx context.Context, next redis.ProcessHook, cmd redis.Cmder) error {
+	if name := cmd.Name(); name == "hello" || name == "client" {
+		return next(ctx, cmd) // go-redis connects
 	}
+	if w.paused.Load() {
+		<-w.resumed
+	}
+	err := next(ctx, cmd)
+	if redis.HasErrorPrefix(err, "NOSCRIPT") {
+		return err // it is repeated with the script
+	}
+	w.sent.Add(1)
+	w.mu.Lock()
+	after := w.after
+	w.after = nil
+	w.mu.Unlock()
+	if after != nil {
+		if lost := after(); lost != nil {
+			return lost
+		}
+	}
+	return err
 }
 
 // awaitSent waits until the client has sent n commands.
@@ -178,52 +167,12 @@ func (l *ladder) awaitQueue(n int) (ids []string) {
 	return ids
 }
 
-// lockLater calls Lock in the background until it is granted or the test ends.
+// lockLater is the function of that name. A client that is paused goes on at the end of the test.
 func (l *ladder) lockLater(c *client) <-chan *locks.Lease {
-	granted := make(chan *locks.Lease, 1)
-	ctx, cancel := context.WithCancel(context.Background())
-	var over sync.WaitGroup
-	over.Go(func() {
-		lease, err := c.Lock(ctx, rungKey)
-		switch {
-		case err == nil:
-			granted <- lease
-			<-ctx.Done()
-			lease.Abandon() // unless it was unlocked
-		case ctx.Err() == nil:
-			l.t.Errorf("Lock: %v", err)
-		}
-	})
-	l.t.Cleanup(func() {
-		c.resume()
-		cancel()
-		over.Wait()
-	})
+	granted := lockLater(l.t, c, rungKey)
+	l.t.Cleanup(c.resume)
 	return granted
 }
-
-// awaitGrant waits for a lease of lockLater.
-func (l *ladder) awaitGrant(lease <-chan *locks.Lease) *locks.Lease {
-	l.t.Helper()
-	select {
-	case lease := <-lease:
-		return lease
-	case <-time.After(patience):
-		l.t.Fatalf("the waiter was not granted the lock within %v", patience)
-		return nil
-	}
-}
-
-// wantRefused checks that Lock waits in vain.
-func (l *ladder) wantRefused(ctx context.Context, c *client) {
-	l.t.Helper()
-	ctx, cancel := context.WithTimeout(ctx, inVain)
-	defer cancel()
-	_, err := c.Lock(ctx, rungKey)
-	wantNotAcquired(l.t, err, context.DeadlineExceeded)
-}
-
-const inVain = 100 * time.Millisecond
 
 func (l *ladder) wantHeld(want bool) {
 	l.t.Helper()

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -35,7 +34,7 @@ func (l *ladder) wantLockedForEver() {
 	if ttl, err := l.observer.TTL(l.t.Context(), rungKey).Result(); err != nil || ttl != -1 {
 		l.t.Errorf("TTL %v (%v), want none", ttl, err)
 	}
-	l.wantRefused(l.t.Context(), l.client("redis-setnx", fleeting))
+	wantWait(l.t, l.t.Context(), l.client("redis-setnx", fleeting), rungKey)
 }
 
 func TestRedisSetNXStaysLockedAfterALostReply(t *testing.T) {
@@ -92,24 +91,13 @@ func TestRedisOwnerLeavesAnothersLockAlone(t *testing.T) {
 	mustUnlock(t, next)
 }
 
-func TestRedisOwnerTakesBackWhatALostReplyGranted(t *testing.T) { takesBack(t, "redis-owner") }
-
-func takesBack(t *testing.T, rung string) {
+func TestRedisOwnerTakesBackWhatALostReplyGranted(t *testing.T) {
 	l := newLadder(t)
-	unlucky := l.client(rung, lasting)
+	unlucky := l.client("redis-owner", lasting)
 	unlucky.loseNextReply()
 	_, err := unlucky.Lock(t.Context(), rungKey)
 	wantNotAcquired(t, err, errLostReply)
 	l.wantHeld(false)
-}
-
-func TestEveryRungAfterOwnerTakesBackWhatALostReplyGranted(t *testing.T) {
-	t.Parallel()
-	for _, name := range []string{
-		"redis-lua", "redis-reentrant", "redis-watchdog", "redis-pubsub", "redis-rlock", "redis-fair", "redis-fenced",
-	} {
-		t.Run(name, func(t *testing.T) { takesBack(t, name) })
-	}
 }
 
 // tornRelease calls Unlock; after the first command of the release, the lease ends and another client is granted the
@@ -149,7 +137,7 @@ func TestTheFirstRungsStayLockedAfterAnUnlockThatFailed(t *testing.T) {
 			if err := lease.Unlock(); err == nil || errors.Is(err, locks.ErrLeaseLost) {
 				t.Errorf("Unlock: %v, want the connection's error", err)
 			}
-			l.wantRefused(t.Context(), l.client(name, lasting))
+			wantWait(t, t.Context(), l.client(name, lasting), rungKey)
 			l.wantHeld(true)
 		})
 	}
@@ -171,7 +159,7 @@ func TestRedisLuaWaitsForItself(t *testing.T) {
 	l := newLadder(t)
 	client := l.client("redis-lua", lasting)
 	lease := mustLock(t, client, rungKey)
-	l.wantRefused(lease.Context(), client)
+	wantWait(t, lease.Context(), client, rungKey)
 	mustUnlock(t, lease)
 }
 
@@ -200,8 +188,8 @@ func TestRedisReentrantEntersAgain(t *testing.T) {
 	if !outer.Deadline().After(before) {
 		t.Errorf("deadline %v, want a later one after the lock was entered again", outer.Deadline())
 	}
-	l.wantRefused(t.Context(), client)
-	l.wantRefused(inner.Context(), stranger)
+	wantWait(t, t.Context(), client, rungKey)
+	wantWait(t, inner.Context(), stranger, rungKey)
 	mustUnlock(t, inner)
 	mustUnlock(t, outer)
 	l.wantHeld(false)
@@ -249,7 +237,7 @@ func TestRedisReentrantDoesNotEnterALeaseThatIsOver(t *testing.T) {
 	over := mustLock(t, client, rungKey)
 	mustUnlock(t, over)
 	next := mustLock(t, client, rungKey)
-	l.wantRefused(context.WithoutCancel(over.Context()), client)
+	wantWait(t, context.WithoutCancel(over.Context()), client, rungKey)
 	mustUnlock(t, next)
 }
 
@@ -257,21 +245,12 @@ func TestRedisReentrantLosesItsLeaseDuringWork(t *testing.T) { losesItsLease(t, 
 
 // redis-watchdog
 
-func TestRedisWatchdogOutlastsItsLease(t *testing.T) { outlasts(t, "redis-watchdog") }
-
-func TestEveryRungAfterWatchdogOutlastsItsLease(t *testing.T) {
-	t.Parallel()
-	for _, name := range []string{"redis-pubsub", "redis-rlock", "redis-fair", "redis-fenced"} {
-		t.Run(name, func(t *testing.T) { outlasts(t, name) })
-	}
-}
-
-// outlasts shortens the lease on the server instead of waiting for it to end: on a loaded machine the renewal of a
+// It shortens the lease on the server instead of waiting for it to end: on a loaded machine the renewal of a
 // lease that is short enough to wait for may be too late.
-func outlasts(t *testing.T, rung string) {
+func TestRedisWatchdogOutlastsItsLease(t *testing.T) {
 	l := newLadder(t)
 	options := locks.Options{Lease: 20 * time.Second, Renew: 100 * time.Millisecond, Poll: time.Millisecond}
-	working := mustLock(t, l.client(rung, options), rungKey)
+	working := mustLock(t, l.client("redis-watchdog", options), rungKey)
 	const left = 10 * time.Second
 	for range 4 { // two leases in all
 		guaranteed := working.Deadline()
@@ -286,7 +265,7 @@ func outlasts(t *testing.T, rung string) {
 			return ttl > left && working.Deadline().After(guaranteed)
 		})
 	}
-	l.wantRefused(t.Context(), l.client(rung, options))
+	wantWait(t, t.Context(), l.client("redis-watchdog", options), rungKey)
 	if err := working.Context().Err(); err != nil {
 		t.Errorf("the lease ended during work: %v", context.Cause(working.Context()))
 	}
@@ -345,7 +324,7 @@ func TestRedisPubSubWakesAtARelease(t *testing.T) {
 		granted := l.lockLater(waiter)
 		l.awaitSent(waiter, before+1)
 		mustUnlock(t, holder)
-		holder = l.awaitGrant(granted)
+		holder = receive(t, granted, nil)
 	}
 	mustUnlock(t, holder)
 	if took := time.Since(began); took > limit {
@@ -393,7 +372,7 @@ func TestRedisPubSubLetsALatecomerOvertake(t *testing.T) {
 	latecomer := mustLock(t, l.client("redis-pubsub", lasting), rungKey)
 	first.resume()
 	mustUnlock(t, latecomer)
-	mustUnlock(t, l.awaitGrant(granted))
+	mustUnlock(t, receive(t, granted, nil))
 }
 
 // redis-rlock
@@ -420,7 +399,7 @@ func TestRedisRLockWakesOneWaiterPerProcess(t *testing.T) {
 
 	mustUnlock(t, holder)
 	for _, next := range granted {
-		mustUnlock(t, l.awaitGrant(next))
+		mustUnlock(t, receive(t, next, nil))
 	}
 	// In a crowd, each waiter would ask when it comes, all that are left would ask after each release, and each would
 	// release the lock. The number is not exact here either, because a waiter asks again every two seconds.
@@ -435,7 +414,7 @@ func TestRedisRLockGrantsInOrderWithinAProcess(t *testing.T) {
 	l := newLadder(t)
 	process := l.client("redis-rlock", lasting)
 	for _, next := range l.lockInTurn(process, waiters, 0) {
-		mustUnlock(t, l.awaitGrant(next)) // would time out if a later waiter had been granted the lock first
+		mustUnlock(t, receive(t, next, nil)) // would time out if a later waiter had been granted the lock first
 	}
 }
 
@@ -447,7 +426,7 @@ func TestRedisRLockPassesItsTurnOnWhenTheLockIsLost(t *testing.T) {
 	lost := mustLock(t, process, rungKey)
 	next := l.lockLater(process)
 	del(t, l.observer, rungKey)
-	second := l.awaitGrant(next)
+	second := receive(t, next, nil)
 	wantLeaseLost(t, lost.Unlock())
 
 	last := l.lockLater(process)
@@ -456,7 +435,7 @@ func TestRedisRLockPassesItsTurnOnWhenTheLockIsLost(t *testing.T) {
 	if err := l.observer.Publish(t.Context(), "locks:redis-pubsub:released", rungKey).Err(); err != nil {
 		t.Fatal(err)
 	}
-	mustUnlock(t, l.awaitGrant(last))
+	mustUnlock(t, receive(t, last, nil))
 }
 
 func TestRedisRLockPassesTheLockOnInsideItsProcess(t *testing.T) {
@@ -470,7 +449,7 @@ func TestRedisRLockPassesTheLockOnInsideItsProcess(t *testing.T) {
 	before := process.sent.Load()
 	for _, next := range granted[:locks.PassesInARow] {
 		mustUnlock(t, holder)
-		holder = l.awaitGrant(next)
+		holder = receive(t, next, nil)
 	}
 	if sent := process.sent.Load() - before; sent != locks.PassesInARow {
 		t.Errorf("%d commands for %d hand-overs, want one each", sent, locks.PassesInARow)
@@ -483,9 +462,9 @@ func TestRedisRLockPassesTheLockOnInsideItsProcess(t *testing.T) {
 		return nil
 	})
 	mustUnlock(t, holder)
-	mustUnlock(t, l.awaitGrant(others))
+	mustUnlock(t, receive(t, others, nil))
 	process.resume()
-	mustUnlock(t, l.awaitGrant(granted[locks.PassesInARow]))
+	mustUnlock(t, receive(t, granted[locks.PassesInARow], nil))
 }
 
 func TestRedisRLockReleasesWhatNobodyIsLeftToTake(t *testing.T) {
@@ -493,11 +472,7 @@ func TestRedisRLockReleasesWhatNobodyIsLeftToTake(t *testing.T) {
 	process := l.client("redis-rlock", lasting)
 	holder := mustLock(t, process, rungKey)
 	ctx, giveUp := context.WithCancel(t.Context())
-	gaveUp := make(chan error)
-	go func() {
-		_, err := process.Lock(ctx, rungKey)
-		gaveUp <- err
-	}()
+	_, gaveUp := startLock(ctx, process, rungKey)
 	rlock := process.Locker.(*locks.RedisRLock)
 	serverstest.Eventually(t, "a caller waits", func() bool { return rlock.InTurn(rungKey) == 2 })
 	process.afterNext(func() error { // when Redis has passed the lock to the caller
@@ -518,7 +493,7 @@ func TestRedisRLockReleasesWhatItMayHavePassedOn(t *testing.T) {
 	if err := holder.Unlock(); !errors.Is(err, errLostReply) {
 		t.Errorf("Unlock: %v, want %v", err, errLostReply)
 	}
-	mustUnlock(t, l.awaitGrant(granted[0])) // would time out if the lock had stayed with an owner whom nobody knows
+	mustUnlock(t, receive(t, granted[0], nil)) // would time out if the lock had stayed with an owner whom nobody knows
 }
 
 // redis-fair
@@ -534,7 +509,7 @@ func TestRedisFairGrantsInOrderOfArrival(t *testing.T) {
 	}
 	mustUnlock(t, holder)
 	for _, next := range queue {
-		mustUnlock(t, l.awaitGrant(next)) // would time out if a later waiter had been granted the lock first
+		mustUnlock(t, receive(t, next, nil)) // would time out if a later waiter had been granted the lock first
 	}
 	l.wantNothingLeft()
 }
@@ -564,7 +539,7 @@ func TestRedisFairWakesOnlyTheHead(t *testing.T) {
 	}
 
 	mustUnlock(t, holder)
-	l.awaitGrant(head)
+	receive(t, head, nil)
 	end := done + ids[0]
 	if err := l.observer.Publish(t.Context(), channel, end).Err(); err != nil {
 		t.Fatal(err)
@@ -600,14 +575,14 @@ func TestRedisFairPassesADeadHead(t *testing.T) {
 	l.awaitSent(alive, 1)
 
 	mustUnlock(t, holder)
-	next := l.awaitGrant(second)
+	next := receive(t, second, nil)
 	dead.resume()
 	// It was not dead after all, and is last in the queue now.
 	if again := l.awaitQueue(1); !slices.Equal(again, ids) {
 		t.Errorf("the queue is %v, want the waiter that was passed over, %v", again, ids)
 	}
 	mustUnlock(t, next)
-	mustUnlock(t, l.awaitGrant(head))
+	mustUnlock(t, receive(t, head, nil))
 	l.wantNothingLeft()
 }
 
@@ -615,15 +590,11 @@ func TestRedisFairForgetsAWaiterThatGaveUp(t *testing.T) {
 	l := newLadder(t)
 	holder := mustLock(t, l.client("redis-fair", lasting), rungKey)
 	waiter := l.client("redis-fair", lasting)
-	l.wantRefused(t.Context(), waiter)
+	wantWait(t, t.Context(), waiter, rungKey)
 	l.awaitQueue(0)
 
 	ctx, cancel := context.WithCancel(t.Context())
-	gaveUp := make(chan error)
-	go func() {
-		_, err := waiter.Lock(ctx, rungKey)
-		gaveUp <- err
-	}()
+	_, gaveUp := startLock(ctx, waiter, rungKey)
 	l.awaitQueue(1)
 	cancel()
 	wantNotAcquired(t, <-gaveUp, context.Canceled)
@@ -633,39 +604,6 @@ func TestRedisFairForgetsAWaiterThatGaveUp(t *testing.T) {
 }
 
 // redis-fenced
-
-func TestRedisFencedTokensRise(t *testing.T) {
-	l := newLadder(t)
-	var last uint64
-	grant := func(what string, options locks.Options) *locks.Lease {
-		t.Helper()
-		lease := mustLock(t, l.client("redis-fenced", options), rungKey)
-		if lease.Token() <= last {
-			t.Errorf("%s: token %d after %d, want a greater one", what, lease.Token(), last)
-		}
-		last = lease.Token()
-		return lease
-	}
-	mustUnlock(t, grant("the first grant", lasting))
-	mustUnlock(t, grant("another client", lasting))
-	grant("a holder that abandons its lease", fleeting).Abandon()
-	mustUnlock(t, grant("after the lease has ended", lasting))
-	del(t, l.observer, rungKeyToken)
-	mustUnlock(t, grant("after the last token was lost", lasting))
-	last += uint64(time.Hour.Microseconds())
-	if err := l.observer.Set(t.Context(), rungKeyToken, last, 0).Err(); err != nil {
-		t.Fatal(err)
-	}
-	mustUnlock(t, grant("after the clock was set back", lasting))
-	if stored, err := l.observer.Get(t.Context(), rungKeyToken).Uint64(); err != nil || stored != last {
-		t.Errorf("the last token in Redis is %d (%v), want %d, as granted", stored, err, last)
-	}
-	for _, key := range l.observer.Keys(t.Context(), "*").Val() {
-		if !strings.Contains(key, "{1}") {
-			t.Errorf("key %s is not in the hash slot of the lock", key)
-		}
-	}
-}
 
 // The clock is set back long after the lease of the last grant has ended.
 func TestRedisFencedTokensRiseWhenTheClockIsSetBack(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 )
 
@@ -30,6 +31,14 @@ type Locker interface {
 	// without a reply, in the background if need be, and returns ErrNotAcquired joined with its cause. Under TryOnce, Lock
 	// does not wait for other clients.
 	Lock(ctx context.Context, key string) (*Lease, error)
+}
+
+// Close closes l if it works in the background.
+func Close(l Locker) error {
+	if closer, ok := l.(io.Closer); ok {
+		return closer.Close()
+	}
+	return nil
 }
 
 // Options are the times of a lease lock. A zero value means the default.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"time"
 )
@@ -45,9 +44,7 @@ func (m Multi) Lock(ctx context.Context, key string) (*Lease, error) {
 func (m Multi) Close() error {
 	var errs []error
 	for _, member := range m {
-		if closer, ok := member.(io.Closer); ok {
-			errs = append(errs, closer.Close())
-		}
+		errs = append(errs, Close(member))
 	}
 	return errors.Join(errs...)
 }

@@ -3,10 +3,7 @@ package locks_test
 import (
 	"context"
 	"database/sql"
-	"errors"
-	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -14,7 +11,6 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"stock/internal/locks"
-	"stock/internal/servers"
 	"stock/internal/servers/serverstest"
 )
 
@@ -101,49 +97,6 @@ func TestMySQLGetLockHolderNoticesThatItsConnectionDoesNotHoldTheLock(t *testing
 	mustUnlock(t, another)
 }
 
-func TestMySQLGetLockUnlockReportsThatItsConnectionWasKilled(t *testing.T) {
-	t.Parallel()
-	dsn := shared.Database(t)
-	observer := connectMySQL(t, dsn)
-	lease := mustLock(t, locks.NewMySQLGetLock(connectMySQL(t, dsn), locks.Options{}), "lock:{killed before unlock}")
-	t.Cleanup(func() { _ = lease.Unlock() })
-	var id int64
-	if err := observer.GetContext(t.Context(), &id,
-		"SELECT id FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := observer.ExecContext(t.Context(), "KILL ?", id); err != nil {
-		t.Fatal(err)
-	}
-	wantLeaseLost(t, lease.Unlock())
-}
-
-func TestMySQLGetLockIsNotKeptByAWaiterThatGaveUp(t *testing.T) {
-	t.Parallel()
-	dsn := shared.Database(t)
-	observer, pool := connectMySQL(t, dsn), connectMySQL(t, dsn)
-	holder := locks.NewMySQLGetLock(connectMySQL(t, dsn), locks.Options{})
-	waiter := locks.NewMySQLGetLock(pool, locks.Options{})
-	const key = "lock:{gaveup}"
-
-	held := mustLock(t, holder, key)
-	ctx, cancel := context.WithCancel(t.Context())
-	failed := make(chan error)
-	go func() {
-		_, err := waiter.Lock(ctx, key)
-		failed <- err
-	}()
-	awaitGetLockWaiter(t, observer, key)
-	cancel()
-	wantNotAcquired(t, <-failed, context.Canceled)
-	mustUnlock(t, held) // while the server still has the waiter whose caller gave up
-	serverstest.Eventually(t, "the connection returns to its pool", func() bool { return pool.Stats().InUse == 0 })
-	if holder := holderOf(t, observer, key); holder.Valid {
-		t.Errorf("connection %d holds the lock of a waiter that gave up", holder.Int64)
-	}
-	mustUnlock(t, mustLock(t, waiter, key))
-}
-
 func TestMySQLGetLockWaitersOfOneProcessOccupyOneConnection(t *testing.T) {
 	t.Parallel()
 	dsn := shared.Database(t)
@@ -184,44 +137,4 @@ func TestMySQLGetLockWaitersReturnTheirConnections(t *testing.T) {
 	awaitGetLockWaiter(t, observer, key)
 	mustUnlock(t, held)
 	wg.Wait()
-}
-
-func TestMySQLGetLockTellsKeysApartThatTheServerDoesNot(t *testing.T) {
-	t.Parallel()
-	lock := locks.NewMySQLGetLock(connectMySQL(t, shared.Database(t)), locks.Options{})
-	long := strings.Repeat("long", 50)
-	keys := []string{"names", "Names", "NAMES", "namès", "names ", "", long, long + "er", "a\x00b", "a\x00c"}
-	var leases []*locks.Lease
-	for _, key := range keys {
-		leases = append(leases, mustLock(t, lock, key))
-	}
-	for _, lease := range leases {
-		mustUnlock(t, lease)
-	}
-}
-
-func TestMySQLGetLockRecoversFromAPausedServer(t *testing.T) {
-	t.Parallel()
-	server := serverstest.StartMySQL(t, servers.MySQLOptions{Relaxed: true})
-	dsn := server.DSN("")
-	observer := connectMySQL(t, dsn)
-	lock := locks.NewMySQLGetLock(connectMySQL(t, dsn), locks.Options{})
-	held := mustLock(t, lock, "held")
-	mustUnlock(t, mustLock(t, lock, "connected"))
-
-	pause(t, server.Process)
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	_, err := lock.Lock(ctx, "new")
-	wantNotAcquired(t, err, context.DeadlineExceeded)
-	if err := held.Unlock(); err == nil || errors.Is(err, locks.ErrLeaseLost) {
-		t.Errorf("Unlock: %v, want an error of the paused server", err)
-	}
-	if err := server.Signal(syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
-	for _, key := range []string{"new", "held"} {
-		serverstest.Eventually(t, key+" is free", func() bool { return !holderOf(t, observer, key).Valid })
-		mustUnlock(t, mustLock(t, lock, key))
-	}
 }

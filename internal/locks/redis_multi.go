@@ -25,7 +25,7 @@ import (
 // (TestRedisMultiNeedsEveryMaster). A holder that was stopped past its lease can still write, as with RedisWatchdog.
 // Waiters poll, in no order. A lock is as slow as all masters together.
 type RedisMulti struct {
-	masters []redisLock
+	redisMasters
 	options Options
 }
 
@@ -35,20 +35,7 @@ func NewRedisMulti(masters []redis.UniversalClient, options Options) (*RedisMult
 	if len(masters) < 2 {
 		return nil, fmt.Errorf("a lock on several masters needs at least 2: got %d", len(masters))
 	}
-	l := &RedisMulti{options: options.withDefaults()}
-	for _, master := range masters {
-		l.masters = append(l.masters, newRedisLock(master, options))
-	}
-	return l, nil
-}
-
-// Close stops the background retries of failed Locks and Unlocks. A key that is not given back by then lasts until its
-// lease ends.
-func (l *RedisMulti) Close() error {
-	for _, master := range l.masters {
-		master.undos.close()
-	}
-	return nil
+	return &RedisMulti{newRedisMasters(masters, options), options.withDefaults()}, nil
 }
 
 // Lock implements Locker. The lease is renewed until it is unlocked, abandoned or lost, even after ctx has ended.
@@ -59,7 +46,7 @@ func (l *RedisMulti) Lock(ctx context.Context, key string) (*Lease, error) {
 		owner = rand.Text()
 		return l.try(ctx, key, owner)
 	}
-	sent, err := l.masters[0].poll(ctx, key, ask, nil)
+	sent, err := l.redisMasters[0].poll(ctx, key, ask, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -75,18 +62,18 @@ func (l *RedisMulti) Lock(ctx context.Context, key string) (*Lease, error) {
 
 // try asks one master after the other. It gives back what it was granted unless all have granted it.
 func (l *RedisMulti) try(ctx context.Context, key, owner string) (granted bool, err error) {
-	for _, master := range l.masters {
+	for _, master := range l.redisMasters {
 		if err := master.undos.full(); err != nil {
 			return false, err
 		}
 	}
-	for i, master := range l.masters {
+	for i, master := range l.redisMasters {
 		if granted, err = setNX(ctx, master.client, key, owner, l.options.Lease); granted {
 			continue
 		}
-		mine := l.masters[:i]
+		mine := l.redisMasters[:i]
 		if err != nil && !notDone(master.client, err) {
-			mine = l.masters[:i+1]
+			mine = l.redisMasters[:i+1]
 		}
 		for _, master := range slices.Backward(mine) {
 			master.undos.takeBack(ctx, master.deleteOwned(key, owner).undo)
@@ -99,9 +86,9 @@ func (l *RedisMulti) try(ctx context.Context, key, owner string) (granted bool, 
 // onEach calls do for all masters at the same time, and joins the errors. Any master that has lost the key makes it
 // ErrLeaseLost, even if others do not answer.
 func (l *RedisMulti) onEach(do func(redisLock) error) error {
-	errs := make([]error, len(l.masters))
+	errs := make([]error, len(l.redisMasters))
 	var masters sync.WaitGroup
-	for i, master := range l.masters {
+	for i, master := range l.redisMasters {
 		masters.Go(func() { errs[i] = do(master) })
 	}
 	masters.Wait()

@@ -45,7 +45,7 @@ func TestRedisQueueRefusesALateRequestOfATurnThatHasEnded(t *testing.T) {
 	server := shared.Redis(t)
 	p, observer := newQueueProcess(t, server, locks.Options{}), connect(t, server)
 	var requests []redis.Cmder
-	p.client.AddHook(scripted{run: func(ctx context.Context, next redis.ProcessHook, cmd redis.Cmder) error {
+	p.client.AddHook(hook{script: func(ctx context.Context, next redis.ProcessHook, cmd redis.Cmder) error {
 		requests = append(requests, cmd)
 		return next(ctx, cmd)
 	}})
@@ -126,7 +126,7 @@ func TestRedisQueueRefusesALateRequestOfACallerThatGaveUp(t *testing.T) {
 	server := shared.Redis(t)
 	p, observer := newQueueProcess(t, server, locks.Options{}), connect(t, server)
 	var late redis.Cmder // a request that is delayed until its caller has given up
-	p.client.AddHook(scripted{run: func(ctx context.Context, next redis.ProcessHook, cmd redis.Cmder) error {
+	p.client.AddHook(hook{script: func(ctx context.Context, next redis.ProcessHook, cmd redis.Cmder) error {
 		if late != nil {
 			return next(ctx, cmd)
 		}
@@ -201,7 +201,7 @@ func TestRedisQueueAsksSeldomForALockThatDoesNotEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	replies := make(chan any, 100)
-	p.client.AddHook(scripted{run: func(ctx context.Context, next redis.ProcessHook, cmd redis.Cmder) error {
+	p.client.AddHook(hook{script: func(ctx context.Context, next redis.ProcessHook, cmd redis.Cmder) error {
 		err := next(ctx, cmd)
 		if err == nil {
 			replies <- cmd.(*redis.Cmd).Val()
@@ -278,7 +278,7 @@ func TestRedisQueueGrantsNoLeaseThatHasEnded(t *testing.T) {
 	server := shared.Redis(t)
 	p := newQueueProcess(t, server, locks.Options{Lease: time.Second})
 	var once sync.Once
-	p.client.AddHook(scripted{run: func(ctx context.Context, next redis.ProcessHook, cmd redis.Cmder) error {
+	p.client.AddHook(hook{script: func(ctx context.Context, next redis.ProcessHook, cmd redis.Cmder) error {
 		err := next(ctx, cmd)
 		if err == nil {
 			once.Do(func() { time.Sleep(1100 * time.Millisecond) })
@@ -369,7 +369,7 @@ func TestRedisQueueRemembersAnEarlyMessage(t *testing.T) {
 
 	holder = mustLock(t, other, queueKey)
 	var once sync.Once
-	p.client.AddHook(scripted{run: func(ctx context.Context, next redis.ProcessHook, cmd redis.Cmder) error {
+	p.client.AddHook(hook{script: func(ctx context.Context, next redis.ProcessHook, cmd redis.Cmder) error {
 		err := next(ctx, cmd)
 		once.Do(func() {
 			mustUnlock(t, holder)
@@ -383,7 +383,7 @@ func TestRedisQueueRemembersAnEarlyMessage(t *testing.T) {
 func TestRedisQueueIsGrantedByTheMessageOfTheRelease(t *testing.T) {
 	t.Parallel()
 	p, _, holder, granted := waitBehindHolder(t)
-	p.client.AddHook(scripted{run: func(context.Context, redis.ProcessHook, redis.Cmder) error {
+	p.client.AddHook(hook{script: func(context.Context, redis.ProcessHook, redis.Cmder) error {
 		return errors.New("Redis answers no more requests")
 	}})
 	mustUnlock(t, holder)

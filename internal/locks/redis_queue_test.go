@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -63,35 +64,9 @@ func waitBehindHolder(t *testing.T) (
 	return p, observer, holder, waitFor(t, p, observer, 1)
 }
 
-// scripted is a hook that intercepts scripts.
-type scripted struct {
-	run  func(ctx context.Context, next redis.ProcessHook, cmd redis.Cmder) error
-	pipe func(ctx context.Context, next redis.ProcessPipelineHook, cmds []redis.Cmder) error
-}
-
-func (h scripted) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (h scripted) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if h.run == nil || !strings.HasPrefix(cmd.Name(), "eval") {
-			return next(ctx, cmd)
-		}
-		return h.run(ctx, next, cmd)
-	}
-}
-
-func (h scripted) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		if h.pipe == nil || !strings.HasPrefix(cmds[0].Name(), "eval") {
-			return next(ctx, cmds)
-		}
-		return h.pipe(ctx, next, cmds)
-	}
-}
-
 // loseReply breaks the connection after the next script that is carried out while armed is true, and resets armed.
-func loseReply(armed *atomic.Bool) scripted {
-	return scripted{run: func(ctx context.Context, next redis.ProcessHook, cmd redis.Cmder) error {
+func loseReply(armed *atomic.Bool) hook {
+	return hook{script: func(ctx context.Context, next redis.ProcessHook, cmd redis.Cmder) error {
 		err := next(ctx, cmd)
 		if err == nil && armed.CompareAndSwap(true, false) {
 			cmd.SetErr(io.EOF)
@@ -228,4 +203,300 @@ func TestRedisQueueKeepsTheOrderWhenTheClockIsSetBack(t *testing.T) {
 	mustUnlock(t, holder)
 	mustUnlock(t, <-first)
 	mustUnlock(t, <-second)
+}
+
+// queueUp makes callers of one process wait behind its holder. They send their leases to order as they are granted.
+func queueUp(t *testing.T, p queueProcess, callers int, order chan<- *locks.Lease) {
+	ctx := patient(t)
+	var running sync.WaitGroup
+	t.Cleanup(running.Wait)
+	for range callers {
+		running.Go(func() {
+			lease, err := p.Lock(ctx, queueKey)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			order <- lease
+			if err := lease.Unlock(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	serverstest.Eventually(t, fmt.Sprint(callers, " callers wait"), func() bool { return p.Waiting(queueKey) == callers })
+}
+
+func TestRedisQueueHandsOverInsideTheProcessWithoutACommand(t *testing.T) {
+	t.Parallel()
+	server := shared.Redis(t)
+	p := newQueueProcess(t, server, locks.Options{})
+	p.TakeTime()
+	var scripts atomic.Int64
+	p.client.AddHook(hook{script: func(ctx context.Context, next redis.ProcessHook, cmd redis.Cmder) error {
+		scripts.Add(1)
+		return next(ctx, cmd)
+	}})
+	mustUnlock(t, mustLock(t, p, queueKey)) // loads the scripts
+	holder := mustLock(t, p, queueKey)
+	order := make(chan *locks.Lease, locks.TurnGrants)
+	queueUp(t, p, locks.TurnGrants-1, order)
+	scripts.Store(0)
+	mustUnlock(t, holder)
+	last := holder.Token()
+	for range locks.TurnGrants - 1 {
+		lease := <-order
+		if lease.Token() != last+1 {
+			t.Errorf("token %d after %d, want the next of the block", lease.Token(), last)
+		}
+		last = lease.Token()
+	}
+	serverstest.Eventually(t, "the last caller has released the lock", func() bool { return scripts.Load() > 0 })
+	if n := scripts.Load(); n != 1 {
+		t.Errorf("%d scripts for the rest of a turn, want only the release", n)
+	}
+}
+
+func TestRedisQueueEndsATurnIfOtherProcessesWait(t *testing.T) {
+	t.Parallel()
+	server := shared.Redis(t)
+	first, second := newQueueProcess(t, server, locks.Options{}), newQueueProcess(t, server, locks.Options{})
+	observer := connect(t, server)
+	holder := mustLock(t, first, queueKey)
+	const callers = 2 * locks.TurnGrants
+	order := make(chan *locks.Lease, callers)
+	queueUp(t, first, callers, order)
+	other := lockLater(t, second, queueKey)
+	awaitQueue(t, observer, 1)
+
+	mustUnlock(t, holder)
+	lease := <-other
+	if before := len(order); before >= locks.TurnGrants {
+		t.Errorf("%d callers of the first process were granted the lock before the second process, want fewer than %d",
+			before, locks.TurnGrants)
+	}
+	mustUnlock(t, lease)
+	for range callers {
+		<-order
+	}
+}
+
+func TestRedisQueueWaitsForAnAbandonedLockToEnd(t *testing.T) {
+	t.Parallel()
+	server := shared.Redis(t)
+	p, observer := newQueueProcess(t, server, locks.Options{Lease: 300 * time.Millisecond}), connect(t, server)
+	holder := mustLock(t, p, queueKey)
+	order := make(chan *locks.Lease, 1)
+	queueUp(t, p, 1, order)
+	owner := observer.Get(t.Context(), queueKey).Val()
+	deadline := holder.Deadline()
+	holder.Abandon()
+	lease := <-order
+	if time.Now().Before(deadline) {
+		t.Error("the lock was granted before the abandoned lease had ended")
+	}
+	if next := observer.Get(t.Context(), queueKey).Val(); next == owner {
+		t.Error("the abandoned lock was handed over inside the process")
+	}
+	if lease.Token() <= holder.Token() {
+		t.Errorf("token %d after %d, want a greater one", lease.Token(), holder.Token())
+	}
+}
+
+func TestRedisQueueDoesNotWaitForAHolderThatLostItsLock(t *testing.T) {
+	t.Parallel()
+	for name, waits := range map[string]bool{"an earlier caller": true, "a later caller": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := shared.Redis(t)
+			p, observer := newQueueProcess(t, server, locks.Options{Lease: time.Second}), connect(t, server)
+			lost := mustLock(t, p, queueKey)
+			var next <-chan *locks.Lease
+			if waits {
+				next = lockLater(t, p, queueKey)
+				serverstest.Eventually(t, "the caller waits", func() bool { return p.Waiting(queueKey) == 1 })
+			}
+			del(t, observer, queueKey)
+			<-lost.Context().Done()
+			if !waits {
+				next = lockLater(t, p, queueKey)
+			}
+			lease := <-next
+			wantLeaseLost(t, lost.Unlock())
+			if !exists(t, observer, queueKey) {
+				t.Error("Unlock of the lost lock released that of the next holder")
+			}
+			mustUnlock(t, lease)
+			mustUnlock(t, mustLock(t, p, queueKey))
+		})
+	}
+}
+
+func TestRedisQueueReportsALostLockAfterTheNextHolderOfTheProcessReleased(t *testing.T) {
+	t.Parallel()
+	server := shared.Redis(t)
+	p, observer := newQueueProcess(t, server, locks.Options{Lease: time.Second}), connect(t, server)
+	lost := mustLock(t, p, queueKey)
+	del(t, observer, queueKey)
+	<-lost.Context().Done()
+	mustUnlock(t, mustLock(t, p, queueKey))
+	wantLeaseLost(t, lost.Unlock())
+}
+
+func TestRedisQueueRenewsTheOtherLocksIfOneFails(t *testing.T) {
+	t.Parallel()
+	server := shared.Redis(t)
+	p := newQueueProcess(t, server, locks.Options{Lease: 5 * time.Second, Renew: time.Second})
+	failing := errors.New("this node does not answer")
+	var renewed atomic.Int64
+	p.client.AddHook(hook{pipeline: func(ctx context.Context, next redis.ProcessPipelineHook, cmds []redis.Cmder) error {
+		var others []redis.Cmder
+		for _, cmd := range cmds {
+			if fmt.Sprint(cmd.Args()[3]) == "lock:{failing}" {
+				cmd.SetErr(failing)
+			} else {
+				others = append(others, cmd)
+			}
+		}
+		if len(others) == 0 {
+			return failing
+		}
+		renewed.Add(1)
+		return errors.Join(failing, next(ctx, others))
+	}})
+	lost, kept := mustLock(t, p, "lock:{failing}"), mustLock(t, p, queueKey)
+	<-lost.Context().Done()
+	if cause := context.Cause(lost.Context()); !errors.Is(cause, locks.ErrLeaseLost) {
+		t.Errorf("the lease that could not be renewed ended with %v, want ErrLeaseLost", cause)
+	}
+	serverstest.Eventually(t, "the other lock is renewed past its first lease", func() bool { return renewed.Load() >= 6 })
+	if err := kept.Context().Err(); err != nil {
+		t.Errorf("the lease of the other lock ended: %v", err)
+	}
+	mustUnlock(t, kept)
+}
+
+func TestRedisQueueRenewsManyLocksInFewRoundTrips(t *testing.T) {
+	t.Parallel()
+	server := shared.Redis(t)
+	p := newQueueProcess(t, server, locks.Options{Lease: time.Minute, Renew: time.Second})
+	const held = 1000
+	var roundTrips, renewals atomic.Int64
+	p.client.AddHook(hook{pipeline: func(ctx context.Context, next redis.ProcessPipelineHook, cmds []redis.Cmder) error {
+		roundTrips.Add(1)
+		err := next(ctx, cmds)
+		renewals.Add(int64(len(cmds)))
+		return err
+	}})
+	leases := make([]*locks.Lease, held)
+	var all sync.WaitGroup
+	few := make(chan struct{}, 20) // at a time: a thousand would wait for connections
+	for i := range leases {
+		few <- struct{}{}
+		all.Go(func() {
+			defer func() { <-few }()
+			lease, err := p.Lock(patient(t), fmt.Sprintf("lock:{%d}", i))
+			if err != nil {
+				t.Error(err)
+			}
+			leases[i] = lease
+		})
+	}
+	all.Wait()
+	if t.Failed() {
+		return
+	}
+	serverstest.Eventually(t, "each lock is renewed", func() bool { return renewals.Load() >= held })
+	if n := roundTrips.Load(); n > held/10 {
+		t.Errorf("%d round trips for %d renewals, want at most %d", n, renewals.Load(), held/10)
+	}
+	for _, lease := range leases {
+		mustUnlock(t, lease)
+	}
+}
+
+// contend makes processes contend for keys, each with more callers (20) than a turn grants (16). It checks that nobody
+// holds a key at the same time as another caller, and that the tokens of each key rise.
+func contend(t *testing.T, processes []*locks.RedisQueue, keys []string) {
+	t.Helper()
+	const callers, rounds = 20, 3
+	ctx := patient(t)
+	var all sync.WaitGroup
+	for _, key := range keys {
+		var last uint64 // guarded by the lock under test, which the race detector checks too
+		for _, p := range processes {
+			for range callers {
+				all.Go(func() {
+					for range rounds {
+						lease, err := p.Lock(ctx, key)
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						if lease.Token() <= last {
+							t.Errorf("%s: token %d after %d, want a greater one", key, lease.Token(), last)
+						}
+						last = lease.Token()
+						if err := lease.Unlock(); err != nil {
+							t.Error(err)
+						}
+					}
+				})
+			}
+		}
+	}
+	all.Wait()
+}
+
+func TestRedisQueueWorksOnACluster(t *testing.T) {
+	t.Parallel()
+	cluster := serverstest.StartCluster(t)
+	var processes []*locks.RedisQueue
+	for range 2 {
+		client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs, ContextTimeoutEnabled: true})
+		q := locks.NewRedisQueue(client, locks.Options{})
+		t.Cleanup(func() {
+			q.Close()
+			client.Close()
+		})
+		processes = append(processes, q)
+	}
+	var keys []string
+	for i := range 6 { // in different hash slots, with a hash tag and without
+		keys = append(keys, fmt.Sprintf("lock:{%d}", i), fmt.Sprintf("lock-%d", i))
+	}
+	contend(t, processes, keys)
+}
+
+// After a failover, the next waiter is granted the lock by the new master, with a greater token. The old holder may
+// have lost its lock.
+func TestRedisQueueFollowsTheMasterOfASentinel(t *testing.T) {
+	t.Parallel()
+	sentinel := serverstest.StartSentinel(t)
+	var processes []*locks.RedisQueue
+	for range 2 {
+		client := redis.NewFailoverClient(&redis.FailoverOptions{
+			MasterName: sentinel.MasterName, SentinelAddrs: sentinel.SentinelAddrs, ContextTimeoutEnabled: true, MaxRetries: -1,
+		})
+		q := locks.NewRedisQueue(client, locks.Options{})
+		t.Cleanup(func() {
+			q.Close()
+			client.Close()
+		})
+		processes = append(processes, q)
+	}
+	contend(t, processes, []string{queueKey})
+
+	holder := mustLock(t, processes[0], queueKey)
+	waiting := lockLater(t, processes[1], queueKey)
+	serverstest.Eventually(t, "the second process waits", func() bool { return processes[1].Waiting(queueKey) == 1 })
+	sentinel.Master.Kill()
+	_ = holder.Unlock() // on the new master, which may not know the lock
+	next := <-waiting
+	if next.Token() <= holder.Token() {
+		t.Errorf("token %d after %d, want a greater one", next.Token(), holder.Token())
+	}
+	if err := context.Cause(next.Context()); err != nil {
+		t.Error(err)
+	}
+	mustUnlock(t, next)
 }

@@ -43,6 +43,25 @@ func (l *redisLock) Close() error {
 	return nil
 }
 
+// redisMasters are the same lock on several independent masters.
+type redisMasters []redisLock
+
+func newRedisMasters(clients []redis.UniversalClient, options Options) (masters redisMasters) {
+	for _, client := range clients {
+		masters = append(masters, newRedisLock(client, options))
+	}
+	return masters
+}
+
+// Close stops the background retries of failed Locks and Unlocks. What is not released by then lasts until its lease
+// ends.
+func (l redisMasters) Close() error {
+	for _, master := range l {
+		master.undos.close()
+	}
+	return nil
+}
+
 // setNX sets key to value unless the key exists. The key expires after lease, or never if lease is 0.
 func setNX(
 	ctx context.Context, client redis.Cmdable, key, value string, lease time.Duration,

@@ -29,10 +29,10 @@ const (
 // holder that was stopped past its lease can still write, since there is no token by which the store could refuse it.
 // Waiters poll, and contenders split the votes.
 type Redlock struct {
-	redsync   *redsync.Redsync
-	masters   []redisLock // to take back the vote of each
-	options   Options
-	nodeLimit time.Duration // bounds one command to one master
+	redisMasters // to take back the vote of each
+	redsync      *redsync.Redsync
+	options      Options
+	nodeLimit    time.Duration // bounds one command to one master
 }
 
 // NewRedlock makes the lock on an odd number of independent masters, at least three.
@@ -42,23 +42,16 @@ func NewRedlock(masters []redis.UniversalClient, options Options) (*Redlock, err
 	}
 	options = options.withDefaults()
 	nodeLimit := max(min(options.Lease/20, maxNodeLimit), minNodeLimit)
-	l := &Redlock{options: options, nodeLimit: min(nodeLimit, options.Lease/2)}
 	var pools []redsyncredis.Pool
 	for _, master := range masters {
 		pools = append(pools, goredis.NewPool(master))
-		l.masters = append(l.masters, newRedisLock(master, options))
 	}
-	l.redsync = redsync.New(pools...)
-	return l, nil
-}
-
-// Close stops the background retries of failed Locks and Unlocks. A vote that is not taken back by then lasts until its
-// lease ends.
-func (l *Redlock) Close() error {
-	for _, master := range l.masters {
-		master.undos.close()
-	}
-	return nil
+	return &Redlock{
+		redisMasters: newRedisMasters(masters, options),
+		redsync:      redsync.New(pools...),
+		options:      options,
+		nodeLimit:    min(nodeLimit, options.Lease/2),
+	}, nil
 }
 
 // Lock implements Locker.
@@ -73,7 +66,7 @@ func (l *Redlock) Lock(ctx context.Context, key string) (*Lease, error) {
 		redsync.WithGenValueFunc(func() (string, error) { return owner, nil }),
 		redsync.WithValue(owner),
 	)
-	asked := make([]bool, len(l.masters)) // may have voted for owner
+	asked := make([]bool, len(l.redisMasters)) // may have voted for owner
 	for {
 		err := mutex.TryLockContext(ctx)
 		if err == nil {
@@ -82,12 +75,12 @@ func (l *Redlock) Lock(ctx context.Context, key string) (*Lease, error) {
 		}
 		down := l.markAsked(asked, err)
 		cause := ended(ctx)
-		if cause == nil && down > len(l.masters)/2 {
-			cause = fmt.Errorf("%d of %d masters cannot be reached: %w", down, len(l.masters), err)
+		if cause == nil && down > len(l.redisMasters)/2 {
+			cause = fmt.Errorf("%d of %d masters cannot be reached: %w", down, len(l.redisMasters), err)
 		}
 		switch {
 		case cause != nil || !triesOnce(ctx):
-		case len(masterErrors(err)) > len(l.masters)/2: // did not answer
+		case len(masterErrors(err)) > len(l.redisMasters)/2: // did not answer
 			cause = err
 		default:
 			cause = ErrHeld
@@ -106,9 +99,9 @@ func (l *Redlock) Lock(ctx context.Context, key string) (*Lease, error) {
 // markAsked marks the masters that may have voted in an attempt that failed with err, and returns how many could not
 // be connected to.
 func (l *Redlock) markAsked(asked []bool, err error) (down int) {
-	unasked := make([]bool, len(l.masters))
+	unasked := make([]bool, len(l.redisMasters))
 	for _, failure := range masterErrors(err) {
-		unasked[failure.Node] = notDone(l.masters[failure.Node].client, failure.Err)
+		unasked[failure.Node] = notDone(l.redisMasters[failure.Node].client, failure.Err)
 		if notConnected(failure.Err) {
 			down++
 		}
@@ -126,7 +119,7 @@ func (l *Redlock) unlock(ctx context.Context, key string, mutex *redsync.Mutex) 
 	failed := masterErrors(err)
 	for _, failure := range failed {
 		// The other masters have released the lock. This one would keep its vote until the lease ends.
-		master := l.masters[failure.Node]
+		master := l.redisMasters[failure.Node]
 		if ok && master.undos.full() != nil {
 			continue // the others are a majority
 		}
@@ -146,7 +139,7 @@ func (l *Redlock) unlock(ctx context.Context, key string, mutex *redsync.Mutex) 
 // keeps its vote until the lease ends: most others are not, or Lock would have been refused.
 func (l *Redlock) takeBack(ctx context.Context, key, owner string, asked []bool) {
 	var masters sync.WaitGroup
-	for i, master := range l.masters {
+	for i, master := range l.redisMasters {
 		if asked[i] && master.undos.full() == nil {
 			masters.Go(func() { master.undos.takeBack(ctx, master.deleteOwned(key, owner).undo) })
 		}
@@ -157,12 +150,12 @@ func (l *Redlock) takeBack(ctx context.Context, key, owner string, asked []bool)
 // full returns an error if too much waits to be undone on a majority of the masters. A minority may be down.
 func (l *Redlock) full() (err error) {
 	full := 0
-	for _, master := range l.masters {
+	for _, master := range l.redisMasters {
 		if e := master.undos.full(); e != nil {
 			full, err = full+1, e
 		}
 	}
-	if full > len(l.masters)/2 {
+	if full > len(l.redisMasters)/2 {
 		return err
 	}
 	return nil

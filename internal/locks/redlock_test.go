@@ -13,62 +13,41 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"stock/internal/locks"
-	"stock/internal/servers"
 	"stock/internal/servers/serverstest"
 )
 
-func newRedlock(t testing.TB, masters []*redis.Options, o locks.Options) locks.Locker {
-	lock, err := locks.NewRedlock(connectAll(t, masters), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return lock
-}
-
 func TestRedlockIsGrantedWhileAMinorityIsDown(t *testing.T) {
 	t.Parallel()
-	masters := shared.Redlock(t, 2)
-	lock := newRedlock(t, append(masters, nobody), locks.Options{})
-	lease, err := lock.Lock(t.Context(), "lock:{1}")
+	lock, err := locks.NewRedlock(connectAll(t, append(shared.Redlock(t, 2), nobody)), locks.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := lease.Unlock(); err != nil {
-		t.Error(err)
-	}
-}
-
-// goesDown is a hook: after the first SET, whose reply is lost, nobody listens any more until it is back.
-type goesDown struct {
-	scripted
-	down, back atomic.Bool
-}
-
-func (h *goesDown) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if h.down.Load() && !h.back.Load() {
-			err := &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
-			cmd.SetErr(err)
-			return err
-		}
-		err := next(ctx, cmd)
-		if cmd.Name() == "set" && h.down.CompareAndSwap(false, true) {
-			err = io.EOF
-			cmd.SetErr(err)
-		}
-		return err
-	}
+	mustUnlock(t, mustLock(t, lock, "lock:{1}"))
 }
 
 func TestRedlockTakesBackItsVotesFromMastersThatWentDown(t *testing.T) {
 	t.Parallel()
 	masters := shared.Redlock(t, 3)
 	clients, observers := connectAll(t, masters), connectAll(t, masters)
-	var hooks []*goesDown
-	for _, client := range clients {
-		hook := &goesDown{}
-		client.AddHook(hook)
-		hooks = append(hooks, hook)
+	back := make([]atomic.Bool, len(clients))
+	for i, client := range clients {
+		// After the first SET, whose reply is lost, nobody listens until the master is back.
+		var down atomic.Bool
+		client.AddHook(hook{command: func(ctx context.Context, next redis.ProcessHook, cmd redis.Cmder) error {
+			var lost error
+			switch {
+			case down.Load() && !back[i].Load():
+				lost = &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+			default:
+				err := next(ctx, cmd)
+				if cmd.Name() != "set" || !down.CompareAndSwap(false, true) {
+					return err
+				}
+				lost = io.EOF
+			}
+			cmd.SetErr(lost)
+			return lost
+		}})
 	}
 	lock, err := locks.NewRedlock(clients, locks.Options{})
 	if err != nil {
@@ -82,7 +61,7 @@ func TestRedlockTakesBackItsVotesFromMastersThatWentDown(t *testing.T) {
 		if !exists(t, observer, "lock:{1}") {
 			t.Error("a master has not voted: this proves nothing")
 		}
-		hooks[i].back.Store(true)
+		back[i].Store(true)
 		serverstest.Eventually(t, "the vote is taken back", func() bool { return !exists(t, observer, "lock:{1}") })
 	}
 }
@@ -118,7 +97,7 @@ func TestRedlockTakesBackTheVotesOfAnEarlierAttempt(t *testing.T) {
 			}
 			masters := connectAll(t, options)
 			var lost atomic.Bool
-			masters[2].AddHook(scripted{run: func(ctx context.Context, next redis.ProcessHook, cmd redis.Cmder) error {
+			masters[2].AddHook(hook{script: func(ctx context.Context, next redis.ProcessHook, cmd redis.Cmder) error {
 				if lost.CompareAndSwap(false, true) {
 					return io.EOF
 				}
@@ -135,57 +114,6 @@ func TestRedlockTakesBackTheVotesOfAnEarlierAttempt(t *testing.T) {
 				t.Errorf("Lock: %v, want an error after a vote that was not taken back", err)
 			}
 			serverstest.Eventually(t, "the vote is taken back", func() bool { return !exists(t, voted, key) })
-		})
-	}
-}
-
-// The caller gives up while the servers are paused, and they carry out its requests after that.
-func TestGivingUpOnAPausedServerLeavesNoLockBehind(t *testing.T) {
-	t.Parallel()
-	for name, test := range map[string]struct {
-		servers int
-		lock    func(testing.TB, []*redis.Options) locks.Locker
-	}{
-		"redis-lua": {1, func(t testing.TB, o []*redis.Options) locks.Locker {
-			return locks.NewRedisLua(connect(t, o[0]), locks.Options{})
-		}},
-		"redlock": {3, func(t testing.TB, o []*redis.Options) locks.Locker { return newRedlock(t, o, locks.Options{}) }},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var masters []*servers.Redis
-			var options []*redis.Options
-			for range test.servers {
-				server := serverstest.StartRedis(t, servers.RedisOptions{})
-				masters = append(masters, server)
-				options = append(options, &redis.Options{Addr: server.Addr})
-			}
-			signal := func(s syscall.Signal) {
-				for _, server := range masters {
-					if err := server.Signal(s); err != nil {
-						t.Fatal(err)
-					}
-				}
-			}
-			lock := test.lock(t, options)
-			// Connect before the servers are paused, so that the requests wait in the connections.
-			if lease, err := lock.Lock(t.Context(), "lock:{1}"); err != nil || lease.Unlock() != nil {
-				t.Fatal(err)
-			}
-
-			signal(syscall.SIGSTOP)
-			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-			defer cancel()
-			_, err := lock.Lock(ctx, "lock:{2}")
-			wantNotAcquired(t, err, context.DeadlineExceeded)
-			signal(syscall.SIGCONT)
-
-			for _, o := range options {
-				observer := connect(t, o)
-				serverstest.Eventually(t, "the lock of a caller that gave up is free", func() bool {
-					return !exists(t, observer, "lock:{2}")
-				})
-			}
 		})
 	}
 }

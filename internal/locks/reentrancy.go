@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 )
 
@@ -23,12 +22,7 @@ type Reentrant struct{ locker Locker }
 func NewReentrant(l Locker) *Reentrant { return &Reentrant{l} }
 
 // Close closes the lock if it works in the background.
-func (r *Reentrant) Close() error {
-	if closer, ok := r.locker.(io.Closer); ok {
-		return closer.Close()
-	}
-	return nil
-}
+func (r *Reentrant) Close() error { return Close(r.locker) }
 
 // outerKey is the key under which a lease's context carries its outerLease.
 type outerKey struct {

@@ -1,7 +1,6 @@
 package locks_test
 
 import (
-	"io"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -21,9 +20,7 @@ func BenchmarkUncontended(b *testing.B) {
 			client := redis.NewClient(shared.Redis(b))
 			defer client.Close()
 			lock := newLock(client, locks.Options{})
-			if closer, ok := lock.(io.Closer); ok {
-				defer closer.Close()
-			}
+			defer func() { _ = locks.Close(lock) }()
 			b.ReportAllocs()
 			for b.Loop() {
 				lease, err := lock.Lock(b.Context(), rungKey)

@@ -139,10 +139,10 @@ func TestLockIsRefusedWhileTooMuchWaitsToBeUndone(t *testing.T) {
 		Close() error
 	}
 	client := connect(t, shared.Redis(t))
-	etcd := newEtcd(t, shared.Etcd(t), locks.Options{})
+	etcd, zk := newEtcd(t, shared.Etcd(t), locks.Options{}), newZooKeeper(t, shared.ZooKeeper(t), locks.Options{})
 	reject := errors.New("a command was sent")
 	var full atomic.Bool
-	client.AddHook(scripted{run: func(ctx context.Context, next redis.ProcessHook, cmd redis.Cmder) error {
+	client.AddHook(hook{script: func(ctx context.Context, next redis.ProcessHook, cmd redis.Cmder) error {
 		if full.Load() {
 			return reject
 		}
@@ -155,6 +155,7 @@ func TestLockIsRefusedWhileTooMuchWaitsToBeUndone(t *testing.T) {
 		undos undoer
 	}{
 		"redis-lua": {lua, lua.Undos()}, "redis-queue": {queue, queue.Undos()}, "etcd": {etcd, etcd.Undos()},
+		"zookeeper":    {zk, zk.Undos()},
 		"redis-pubsub": {pubsub, pubsub.Undos()}, "redis-fair": {fair, fair.Undos()},
 	} {
 		full.Store(false)

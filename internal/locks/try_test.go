@@ -14,22 +14,6 @@ import (
 	"stock/internal/tcpproxy"
 )
 
-// counted is a hook that counts commands.
-type counted struct{ commands *atomic.Int64 }
-
-func (h counted) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (h counted) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		h.commands.Add(1)
-		return next(ctx, cmd)
-	}
-}
-
-func (h counted) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-
 func TestATryThatIsRefusedAsksRedisOnce(t *testing.T) {
 	t.Parallel()
 	for name, subject := range subjects {
@@ -50,8 +34,11 @@ func TestATryThatIsRefusedAsksRedisOnce(t *testing.T) {
 				wantNotAcquired(t, err, locks.ErrHeld)
 			}
 			wantHeld() // the first time, the script may have to be sent
-			commands := new(atomic.Int64)
-			client.AddHook(counted{commands})
+			var commands atomic.Int64
+			client.AddHook(hook{command: func(ctx context.Context, next redis.ProcessHook, cmd redis.Cmder) error {
+				commands.Add(1)
+				return next(ctx, cmd)
+			}})
 			wantHeld()
 			if n := commands.Load(); n != 1 {
 				t.Errorf("a try that was refused sent %d commands, want 1", n)
@@ -138,7 +125,7 @@ func TestRedisQueueCallersDoNotDependOnATryBeforeThem(t *testing.T) {
 			p := newQueueProcess(t, server, locks.Options{})
 			sent, goOn := make(chan struct{}), make(chan struct{})
 			var passed atomic.Bool
-			p.client.AddHook(scripted{run: func(ctx context.Context, next redis.ProcessHook, cmd redis.Cmder) error {
+			p.client.AddHook(hook{script: func(ctx context.Context, next redis.ProcessHook, cmd redis.Cmder) error {
 				if passed.Swap(true) {
 					return next(ctx, cmd)
 				}
@@ -201,7 +188,7 @@ func TestRedisQueueRefusesALateTry(t *testing.T) {
 	p := newQueueProcess(t, server, locks.Options{})
 	holder := mustLock(t, newQueueProcess(t, server, locks.Options{}), queueKey)
 	var repeat func() error
-	p.client.AddHook(scripted{run: func(ctx context.Context, next redis.ProcessHook, cmd redis.Cmder) error {
+	p.client.AddHook(hook{script: func(ctx context.Context, next redis.ProcessHook, cmd redis.Cmder) error {
 		repeat = func() error { return next(context.WithoutCancel(ctx), redis.NewCmd(ctx, cmd.Args()...)) }
 		return next(ctx, cmd)
 	}})

@@ -19,12 +19,10 @@ import (
 //   - The same as Etcd, with a service that many already run: a consensus of servers, waiters that wake up one at a
 //     time in order of arrival, and a token that needs no counter, the zxid that created the holder's node.
 //   - The client's own zk.Lock cannot be cancelled, and leaves its node behind if a watch fails. This lock finds its
-//     node by a random name, even if the reply to its creation was lost, and deletes it
-//     (TestACutZooKeeperConnectionLeavesNoNode).
+//     node by a random name, even if the reply to its creation was lost, and deletes it.
 //   - The node above a queue is a container, which the server deletes when it has become empty. This needs ZooKeeper
 //     3.5.3 or later.
-//   - The lease counts from before the last request was sent
-//     (TestAZooKeeperHolderThatIsCutOffLearnsBeforeTheNextIsGranted).
+//   - The lease counts from before the last request was sent.
 //
 // What still breaks:
 //
@@ -33,14 +31,14 @@ import (
 //   - The same holds if the holder's server is cut off from the leader: it still answers for a while (syncLimit) after
 //     the leader has ended the session.
 type ZooKeeper struct {
-	conn      *zk.Conn
-	root      string
-	acl       []zk.ACL
-	options   Options
-	pulse     *pulse
-	requests  chan struct{} // has an element for each request without a reply
-	abandoned zkAbandoned
-	closed    atomic.Bool
+	conn     *zk.Conn
+	root     string
+	acl      []zk.ACL
+	options  Options
+	pulse    *pulse
+	requests chan struct{} // has an element for each request without a reply
+	undos    *undoer
+	closed   atomic.Bool
 }
 
 // maxZKRequests bounds the requests without a reply, and so the goroutines that wait for replies.
@@ -57,6 +55,7 @@ func NewZooKeeper(conn *zk.Conn, root string, acl []zk.ACL, options Options) *Zo
 	z := &ZooKeeper{
 		conn: conn, root: path.Clean("/" + root), acl: acl, options: options.withDefaults(),
 		requests: make(chan struct{}, maxZKRequests),
+		undos:    newUndoer(0), // a node lasts as long as the session
 	}
 	z.pulse = newPulse(z.options, func(ctx context.Context) error {
 		_, err := answered(ctx, z, func() (bool, error) {
@@ -79,8 +78,8 @@ func (z *ZooKeeper) Lock(ctx context.Context, key string) (*Lease, error) {
 		if z.closed.Load() {
 			return nil, notAcquired(key, errors.New("the ZooKeeper lock is closed"))
 		}
-		if z.abandoned.full() {
-			return nil, notAcquired(key, errTooManyAbandoned)
+		if err := z.undos.full(); err != nil {
+			return nil, notAcquired(key, err)
 		}
 		// A random name finds the node even if the reply to its creation is lost.
 		n := &zkNode{z: z, parent: path.Join(z.root, nodeName(key)), name: rand.Text() + "-"}
@@ -99,9 +98,11 @@ func (z *ZooKeeper) Lock(ctx context.Context, key string) (*Lease, error) {
 	}
 }
 
-// Close ends the deletions of nodes that go on in the background. The end of the session deletes those nodes too.
+// Close ends the deletions of nodes that go on in the background. The end of the session deletes those nodes too. It
+// does not wait for a deletion that is under way, which may last until the connection ends.
 func (z *ZooKeeper) Close() error {
 	z.closed.Store(true)
+	z.undos.cancel()
 	return nil
 }
 

@@ -289,7 +289,7 @@ func (n *zkNode) unlock(ctx context.Context) error {
 	case errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrSessionExpired):
 		return ErrLeaseLost
 	case err != nil:
-		n.z.abandoned.add(n) // the session may go on, and the node with it: the lock would be held for ever
+		n.z.undos.takeBackLater(n.undo) // the session may go on, and the node with it: the lock would be held for ever
 	}
 	return err
 }
@@ -310,8 +310,11 @@ func (n *zkNode) takeBack() {
 		}
 	case <-ctx.Done():
 	}
-	n.z.abandoned.add(n)
+	n.z.undos.takeBackLater(n.undo)
 }
+
+// undo is remove for the undoer. It outlasts its context, because ZooKeeper's client takes none.
+func (n *zkNode) undo(context.Context) error { return n.remove() }
 
 // remove deletes the node. It waits for the outcome of the creation, and of its own requests: when the connection
 // ends, all of them have one.

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"time"
 )
@@ -40,10 +39,6 @@ const (
 	crowdAtWork  = "64 contenders, 2 ms"
 	crowdsAtWork = "64 contenders in 8 processes, 2 ms"
 )
-
-func caseNamed(name string) benchCase {
-	return cases[slices.IndexFunc(cases, func(c benchCase) bool { return c.Name == name })]
-}
 
 // cell is one case in one round: with one lock, or with all of them taking turns.
 type cell struct {

@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"sync"
-	"syscall"
 	"time"
 )
 
@@ -37,18 +36,18 @@ type job struct {
 
 // result is what a client process reports.
 type result struct {
-	Grants     []int           // locks released in time, by contender
-	Late       int             // locks released later, by contenders that were still waiting
-	Waits      []time.Duration // for all of these locks
-	Commands   int64           // sent
-	Trips      int64           // round trips
-	CPU        time.Duration   // of this process
-	Violations int             // two contenders held the lock at once
-	Unserved   int             // contenders that gave up after patience
-	Failures   int             // locks refused, not released, or lost
-	Failure    string          // one of them
+	Grants     int           // locks released in time
+	Late       int           // locks released later, by contenders that were still waiting
+	Longest    time.Duration // the longest wait for one of these locks
+	Commands   int64         // sent
+	Trips      int64         // round trips
+	Violations int           // two contenders held the lock at once
+	Unserved   int           // contenders that gave up after patience
+	Failures   int           // locks refused, not released, or lost
+	Failure    string        // one of them
 
-	Turns []turnTaker // instead of the above, if the locks took turns
+	CPU   time.Duration // of this process; only if it held idle leases
+	Turns []turnTaker   // instead of the above, if the locks took turns
 }
 
 // client runs a client process: it reads a job from in, reports that it is ready, begins when told to, and writes the
@@ -110,17 +109,17 @@ func contend(j job, exclusion detector, begin func() error) (*result, error) {
 	if err := begin(); err != nil {
 		return nil, err
 	}
-	commands, trips, used := count.commands.Load(), count.trips.Load(), cpu()
+	commands, trips := count.commands.Load(), count.trips.Load()
 	start := time.Now()
 	ctx, cancel := context.WithDeadline(context.Background(), start.Add(j.Time+patience))
 	defer cancel()
 	each(contenders, func(c *contender) { c.run(ctx, j, start) })
 
-	r := &result{Commands: count.commands.Load() - commands, Trips: count.trips.Load() - trips, CPU: cpu() - used}
+	r := &result{Commands: count.commands.Load() - commands, Trips: count.trips.Load() - trips}
 	for _, c := range contenders {
-		r.Grants = append(r.Grants, c.grants)
+		r.Grants += c.grants
 		r.Late += c.late
-		r.Waits = append(r.Waits, c.waits...)
+		r.Longest = max(r.Longest, c.longest)
 		r.Violations += c.violations
 		r.Unserved += c.unserved
 		r.Failures += c.failures
@@ -163,7 +162,7 @@ type contender struct {
 	detector detector
 
 	grants, late, violations, unserved, failures int
-	waits                                        []time.Duration
+	longest                                      time.Duration
 	err                                          error
 }
 
@@ -173,7 +172,7 @@ func (c *contender) run(ctx context.Context, j job, start time.Time) {
 	for time.Since(start) < j.Time {
 		asked := time.Now()
 		unlock, err := c.lock.lock(ctx, j.Key)
-		c.waits = append(c.waits, time.Since(asked))
+		c.longest = max(c.longest, time.Since(asked))
 		if err != nil {
 			if time.Since(start) >= j.Time+patience {
 				c.unserved++ // whatever the error: a connection may time out before the context
@@ -205,13 +204,4 @@ func (c *contender) run(ctx context.Context, j job, start time.Time) {
 func (c *contender) fail(err error) {
 	c.failures++
 	c.err = err
-}
-
-// cpu returns the processor time that this process has used.
-func cpu() time.Duration {
-	var usage syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
-		panic(err) // the system call is missing: nothing can be measured on this system
-	}
-	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }

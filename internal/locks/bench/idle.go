@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"syscall"
 	"time"
 
 	"stock/internal/locks"
@@ -13,13 +14,9 @@ import (
 
 // idle is the cost of holding many leases without using them. Shares are of one core.
 type idle struct {
-	Leases   int           `json:"leases"`
-	Lease    time.Duration `json:"lease_ns"`
-	Time     time.Duration `json:"time_ns"`
-	CPU      float64       `json:"cpu"`       // of the process that holds them
-	RedisCPU float64       `json:"redis_cpu"` // of Redis
-	Commands int64         `json:"commands"`  // sent
-	Trips    int64         `json:"trips"`
+	Leases   int
+	CPU      float64 // of the process that holds them
+	RedisCPU float64
 }
 
 // measureIdle measures for two renewals of every lease.
@@ -34,17 +31,15 @@ func measureIdle(ctx context.Context, server *servers.Redis, leases int, lease t
 		return nil, fmt.Errorf("%d of %d idle leases were lost: %s", r.Failures, leases, r.Failure)
 	}
 	return &idle{
-		Leases: leases, Lease: lease, Time: j.Time,
+		Leases:   leases,
 		CPU:      r.CPU.Seconds() / j.Time.Seconds(),
 		RedisCPU: outcome.redisCPU.Seconds() / j.Time.Seconds(),
-		Commands: r.Commands, Trips: r.Trips,
 	}, nil
 }
 
 // holdIdle takes a lease on each of many keys and keeps them.
 func holdIdle(j job, _ detector, begin func() error) (*result, error) {
-	count := &requests{}
-	client := newClient(j.Addr, count)
+	client := newClient(j.Addr, &requests{})
 	defer client.Close()
 	queue := locks.NewRedisQueue(client, locks.Options{Lease: j.Lease})
 	defer queue.Close()
@@ -56,9 +51,9 @@ func holdIdle(j job, _ detector, begin func() error) (*result, error) {
 	if err := begin(); err != nil {
 		return nil, err
 	}
-	commands, trips, used := count.commands.Load(), count.trips.Load(), cpu()
+	used := cpu()
 	time.Sleep(j.Time)
-	r := &result{Commands: count.commands.Load() - commands, Trips: count.trips.Load() - trips, CPU: cpu() - used}
+	r := &result{CPU: cpu() - used}
 	for _, lease := range leases {
 		if err := context.Cause(lease.Context()); err != nil {
 			r.Failures++
@@ -66,6 +61,15 @@ func holdIdle(j job, _ detector, begin func() error) (*result, error) {
 		}
 	}
 	return r, nil
+}
+
+// cpu returns the processor time that this process has used.
+func cpu() time.Duration {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		panic(err) // the system call is missing: nothing can be measured on this system
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
 func lockAll(queue *locks.RedisQueue, j job) ([]*locks.Lease, error) {

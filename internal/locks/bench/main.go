@@ -13,10 +13,7 @@
 //   - locks per second and fairness: locks that were released within the duration of a cell. A contender that is
 //     waiting at the end keeps waiting, and its wait counts too.
 //   - commands and trips: the commands that the clients sent per lock, and in how many round trips, counted on their
-//     connections.
-//   - executed: the commands that Redis executed, from INFO commandstats. It includes the calls made by scripts, as
-//     does total_commands_processed: neither tells what clients sent.
-//   - Opening connections and subscriptions (HELLO, CLIENT, SUBSCRIBE, PING) counts in neither.
+//     connections. What opens connections and subscriptions (HELLO, CLIENT, SUBSCRIBE, PING) does not count.
 //   - Results are medians over the rounds with their 95 % intervals. Targets are judged by ratios within a round.
 package main
 
@@ -31,7 +28,6 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"slices"
 	"syscall"
 	"time"
@@ -70,14 +66,14 @@ const maxRounds = 1000
 
 // options are the flags.
 type options struct {
-	unit           time.Duration
-	rounds         int
-	seed           uint64
-	cases          []benchCase
-	subjects       []subject
-	leases         int
-	lease          time.Duration
-	json, markdown string
+	unit     time.Duration
+	rounds   int
+	seed     uint64
+	cases    []benchCase
+	subjects []subject
+	leases   int
+	lease    time.Duration // of the idle leases
+	markdown string
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
@@ -92,10 +88,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	r, err := bench(ctx, o, stderr)
 	if err == nil {
 		r.writeText(stdout)
-		err = errors.Join(
-			write(o.markdown, stdout, func(w io.Writer) error { r.writeMarkdown(w); return nil }),
-			write(o.json, stdout, r.writeJSON),
-		)
+		err = write(o.markdown, r.writeMarkdown)
 	}
 	switch {
 	case ctx.Err() != nil:
@@ -112,7 +105,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 }
 
 func parse(args []string, stderr io.Writer) (options, error) {
-	var o options
+	o := options{lease: lease}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.DurationVar(&o.unit, "time", 400*time.Millisecond,
@@ -122,11 +115,9 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	cases := flags.String("cases", "", "run the cases that match this regular expression")
 	names := flags.String("locks", "", "run the locks that match this regular expression")
 	flags.IntVar(&o.leases, "leases", 10_000, "number of idle leases to renew in one process; 0 skips this")
-	flags.DurationVar(&o.lease, "lease", lease, "duration of the idle leases; measured for two renewals, two thirds of it")
 	quick := flags.Bool("quick", false,
 		"a short trial: one round of short cells, few leases; its figures are not reliable")
-	flags.StringVar(&o.json, "json", "", "write all results to this file, - for stdout")
-	flags.StringVar(&o.markdown, "markdown", "", "write the tables in Markdown to this file, - for stdout")
+	flags.StringVar(&o.markdown, "markdown", "", "write the tables in Markdown to this file")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
@@ -137,8 +128,8 @@ func parse(args []string, stderr io.Writer) (options, error) {
 		o.unit, o.rounds, o.lease = 100*time.Millisecond, 1, 3*time.Second
 		o.leases = min(o.leases, 500)
 	}
-	if o.unit <= 0 || o.leases < 0 || o.lease <= 0 {
-		return o, errors.New("-time and -lease must be positive, and -leases not negative")
+	if o.unit <= 0 || o.leases < 0 {
+		return o, errors.New("-time must be positive, and -leases not negative")
 	}
 	if o.rounds < 1 || o.rounds > maxRounds {
 		return o, fmt.Errorf("-rounds %d: must be a number from 1 to %d", o.rounds, maxRounds)
@@ -172,10 +163,7 @@ func bench(ctx context.Context, o options, stderr io.Writer) (_ *report, err err
 	}
 	defer func() { err = errors.Join(err, server.Stop(context.WithoutCancel(ctx))) }()
 
-	r := &report{
-		Redis: server.Version, Go: runtime.Version(), CPUs: runtime.NumCPU(),
-		Seed: o.seed, Rounds: o.rounds, Unit: o.unit,
-	}
+	r := &report{Redis: server.Version, Seed: o.seed, Rounds: o.rounds, Unit: o.unit}
 	cells := plan(o.cases, o.subjects, o.rounds, o.seed)
 	fmt.Fprintf(stderr, "%d cells, seed %d\n", len(cells), o.seed)
 	for i, c := range cells {
@@ -193,7 +181,7 @@ func bench(ctx context.Context, o options, stderr io.Writer) (_ *report, err err
 		}
 	}
 	progress(stderr, "")
-	r.fill()
+	r.Verdicts = judge(r.Samples, r.Idle)
 	return r, nil
 }
 
@@ -208,14 +196,10 @@ func progress(w io.Writer, text string) {
 	}
 }
 
-// write writes to the named file, whose directory it makes, to stdout if the name is "-", and nothing if it is empty.
-func write(name string, stdout io.Writer, do func(io.Writer) error) error {
-	switch name {
-	case "":
+// write writes to the named file, whose directory it makes, and nothing if the name is empty.
+func write(name string, do func(io.Writer)) error {
+	if name == "" {
 		return nil
-	case "-":
-		fmt.Fprintln(stdout)
-		return do(stdout)
 	}
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		return err
@@ -224,5 +208,6 @@ func write(name string, stdout io.Writer, do func(io.Writer) error) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(do(file), file.Close())
+	do(file)
+	return file.Close()
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
@@ -32,61 +31,59 @@ func TestMain(m *testing.M) {
 
 func TestARunMeasuresEveryLock(t *testing.T) {
 	t.Parallel()
-	file := filepath.Join(t.TempDir(), "new", "bench.json")
-	var stdout, stderr bytes.Buffer
-	status := run(t.Context(), []string{
+	var text bytes.Buffer
+	o, err := parse([]string{
 		"-quick", "-seed", "7", "-locks", "^r",
 		"-cases", "^uncontended|^64 contenders, 2 ms|^8 contenders in 8 processes, 2 ms",
-		"-json", file, "-markdown", "-",
-	}, &stdout, &stderr)
-	if status != exitDone {
-		t.Fatalf("exit status %d: %s", status, &stderr)
-	}
-	text, err := os.ReadFile(file)
+	}, &text)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var got report
-	if err := json.Unmarshal(text, &got); err != nil {
+	got, err := bench(t.Context(), o, &text)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if want := 3 * 7; len(got.Samples) != want || len(got.Rows) != want {
-		t.Errorf("%d samples in %d rows, want %d", len(got.Samples), len(got.Rows), want)
+	if want := 3 * 7; len(got.Samples) != want {
+		t.Errorf("%d samples, want %d", len(got.Samples), want)
 	}
 	for _, s := range got.Samples {
-		waited, took := s.Longest > 0 && s.CPU > 0, s.Median > 0 && s.P99Took >= s.Median
-		if s.Executed <= 0 || took != (s.Case == uncontended) || took == waited {
+		waited, took := s.Longest > 0, s.Median > 0 && s.P99 >= s.Median
+		if took != (s.Case == uncontended) || took == waited {
 			t.Errorf("%s, %s: not measured as its case requires: %+v", s.Lock, s.Case, s)
 		}
-		// SET; and EVALSHA, which calls GET and DEL.
-		if s.Case == uncontended && s.Lock == "redis-lua" && (s.Commands != 2 || s.Trips != 2 || s.Executed != 4) {
-			t.Errorf("%s: %v commands in %v round trips, %v executed; want 2, 2 and 4",
-				s.Lock, s.Commands, s.Trips, s.Executed)
+		if s.Case == uncontended && s.Lock == "redis-lua" && (s.Commands != 2 || s.Trips != 2) {
+			t.Errorf("%s: %v commands in %v round trips, want 2 and 2", s.Lock, s.Commands, s.Trips)
 		}
 		if s.Failures > 0 {
 			t.Errorf("%s, %s: %d failures: %s", s.Lock, s.Case, s.Failures, s.Failure)
 		}
 	}
-	if got.Idle == nil || got.Idle.Commands == 0 || got.Idle.CPU <= 0 {
-		t.Errorf("idle leases: %+v, want commands that renew them", got.Idle)
+	if got.Idle == nil || got.Idle.CPU <= 0 || got.Idle.RedisCPU <= 0 {
+		t.Errorf("idle leases: %+v, want a share of a core", got.Idle)
 	}
+	got.writeText(&text)
+	got.writeMarkdown(&text)
 	for _, want := range []string{
 		"| case | `redis-queue` |", "| 64 contenders, 2 ms | **", "rueidislock", "wanted", "seed 7",
 	} {
-		if !strings.Contains(stdout.String(), want) {
-			t.Errorf("the report lacks %q:\n%s", want, &stdout)
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("the report lacks %q:\n%s", want, &text)
 		}
 	}
 }
 
 func TestALockThatLetsTwoInFailsTheRun(t *testing.T) {
 	t.Parallel()
+	file := filepath.Join(t.TempDir(), "new", "bench.md")
 	for _, benchCase := range []string{"^8 contenders, 2 ms", "^8 contenders in 8 processes, 2 ms"} {
 		var stdout, stderr bytes.Buffer
-		args := []string{"-quick", "-leases", "0", "-locks", broken, "-cases", benchCase}
+		args := []string{"-quick", "-leases", "0", "-locks", broken, "-cases", benchCase, "-markdown", file}
 		status := run(t.Context(), args, &stdout, &stderr)
 		if status != exitViolated || !strings.Contains(stderr.String(), "two contenders held a lock at once") {
 			t.Errorf("%s: exit status %d, want %d: %s", benchCase, status, exitViolated, &stderr)
+		}
+		if text, err := os.ReadFile(file); err != nil || !strings.Contains(string(text), "| `broken` |") {
+			t.Errorf("%s: the file has no table of the lock: %q, %v", benchCase, text, err)
 		}
 	}
 }

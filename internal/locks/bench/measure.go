@@ -3,40 +3,33 @@ package main
 import (
 	"context"
 	"fmt"
-	"slices"
+	"math"
 	"time"
 
 	"stock/internal/servers"
-	"stock/internal/stats"
 )
 
 // sample is what one cell measured of one lock. It leaves out what its case does not measure.
 type sample struct {
-	Case  string `json:"case"`
-	Lock  string `json:"lock"`
-	Round int    `json:"round"`
+	Case  string
+	Lock  string
+	Round int
 
-	Commands float64 `json:"commands_per_lock"` // sent by clients
-	Trips    float64 `json:"round_trips_per_lock"`
-	Executed float64 `json:"executed_per_lock"` // by Redis, including those of scripts (INFO commandstats)
+	Commands float64 // sent by clients, per lock
+	Trips    float64 // round trips per lock
 
 	// These are set only if the locks took turns.
-	Median  float64 `json:"median_us,omitempty"` // one lock and unlock
-	P99Took float64 `json:"p99_us,omitempty"`
+	Median, P99 float64 // of one lock and unlock, in µs
 
 	// These are set only for contenders.
-	Locks    float64 `json:"locks_per_second,omitempty"`
-	Longest  float64 `json:"longest_wait_ms,omitempty"` // from the call to Lock to its return
-	P99      float64 `json:"p99_wait_ms,omitempty"`     // of all waits in the cell
-	Fair     float64 `json:"fewest_to_most,omitempty"`  // locks of the contender with the fewest, divided by the most
-	FairProc float64 `json:"fewest_to_mean,omitempty"`  // locks of the process with the fewest, divided by the mean
-	CPU      float64 `json:"client_cpu_us,omitempty"`   // per lock, of all client processes
-	RedisCPU float64 `json:"redis_cpu_us,omitempty"`    // per lock
+	Locks    float64 // per second
+	Longest  float64 // from the call to Lock to its return, in ms
+	Fairness float64 // locks of the process with the fewest, divided by the mean of the processes
 
-	Broken   int    `json:"violations"`        // two contenders held the lock at once
-	Unserved int    `json:"unserved"`          // still waiting 2 s after the end of the cell
-	Failures int    `json:"failures"`          // locks refused, not released, or lost
-	Failure  string `json:"failure,omitempty"` // one of them
+	Broken   int    // two contenders held the lock at once
+	Unserved int    // still waiting 2 s after the end of the cell
+	Failures int    // locks refused, not released, or lost
+	Failure  string // one of them
 }
 
 // measure runs one cell and returns a sample for each of its locks.
@@ -71,7 +64,7 @@ func measureContenders(ctx context.Context, server *servers.Redis, c cell, durat
 	if err != nil {
 		return nil, err
 	}
-	s, err := evaluate(outcome, duration)
+	s, err := evaluate(outcome.results, duration)
 	if err != nil {
 		return nil, err
 	}
@@ -81,21 +74,19 @@ func measureContenders(ctx context.Context, server *servers.Redis, c cell, durat
 
 // evaluate summarizes a cell of contenders. Rate and fairness count the locks that were released within the duration;
 // the cost per lock and the waits include the later ones.
-func evaluate(o *outcome, duration time.Duration) (*sample, error) {
+func evaluate(results []result, duration time.Duration) (*sample, error) {
 	s := &sample{}
-	var contenders, processes []int
-	var waits []time.Duration
-	var late int
+	var longest time.Duration
+	var inTime, late int
 	var commands, trips int64
-	var used time.Duration
-	for _, r := range o.results {
-		contenders = append(contenders, r.Grants...)
-		processes = append(processes, sum(r.Grants))
-		waits = append(waits, r.Waits...)
+	fewest := math.MaxInt
+	for _, r := range results {
+		inTime += r.Grants
+		fewest = min(fewest, r.Grants)
+		longest = max(longest, r.Longest)
 		late += r.Late
 		commands += r.Commands
 		trips += r.Trips
-		used += r.CPU
 		s.Broken += r.Violations
 		s.Unserved += r.Unserved
 		s.Failures += r.Failures
@@ -103,33 +94,17 @@ func evaluate(o *outcome, duration time.Duration) (*sample, error) {
 			s.Failure = r.Failure
 		}
 	}
-	inTime := sum(contenders)
 	if inTime+late == 0 {
 		return nil, fmt.Errorf("no lock was acquired within %v; failures: %d (%s)",
 			duration+patience, s.Failures, s.Failure)
 	}
 	locks := float64(inTime + late)
-	slices.Sort(waits)
 	s.Locks = float64(inTime) / duration.Seconds()
 	s.Commands = float64(commands) / locks
 	s.Trips = float64(trips) / locks
-	s.Executed = float64(o.executed) / locks
-	s.Longest = milliseconds(waits[len(waits)-1])
-	s.P99 = milliseconds(stats.NearestRank(waits, 0.99))
+	s.Longest = float64(longest.Microseconds()) / 1000
 	if inTime > 0 {
-		s.Fair = float64(slices.Min(contenders)) / float64(slices.Max(contenders))
-		s.FairProc = float64(slices.Min(processes)) / (float64(inTime) / float64(len(processes)))
+		s.Fairness = float64(fewest) / (float64(inTime) / float64(len(results)))
 	}
-	s.CPU = float64(used.Microseconds()) / locks
-	s.RedisCPU = float64(o.redisCPU.Microseconds()) / locks
 	return s, nil
 }
-
-func sum(values []int) (total int) {
-	for _, v := range values {
-		total += v
-	}
-	return total
-}
-
-func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

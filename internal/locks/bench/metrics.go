@@ -13,26 +13,21 @@ type metric struct {
 }
 
 var (
-	median    = metric{Name: "median µs", of: func(s *sample) float64 { return s.Median }}
-	p99Took   = metric{Name: "99 % µs", of: func(s *sample) float64 { return s.P99Took }}
-	rate      = metric{Name: "locks/s", of: func(s *sample) float64 { return s.Locks }}
-	commands  = metric{Name: "commands", of: func(s *sample) float64 { return s.Commands }}
-	trips     = metric{Name: "trips", of: func(s *sample) float64 { return s.Trips }}
-	executed  = metric{Name: "executed", of: func(s *sample) float64 { return s.Executed }}
-	longest   = metric{Name: "longest ms", of: func(s *sample) float64 { return s.Longest }}
-	p99       = metric{Name: "99 % ms", of: func(s *sample) float64 { return s.P99 }}
-	fair      = metric{Name: "fewest/most", of: func(s *sample) float64 { return s.Fair }}
-	fairProc  = metric{Name: "process", of: func(s *sample) float64 { return s.FairProc }}
-	clients   = metric{Name: "client µs", of: func(s *sample) float64 { return s.CPU }}
-	redisTime = metric{Name: "redis µs", of: func(s *sample) float64 { return s.RedisCPU }}
+	median   = metric{Name: "median µs", of: func(s *sample) float64 { return s.Median }}
+	p99      = metric{Name: "99 % µs", of: func(s *sample) float64 { return s.P99 }}
+	rate     = metric{Name: "locks/s", of: func(s *sample) float64 { return s.Locks }}
+	commands = metric{Name: "commands", of: func(s *sample) float64 { return s.Commands }}
+	trips    = metric{Name: "trips", of: func(s *sample) float64 { return s.Trips }}
+	longest  = metric{Name: "longest ms", of: func(s *sample) float64 { return s.Longest }}
+	fairness = metric{Name: "fewest/mean", of: func(s *sample) float64 { return s.Fairness }}
 )
 
 // metrics are the columns of a case.
 func (c benchCase) metrics() []metric {
 	if c.alternate {
-		return []metric{median, p99Took, commands, trips, executed}
+		return []metric{median, p99, commands, trips}
 	}
-	return []metric{rate, commands, trips, executed, longest, p99, fair, fairProc, clients, redisTime}
+	return []metric{rate, commands, trips, longest, fairness}
 }
 
 // samples are the samples of all cells of a run.

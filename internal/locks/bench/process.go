@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -19,7 +18,6 @@ import (
 // outcome is what the client processes of one cell did, and Redis meanwhile.
 type outcome struct {
 	results  []result
-	executed int64         // commands executed by Redis, including those of scripts
 	redisCPU time.Duration // of Redis
 }
 
@@ -55,7 +53,7 @@ func runJobs(ctx context.Context, server *servers.Redis, jobs []job) (_ *outcome
 			return nil, fmt.Errorf("wait for a client to be ready: %w", err)
 		}
 	}
-	before, err := client.InfoMap(ctx, "commandstats", "cpu").Result()
+	before, err := client.InfoMap(ctx, "cpu").Result()
 	if err != nil {
 		return nil, err
 	}
@@ -70,15 +68,11 @@ func runJobs(ctx context.Context, server *servers.Redis, jobs []job) (_ *outcome
 			return nil, fmt.Errorf("read a client's result: %w", err)
 		}
 	}
-	after, err := client.InfoMap(ctx, "commandstats", "cpu").Result()
+	after, err := client.InfoMap(ctx, "cpu").Result()
 	if err != nil {
 		return nil, err
 	}
-	return &outcome{
-		results:  results,
-		executed: calls(after) - calls(before),
-		redisCPU: redisCPU(after) - redisCPU(before),
-	}, nil
+	return &outcome{results, redisCPU(after) - redisCPU(before)}, nil
 }
 
 // process is a client process.
@@ -128,20 +122,6 @@ func (p *process) end(kill bool) error {
 		return fmt.Errorf("client: %w", err)
 	}
 	return nil
-}
-
-// calls adds up the calls in INFO commandstats ("cmdstat_client|info": "calls=12,usec=34,..."), except those of setUp.
-func calls(info map[string]map[string]string) (sum int64) {
-	for name, figures := range info["Commandstats"] {
-		command, _, _ := strings.Cut(strings.TrimPrefix(name, "cmdstat_"), "|")
-		if setUp[command] {
-			continue
-		}
-		first, _, _ := strings.Cut(figures, ",")
-		n, _ := strconv.ParseInt(strings.TrimPrefix(first, "calls="), 10, 64)
-		sum += n
-	}
-	return sum
 }
 
 func redisCPU(info map[string]map[string]string) time.Duration {

@@ -12,8 +12,8 @@ import (
 
 // setUp are the commands that open, close and monitor connections. They are not counted as part of locking.
 var setUp = map[string]bool{
-	"auth": true, "client": true, "command": true, "config": true, "flushall": true, "hello": true, "info": true,
-	"ping": true, "quit": true, "select": true, "subscribe": true, "unsubscribe": true,
+	"auth": true, "client": true, "command": true, "config": true, "hello": true, "info": true, "ping": true,
+	"quit": true, "select": true, "subscribe": true, "unsubscribe": true,
 }
 
 // requests counts what a process sends to Redis.

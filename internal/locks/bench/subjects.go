@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"net"
 	"time"
@@ -109,14 +108,7 @@ func ours(newLocker func(redis.UniversalClient) locks.Locker) func(string, *requ
 			}
 			return lease.Unlock, nil
 		}
-		closeAll := func() error {
-			if locker, ok := locker.(io.Closer); ok {
-				if err := locker.Close(); err != nil {
-					return err
-				}
-			}
-			return client.Close()
-		}
+		closeAll := func() error { return errors.Join(locks.Close(locker), client.Close()) }
 		return &opened{lock: lock, close: closeAll}, nil
 	}
 }

@@ -13,7 +13,7 @@ func of(benchCase, lock string, values ...float64) (s samples) {
 	for round, v := range values {
 		s = append(s, &sample{
 			Case: benchCase, Lock: lock, Round: round,
-			Locks: v, Longest: v, Median: v, Commands: v, FairProc: v, Trips: v,
+			Locks: v, Longest: v, Median: v, Commands: v, Fairness: v, Trips: v,
 		})
 	}
 	return s

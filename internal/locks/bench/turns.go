@@ -8,8 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"stock/internal/servers"
 	"stock/internal/stats"
 )
@@ -27,7 +25,6 @@ type turnTaker struct {
 	Took     []time.Duration // each lock and unlock
 	Commands int64           // sent
 	Trips    int64           // round trips
-	Executed float64         // commands of one lock and unlock, executed by Redis during the warm-up
 	Failures int
 	Failure  string // one of them
 }
@@ -62,10 +59,9 @@ func (t turnTaker) evaluate() (*sample, error) {
 	return &sample{
 		Lock:     t.Lock,
 		Median:   microseconds(stats.NearestRank(t.Took, 0.5)),
-		P99Took:  microseconds(stats.NearestRank(t.Took, 0.99)),
+		P99:      microseconds(stats.NearestRank(t.Took, 0.99)),
 		Commands: float64(t.Commands) / locks,
 		Trips:    float64(t.Trips) / locks,
-		Executed: t.Executed,
 		Failures: t.Failures,
 		Failure:  t.Failure,
 	}, nil
@@ -81,8 +77,6 @@ type openTurns struct {
 
 // takeTurns locks and unlocks one key of each lock in turn.
 func takeTurns(j job, _ detector, begin func() error) (_ *result, err error) {
-	server := newClient(j.Addr, &requests{})
-	defer server.Close()
 	takers := make([]*openTurns, 0, len(j.Alternate))
 	defer func() {
 		for _, t := range takers {
@@ -99,7 +93,7 @@ func takeTurns(j job, _ detector, begin func() error) (_ *result, err error) {
 			return nil, err
 		}
 		takers = append(takers, t)
-		if err := t.warmUp(server); err != nil {
+		if err := t.lockAndUnlock(10 * time.Second); err != nil { // opens connections and loads scripts
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 	}
@@ -113,7 +107,13 @@ func takeTurns(j job, _ detector, begin func() error) (_ *result, err error) {
 	for start := time.Now(); time.Since(start) < j.Time; {
 		random.Shuffle(len(takers), func(i, k int) { takers[i], takers[k] = takers[k], takers[i] })
 		for _, t := range takers {
-			t.take()
+			asked := time.Now()
+			if err := t.lockAndUnlock(turnLimit); err != nil {
+				t.Failures++
+				t.Failure = err.Error()
+				continue
+			}
+			t.Took = append(t.Took, time.Since(asked))
 		}
 	}
 	r := &result{}
@@ -125,44 +125,9 @@ func takeTurns(j job, _ detector, begin func() error) (_ *result, err error) {
 	return r, nil
 }
 
-// warmUp opens connections, loads scripts, and then counts the commands that Redis executes.
-func (t *openTurns) warmUp(server *redis.Client) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+func (t *openTurns) lockAndUnlock(limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	if err := t.lockAndUnlock(ctx); err != nil {
-		return err
-	}
-	before, err := server.InfoMap(ctx, "commandstats").Result()
-	if err != nil {
-		return err
-	}
-	const times = 100
-	for range times {
-		if err := t.lockAndUnlock(ctx); err != nil {
-			return err
-		}
-	}
-	after, err := server.InfoMap(ctx, "commandstats").Result()
-	t.Executed = float64(calls(after)-calls(before)) / times
-	return err
-}
-
-// take is one turn.
-func (t *openTurns) take() {
-	ctx, cancel := context.WithTimeout(context.Background(), turnLimit)
-	defer cancel()
-	asked := time.Now()
-	err := t.lockAndUnlock(ctx)
-	took := time.Since(asked)
-	if err != nil {
-		t.Failures++
-		t.Failure = err.Error()
-		return
-	}
-	t.Took = append(t.Took, took)
-}
-
-func (t *openTurns) lockAndUnlock(ctx context.Context) error {
 	unlock, err := t.lock.lock(ctx, t.key)
 	if err != nil {
 		return err

@@ -131,13 +131,13 @@ func (h *History) Check() error {
 			porcupine.Operation{Input: event{grant: g.id}, Call: h.since(earliest), Return: latest},
 		)
 	}
-	switch result := porcupine.CheckOperationsTimeout(oneHolderModel, ops, patience); result {
+	switch result := porcupine.CheckOperationsTimeout(oneHolderModel, ops, Patience); result {
 	case porcupine.Ok:
 		return h.lostEarly()
 	case porcupine.Illegal:
 		return fmt.Errorf("the %d grants are not linearizable: %s", len(h.grants), h.explain())
 	default:
-		return fmt.Errorf("not decided within %v whether the %d grants are linearizable", patience, len(h.grants))
+		return fmt.Errorf("not decided within %v whether the %d grants are linearizable", Patience, len(h.grants))
 	}
 }
 

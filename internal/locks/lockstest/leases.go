@@ -16,12 +16,11 @@ var leases = []conformance{
 	{"keeps back part of the lease for the drift of the clocks", true, keepsBackDrift},
 	{"holds as long as the work takes", true, renews},
 	{"ends by itself when it is abandoned", false, abandoned},
-	{"has tokens that rise across clients and leases", true, tokensRise},
 }
 
 func unlockAfterLoss(t *testing.T, _ Subject, d Deployment) {
 	key := freshKey()
-	lease := lock(t, patient(t), client(t, d, long), key)
+	lease := lock(t, Patient(t), client(t, d, long), key)
 	d.Steal(t, key)
 	if err := lease.Unlock(); !errors.Is(err, locks.ErrLeaseLost) {
 		t.Errorf("Unlock of a lost lock: %v, want ErrLeaseLost", err)
@@ -32,9 +31,9 @@ func noticesLoss(t *testing.T, s Subject, d Deployment) {
 	s.needs(t, NoticesLoss)
 	o, key := long, freshKey()
 	o.Renew = 100 * time.Millisecond // also the limit of one renewal
-	lease := lock(t, patient(t), client(t, d, o), key)
+	lease := lock(t, Patient(t), client(t, d, o), key)
 	d.Steal(t, key)
-	wantLost(t, lease)
+	WantLost(t, lease)
 	_ = lease.Unlock()
 }
 
@@ -45,12 +44,8 @@ func leaseEndsFirst(t *testing.T, s Subject, d Deployment) {
 	}
 	key, o := freshKey(), s.short()
 	first, second := client(t, d, o), client(t, d, o)
-	late := lock(t, patient(t), first, key)
-	next := lock(t, patient(t), second, key)
-	if granted := time.Now(); !late.Deadline().Before(granted) {
-		t.Errorf("another client was granted the lock %v before the first holder's deadline", time.Until(late.Deadline()))
-	}
-	wantLost(t, late)
+	late := lock(t, Patient(t), first, key)
+	next := nextHolder(t, s, second, key, late)
 	if err := late.Unlock(); !errors.Is(err, locks.ErrLeaseLost) && !s.lacks(Ownership) {
 		t.Errorf("Unlock after the end of the lease: %v, want ErrLeaseLost", err)
 	}
@@ -61,10 +56,24 @@ func leaseEndsFirst(t *testing.T, s Subject, d Deployment) {
 	_ = next.Unlock()
 }
 
+// nextHolder locks a key whose holder's lease ends, and checks that it ended before.
+func nextHolder(t *testing.T, s Subject, l locks.Locker, key string, late *locks.Lease) (next *locks.Lease) {
+	t.Helper()
+	next = lock(t, Patient(t), l, key)
+	if granted := time.Now(); !late.Deadline().Before(granted) {
+		t.Errorf("another client was granted the lock %v before the holder's deadline", time.Until(late.Deadline()))
+	}
+	if s.Tokens && next.Token() <= late.Token() {
+		t.Errorf("token %d after %d, want a greater one", next.Token(), late.Token())
+	}
+	WantLost(t, late)
+	return next
+}
+
 func keepsBackDrift(t *testing.T, s Subject, d Deployment) {
 	s.needs(t, Expiry)
-	lease := lock(t, patient(t), client(t, d, long), freshKey())
-	defer unlock(t, lease)
+	lease := lock(t, Patient(t), client(t, d, long), freshKey())
+	defer MustUnlock(t, lease)
 	if left := time.Until(lease.Deadline()); lease.Deadline().IsZero() || left > long.Lease*99/100 {
 		t.Errorf("the lease is guaranteed for %v, want at most 99 %% of the %v on the server", left, long.Lease)
 	}
@@ -81,7 +90,7 @@ func renews(t *testing.T, s Subject, d Deployment) {
 		if outlasts(t, d, o) {
 			return
 		}
-		if o.Lease > patience/4 {
+		if o.Lease > Patience/4 {
 			t.Fatalf("a lease of %v ended during the work", o.Lease)
 		}
 	}
@@ -90,7 +99,7 @@ func renews(t *testing.T, s Subject, d Deployment) {
 // outlasts holds a lock for twice its lease, and returns whether it was held all the time.
 func outlasts(t *testing.T, d Deployment, o locks.Options) bool {
 	key := freshKey()
-	lease := lock(t, patient(t), client(t, d, o), key)
+	lease := lock(t, Patient(t), client(t, d, o), key)
 	for work := time.Now().Add(2 * o.Lease); time.Now().Before(work) || time.Now().After(lease.Deadline()); {
 		select {
 		case <-lease.Context().Done():
@@ -112,39 +121,21 @@ func outlasts(t *testing.T, d Deployment, o locks.Options) bool {
 func abandoned(t *testing.T, s Subject, d Deployment) {
 	o, key := s.short(), freshKey()
 	l, other := client(t, d, o), client(t, d, o)
-	lease := lock(t, patient(t), l, key)
+	lease := lock(t, Patient(t), l, key)
 	ends := lease.Deadline()
 	lease.Abandon()
 	if lease.Context().Err() == nil {
 		t.Error("the context of an abandoned lease has not ended")
 	}
 	// The lock can only be granted again if it is not renewed any more.
-	next := lock(t, patient(t), other, key)
+	next := lock(t, Patient(t), other, key)
 	if granted := time.Now(); granted.Before(ends) {
 		t.Errorf("an abandoned lock was granted again %v before its deadline", ends.Sub(granted))
 	}
+	if s.Tokens && next.Token() <= lease.Token() {
+		t.Errorf("token %d after %d, want a greater one", next.Token(), lease.Token())
+	}
 	_ = next.Unlock()
 	// The abandoning client can lock again, too.
-	_ = lock(t, patient(t), l, key).Unlock()
-}
-
-func tokensRise(t *testing.T, s Subject, d Deployment) {
-	if !s.Tokens {
-		t.Skip("this lock has no tokens")
-	}
-	key := freshKey()
-	clients := []locks.Locker{client(t, d, s.short()), client(t, d, s.short())}
-	var token uint64
-	for i := range 8 {
-		lease := lock(t, patient(t), clients[i%2], key)
-		if lease.Token() <= token {
-			t.Errorf("token %d after %d, want a greater one", lease.Token(), token)
-		}
-		token = lease.Token()
-		if i == 3 {
-			lease.Abandon()
-			continue
-		}
-		_ = lease.Unlock()
-	}
+	_ = lock(t, Patient(t), l, key).Unlock()
 }

@@ -6,7 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -48,6 +49,8 @@ const (
 	Ownership Guarantee = "Unlock spares the next holder"
 	// TakesBack: a Lock that failed leaves nothing behind. Without it, what is left ends with the lease.
 	TakesBack Guarantee = "a failed Lock is undone"
+	// NoLateGrant: nothing is granted if a server carries out the request of a Lock after that has failed.
+	NoLateGrant Guarantee = "a late request is granted nothing"
 	// Released: an Unlock that failed is repeated until the server answers. Without it, the lock ends with the lease.
 	Released Guarantee = "a failed Unlock is repeated"
 	// FewGoroutines: calls of Lock that failed leave few goroutines behind, however many they were.
@@ -78,6 +81,13 @@ func (s Subject) cuts(t *testing.T) {
 	}
 }
 
+// left lists what the servers keep about key, except for what may stay when nobody wants the lock.
+func (s Subject) left(t testing.TB, d Deployment, key string) []string {
+	return slices.DeleteFunc(d.Left(t, key), func(name string) bool {
+		return slices.ContainsFunc(s.Leaves, func(suffix string) bool { return strings.HasSuffix(name, suffix) })
+	})
+}
+
 // Deployment is a lock on running servers.
 type Deployment interface {
 	// New makes a new client, as another replica would have, that reaches the servers at the addresses: their own or a
@@ -102,9 +112,9 @@ type Private interface {
 	Signal(t testing.TB, signal syscall.Signal)
 }
 
-// patience bounds what a test waits for. It is long enough for a loaded machine; a lock that works never uses it up.
+// Patience bounds what a test waits for. It is long enough for a loaded machine; a lock that works never uses it up.
 // It is shorter than the lease of long, so that the suite notices a lock that was left behind.
-const patience = 20 * time.Second
+const Patience = 20 * time.Second
 
 // long is for tests in which no lease may end.
 var long = locks.Options{Lease: time.Minute, Poll: 2 * time.Millisecond}
@@ -155,13 +165,17 @@ var keys atomic.Int64
 // freshKey returns a key that no other test uses.
 func freshKey() string { return fmt.Sprintf("lock:{%d}", keys.Add(1)) }
 
+func freshKeys(n int) (keys []string) {
+	for range n {
+		keys = append(keys, freshKey())
+	}
+	return keys
+}
+
 // client makes a client that reaches the servers directly.
 func client(t testing.TB, d Deployment, o locks.Options) locks.Locker {
 	return clientAt(t, d, d.Addresses(), o)
 }
-
-// NewProxy starts a proxy in front of servers: see package tcpproxy.
-var NewProxy = tcpproxy.New
 
 // proxied makes a client that reaches the servers through a proxy.
 func proxied(t testing.TB, d Deployment, o locks.Options) (locks.Locker, *tcpproxy.Proxy) {
@@ -171,9 +185,7 @@ func proxied(t testing.TB, d Deployment, o locks.Options) (locks.Locker, *tcppro
 
 func clientAt(t testing.TB, d Deployment, addresses []string, o locks.Options) locks.Locker {
 	l := d.New(t, addresses, o)
-	if closer, ok := l.(io.Closer); ok {
-		t.Cleanup(func() { closer.Close() }) // fails if the test has broken the network
-	}
+	t.Cleanup(func() { _ = locks.Close(l) }) // fails if the test has broken the network
 	return l
 }
 
@@ -186,28 +198,29 @@ func lock(t testing.TB, ctx context.Context, l locks.Locker, key string) *locks.
 	return lease
 }
 
-func unlock(t testing.TB, lease *locks.Lease) {
+// MustUnlock expects Unlock to succeed.
+func MustUnlock(t testing.TB, lease *locks.Lease) {
 	t.Helper()
 	if err := lease.Unlock(); err != nil {
 		t.Errorf("Unlock: %v", err)
 	}
 }
 
-// lockAgain locks after a fault. It retries, since a client may learn by an error that its connections are broken,
-// but it does not make a new client.
-func lockAgain(t testing.TB, l locks.Locker, key string) *locks.Lease {
+// MustLock retries a Lock that fails: after a fault, a client may learn by an error that its connections are broken,
+// and on a busy machine a service may take longer to answer than the lock allows.
+func MustLock(t testing.TB, l locks.Locker, key string) *locks.Lease {
 	t.Helper()
-	ctx := patient(t)
+	ctx := Patient(t)
 	for {
 		lease, err := l.Lock(ctx, key)
 		if err == nil {
 			return lease
 		}
 		if ctx.Err() != nil {
-			t.Fatalf("Lock still fails %v after a fault: %v", patience, err)
+			t.Fatalf("Lock still fails after %v: %v", Patience, err)
 		}
 		if !errors.Is(err, locks.ErrNotAcquired) {
-			t.Fatalf("Lock after a fault: %v, want ErrNotAcquired", err)
+			t.Fatalf("Lock: %v, want ErrNotAcquired", err)
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
@@ -216,11 +229,12 @@ func lockAgain(t testing.TB, l locks.Locker, key string) *locks.Lease {
 // unlockAgain locks and unlocks until both succeed, after a fault.
 func unlockAgain(t testing.TB, l locks.Locker, key string) {
 	t.Helper()
-	serverstest.Eventually(t, "Unlock succeeds after a fault", func() bool { return lockAgain(t, l, key).Unlock() == nil })
+	serverstest.Eventually(t, "Unlock succeeds after a fault", func() bool { return MustLock(t, l, key).Unlock() == nil })
 }
 
-func patient(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+// Patient returns a context that ends after Patience.
+func Patient(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), Patience)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -231,15 +245,25 @@ func awaitFree(t testing.TB, d Deployment, key string) {
 	serverstest.Eventually(t, "the lock is free", func() bool { return !d.Held(t, key) })
 }
 
-// wantLost expects the lease's context to end because the lock was lost. Its timer may be late.
-func wantLost(t testing.TB, lease *locks.Lease) {
+// WantWait expects Lock to wait for a key that is held, and gives up.
+func WantWait(t testing.TB, ctx context.Context, l locks.Locker, key string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+	defer cancel()
+	if _, err := l.Lock(ctx, key); !errors.Is(err, locks.ErrNotAcquired) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Lock while it is held: %v, want ErrNotAcquired joined with context.DeadlineExceeded", err)
+	}
+}
+
+// WantLost expects the lease's context to end because the lock was lost. Its timer may be late.
+func WantLost(t testing.TB, lease *locks.Lease) {
 	t.Helper()
 	select {
 	case <-lease.Context().Done():
 		if cause := context.Cause(lease.Context()); !errors.Is(cause, locks.ErrLeaseLost) {
 			t.Errorf("the lease's context ended with %v, want ErrLeaseLost", cause)
 		}
-	case <-time.After(patience):
+	case <-time.After(Patience):
 		t.Error("the lease's context has not ended although the lock is lost")
 	}
 }

@@ -2,7 +2,6 @@ package guard
 
 import (
 	"context"
-	"io"
 	"strings"
 
 	"stock/internal/locks"
@@ -23,9 +22,4 @@ func (k KeysOf) Lock(ctx context.Context, key string) (*locks.Lease, error) {
 }
 
 // Close closes a lock that works in the background.
-func (k KeysOf) Close() error {
-	if closer, ok := k.Locker.(io.Closer); ok {
-		return closer.Close()
-	}
-	return nil
-}
+func (k KeysOf) Close() error { return locks.Close(k.Locker) }
