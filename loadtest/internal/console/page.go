@@ -161,7 +161,7 @@ func tell(catalogue []scenario.Strategy) (stories []told) {
 			story.Strategies = append(story.Strategies, p.Name)
 		}
 		for _, row := range catalogue {
-			if len(row.Stores) > 0 && s.Applies(row) == "" {
+			if len(row.Stores) > 0 && s.Applies(row) {
 				story.Strategies = append(story.Strategies, row.Name)
 			}
 		}

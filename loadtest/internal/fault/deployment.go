@@ -1,6 +1,7 @@
 package fault
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,6 +37,16 @@ type Lab struct {
 	items atomic.Int64 // used so far: each cell has one of its own
 }
 
+// nextItem returns an item that nobody has used. In a Redis Cluster, the stories kill the master that has it.
+func (l *Lab) nextItem() int64 {
+	for {
+		item := firstItem + l.items.Add(1)
+		if servers.ClusterMaster(stockKey(item)) == lostMaster {
+			return item
+		}
+	}
+}
+
 // Times of the replicas that play the stories. They are short, because stories wait for them.
 const (
 	lease          = 2 * time.Second
@@ -48,36 +59,42 @@ const (
 
 // Setting is what a scenario is played on: two replicas, on the servers of the lab unless it says otherwise.
 type Setting struct {
-	Args      []string              // more arguments of "stock serve", which override the usual ones
-	Isolation string                // the default of sessions with MySQL, as the system variable spells it
-	Database  bool                  // of the round's own, on the MySQL of the lab
-	MySQL     *servers.MySQLOptions // a MySQL of the round's own
-	Redis     start                 // a Redis of the round's own
-	Locks     start                 // servers for locks, of the round's own
-	Nginx     bool                  // in front of the replicas
-	Resend    bool                  // nginx sends a POST again whose connection broke
-	Proxies   bool                  // between nginx and the replicas
+	Lease          time.Duration         // 0: that of the constants, like the others
+	LockWait       time.Duration         `yaml:"lock-wait"` // how long requests wait for a lock
+	RequestTimeout time.Duration         `yaml:"request-timeout"`
+	Args           []string              // more arguments of "stock serve"
+	Isolation      string                // the default of sessions with MySQL, as the system variable spells it
+	Database       bool                  // of the round's own, on the MySQL of the lab
+	MySQL          *servers.MySQLOptions // a MySQL of the round's own
+	Redis          start                 // a Redis of the round's own
+	Locks          start                 // servers for locks, of the round's own
+	Options        servers.RedisOptions  // of those
+	Nginx          bool                  // in front of the replicas
+	Resend         bool                  // nginx sends a POST again whose connection broke
+	Proxies        bool                  // between nginx and the replicas
 }
 
 // start starts servers for a round, which the deployment stops.
 type start func(context.Context, *Deployment) error
 
-// patient are arguments for replicas whose requests do not end because their time is over.
-func patient(args ...string) []string {
-	return append([]string{"--request-timeout=" + patientTimeout.String()}, args...)
+// UnmarshalText finds the servers by the name that the list of scenarios gives them.
+func (s *start) UnmarshalText(name []byte) error {
+	known := map[string]start{
+		"one": oneRedis, "pair": redisPair, "sentinels": redisWithSentinels, "cluster": redisCluster,
+		"clocked": clockedRedis, "clocked-masters": clockedMasters, "three-masters": redlockMasters(3),
+		"five-masters": redlockMasters(5), "three-etcd": threeEtcd, "three-etcd-apart": threeEtcdApart,
+		"zookeeper": startZooKeeper,
+	}
+	if *s = known[string(name)]; *s == nil {
+		return fmt.Errorf("no servers are named %q", name)
+	}
+	return nil
 }
-
-// withLease is patient for locks that have another lease.
-func withLease(lease time.Duration, args ...string) []string {
-	return patient(append([]string{"--lease=" + lease.String()}, args...)...)
-}
-
-// lockWait is how long requests wait for a lock.
-func lockWait(wait time.Duration) string { return "--lock-wait=" + wait.String() }
 
 // Deployment is what a round is played on: the victim, which the faults strike, the survivor, which goes on selling,
 // and their servers. It is used for one round only, so a story may leave it broken.
 type Deployment struct {
+	On               Setting
 	Victim, Survivor *topology.Isolated
 	Oracle           *oracle.Oracle
 	Service          scenario.Service // of the survivor
@@ -106,7 +123,11 @@ func (l *Lab) deploy(ctx context.Context, on Setting) (d *Deployment, err error)
 	if err := l.spares(on); err != nil {
 		return nil, err
 	}
-	d = &Deployment{Oracle: l.Oracle, Addresses: l.Topology.Addresses()}
+	on.Lease, on.LockWait = cmp.Or(on.Lease, lease), cmp.Or(on.LockWait, lease)
+	if on.RequestTimeout = cmp.Or(on.RequestTimeout, requestTimeout); l.Reading && on.RequestTimeout >= patientTimeout {
+		on.RequestTimeout = readersTimeout // it should not end before the story tells it to
+	}
+	d = &Deployment{On: on, Oracle: l.Oracle, Addresses: l.Topology.Addresses()}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, d.stop(ctx))
@@ -119,7 +140,7 @@ func (l *Lab) deploy(ctx context.Context, on Setting) (d *Deployment, err error)
 	// A replica writes to its database what other replicas have sold in Redis and have not written yet: a database of the
 	// round's own needs a Redis of its own.
 	if on.Redis == nil && (on.MySQL != nil || on.Database) {
-		on.Redis, d.Addresses.Account = oneRedis(servers.RedisOptions{}), oracle.Account{}
+		on.Redis, d.Addresses.Account = oneRedis, oracle.Account{}
 	}
 	for _, start := range []start{on.Redis, on.Locks} {
 		if start == nil {
@@ -223,10 +244,11 @@ func (d *Deployment) startReplicas(ctx context.Context, l *Lab, on Setting) erro
 		conns = []string{"--mysql-conns=64"}
 	}
 	options := topology.Options{ReplicaArgs: slices.Concat(conns, []string{
-		"--lease=" + lease.String(), "--request-timeout=" + requestTimeout.String(), lockWait(lease),
+		"--lease=" + on.Lease.String(), "--request-timeout=" + on.RequestTimeout.String(),
+		"--lock-wait=" + on.LockWait.String(),
 		// MySQL would drop what a story holds back for longer.
 		"--mysql-idle-timeout=" + (2 * readersTimeout).String(),
-	}, l.forReaders(on.Args), l.ReplicaArgs)}
+	}, on.Args, l.ReplicaArgs)}
 	group, starting := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
 		d.Victim, err = l.Topology.StartIsolated(starting, "victim", victimAt, options)
@@ -268,16 +290,6 @@ func (d *Deployment) startNginx(ctx context.Context, on Setting) (err error) {
 		d.onStop(server.Stop)
 	}
 	return err
-}
-
-// forReaders gives requests that should not end before the story tells them to the time to read its steps.
-func (l *Lab) forReaders(args []string) []string {
-	const flag = "--request-timeout="
-	args = slices.Clone(args)
-	if at := slices.Index(args, flag+patientTimeout.String()); l.Reading && at >= 0 {
-		args[at] = flag + readersTimeout.String()
-	}
-	return args
 }
 
 // Why no scenario is played on servers with TLS, and on a Redis Cluster of the user's.

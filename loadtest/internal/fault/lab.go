@@ -3,12 +3,9 @@ package fault
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
-	"strings"
 	"time"
 
-	"stock/internal/suggest"
 	"stock/loadtest/internal/oracle"
 )
 
@@ -116,7 +113,7 @@ func (l *Lab) rounds(o Options) (rounds []*round, explored []*cell) {
 // cells lists the cells of a scenario.
 func (l *Lab) cells(sc Scenario, o Options, repeat int) (cells []*cell) {
 	for _, choice := range o.Choices {
-		if strategy := choice.Strategy; sc.Applies(strategy) == "" {
+		if strategy := choice.Strategy; sc.Applies(strategy) {
 			way := Practice{Name: strategy.Name, Store: choice.Store, Claim: sc.Claim(strategy), Play: sc.Play}
 			c := l.newCell(sc, strategy, way, o, repeat)
 			c.missing = strategy.Unavailable[choice.Store]
@@ -140,45 +137,4 @@ func (l *Lab) Cells(o Options) (n int) {
 		n += o.Repeat * len(l.cells(sc, o, 1))
 	}
 	return n
-}
-
-// Scenarios lists every story. To add one, add it to the list of its family.
-var Scenarios = slices.Concat(
-	Basic, holderScenarios, crowdScenarios, limitScenarios, redisScenarios, ghostLocks, masterScenarios, rowScenarios,
-	retryScenarios,
-)
-
-// Basic are the scenarios that mean something for every strategy. A lab plays them after its load.
-var Basic = []Scenario{holderDies, lateWrite, clientRetries}
-
-// BasicTime is how long the basic scenarios take at most, if they are played in parallel.
-const BasicTime = patience + 8*time.Second
-
-// Find returns the scenarios with the given names, in that order and each once, or all if there are no names. The part
-// of a name before the slash finds all variants.
-func Find(names []string) (found []Scenario, err error) {
-	if len(names) == 0 {
-		return Scenarios, nil
-	}
-	for _, name := range names {
-		known := false
-		for _, s := range Scenarios {
-			if s.Name != name && !strings.HasPrefix(s.Name, name+"/") {
-				continue
-			}
-			known = true
-			if !slices.ContainsFunc(found, func(f Scenario) bool { return f.Name == s.Name }) {
-				found = append(found, s)
-			}
-		}
-		if !known {
-			var all []string
-			for _, s := range Scenarios {
-				all = append(all, s.Name)
-			}
-			return nil, fmt.Errorf("no scenario is named %q%s", name,
-				cmp.Or(suggest.DidYouMean(name, all), "; the names are "+strings.Join(all, ", ")))
-		}
-	}
-	return found, nil
 }

@@ -13,73 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"stock/internal/servers"
-	"stock/loadtest/internal/report"
-	"stock/loadtest/internal/scenario"
 )
-
-// shortWait is how long requests wait for a lock that nothing but a fault can free.
-const shortWait = time.Second
-
-// Leases of these stories.
-const (
-	longLease  = patientTimeout // does not end as long as a story lasts, so that nothing but the fault can free a lock
-	pauseLease = 2 * lease      // every holder is inside before the first lease ends, also on a busy machine
-	lostLease  = 2 * lease      // so long that nobody takes a lock that is kept until it ends for one that was given back
-)
-
-// endless are arguments for replicas of whose locks no lease ends by itself.
-var endless = withLease(longLease, lockWait(shortWait))
-
-// keyInRedis applies to locks that are one key of Redis.
-var keyInRedis = applies(func(s scenario.Strategy) bool {
-	return strings.HasPrefix(s.Name, "lock-redis-") && !slices.Contains(s.Needs, "redlock")
-}, "the story is about a lock that is one key of one Redis")
-
-// keyInOneRedis applies to locks that are one key of Redis, and that need no Redis replica.
-func keyInOneRedis(s scenario.Strategy) string {
-	if waitsForReplica(s) {
-		return "it is not granted without a Redis replica"
-	}
-	return keyInRedis(s)
-}
-
-// leaseInRedis applies to locks that are one key of one Redis, and that expire.
-func leaseInRedis(s scenario.Strategy) string {
-	if s.Claim.HolderCrash == "blocks-forever" {
-		return "its lock does not expire"
-	}
-	return keyInOneRedis(s)
-}
-
-// waitsForReplica reports whether a lock is granted only when a Redis replica has it.
-func waitsForReplica(s scenario.Strategy) bool { return slices.Contains(s.Needs, "redis-replica") }
-
-// renewedInRedis are the locks that are one key of Redis, and that are renewed while they are held.
-var renewedInRedis = []string{
-	"lock-redis-watchdog", "lock-redis-pubsub", "lock-redis-fair", "lock-redis-rlock", "lock-redis-fenced",
-	"lock-redis-queue",
-}
-
-// renewed are the locks whose lease is renewed while they are held, or that have no lease.
-var renewed = append([]string{
-	"lock-redis-multi", "lock-mysql-getlock", "lock-etcd", "lock-zookeeper", "lock-multi",
-}, renewedInRedis...)
-
-// hasQueue reports whether those who wait for the lock are served in the order of arrival.
-func hasQueue(s scenario.Strategy) bool {
-	return s.Name == "lock-redis-fair" || s.Name == "lock-redis-queue"
-}
-
-// lockLost is what follows if a lock is granted twice: only the store can tell the two holders apart.
-func lockLost(s scenario.Strategy) Claim {
-	if s.Claim.LateWrite == "refused" {
-		return claim("two hold the lock, and the store refuses the older token", report.Safe)
-	}
-	return claim("two hold the lock", report.Unsafe)
-}
-
-// lockKept is claimed if Redis keeps the lock.
-var lockKept = always("keeps the lock", report.Safe)
 
 // lockKey is the key of the item's lock.
 func (s *Stage) lockKey() string { return s.lockKeyOf(s.Item) }
@@ -204,8 +138,8 @@ const ghostPatience = 2*lease + time.Second
 // clockJump is how far a clock jumps. It exceeds every lease.
 const clockJump = time.Hour
 
-// clockBusy is the least that must be left of a lease of longLease before a clock jumps: it did not end by itself.
-const clockBusy = pttl(longLease / 2)
+// busyLease is the least that must be left of a lease before a clock jumps: it did not end by itself.
+func (s *Stage) busyLease() pttl { return pttl(s.On.Lease / 2) }
 
 // replicaPromoted is what redisServers.failOver does.
 const replicaPromoted = "the master was killed, and its Redis replica was promoted"

@@ -74,15 +74,14 @@ func (r *redisServers) addresses() []string {
 }
 
 // oneRedis starts a master alone.
-func oneRedis(o servers.RedisOptions) start {
-	return func(ctx context.Context, d *Deployment) error {
-		o.Name = "redis of the round"
-		master, err := d.newRedis(ctx, o)
-		if err == nil {
-			d.redis = &redisServers{address: master.Addr, master: master}
-		}
-		return err
+func oneRedis(ctx context.Context, d *Deployment) error {
+	o := d.On.Options
+	o.Name = "redis of the round"
+	master, err := d.newRedis(ctx, o)
+	if err == nil {
+		d.redis = &redisServers{address: master.Addr, master: master}
 	}
+	return err
 }
 
 // redisPair starts a master with a Redis replica. There is a proxy between the two, and one in front of the master.
@@ -203,9 +202,6 @@ func awaitStopped(ctx context.Context, name string, pid int) error {
 // lostMaster is the master of a Redis Cluster that the stories kill: that of the first third of the hash slots.
 const lostMaster = 0
 
-// onLostMaster reports whether an item has a hash slot of the master that the stories kill.
-func onLostMaster(item int64) bool { return servers.ClusterMaster(stockKey(item)) == lostMaster }
-
 // stockKey is the key of an item's stock. All keys of the item have its hash slot.
 func stockKey(item int64) string { return fmt.Sprintf("stock:{%d}", item) }
 
@@ -271,10 +267,11 @@ func compileClock(ctx context.Context, dir *servers.Dir) (library string, err er
 }
 
 // redlockMasters starts masters of Redlock.
-func redlockMasters(n int, disk servers.RedisOptions) start {
+func redlockMasters(n int) start {
 	return func(ctx context.Context, d *Deployment) error {
-		disk.Name = "master"
-		masters, err := servers.StartRedisMasters(ctx, n, disk)
+		o := d.On.Options
+		o.Name = "master"
+		masters, err := servers.StartRedisMasters(ctx, n, o)
 		for _, m := range masters {
 			d.onStop(m.Stop)
 		}

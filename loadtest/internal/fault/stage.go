@@ -36,10 +36,9 @@ type Stage struct {
 	Sale
 	Story string // the name of the scenario
 
-	items   *atomic.Int64 // used so far
+	lab     *Lab
 	company *company
 	note    func(report.FaultStep) // called for each step; see Options.Step
-	reading bool                   // Lab.Reading
 	began   time.Time
 	beganNS int64 // on the clock of the history
 
@@ -319,7 +318,7 @@ func (s *Stage) open(ctx context.Context, story string) error {
 
 // newItem puts one more item on sale.
 func (s *Stage) newItem() int64 {
-	item := firstItem + s.items.Add(1)
+	item := s.lab.nextItem()
 	s.putOnSale(item, units)
 	return item
 }
@@ -434,6 +433,12 @@ func (s *Stage) settled(ctx context.Context) (map[int64]int64, error) {
 			return nil, ctx.Err()
 		}
 	}
+}
+
+// variant is what follows the slash in the scenario's name.
+func (s *Stage) variant() string {
+	_, variant, _ := strings.Cut(s.Story, "/")
+	return variant
 }
 
 // takeOver is how long it takes at most until a replica writes the sales to MySQL that another one has left behind.

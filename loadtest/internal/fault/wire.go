@@ -192,13 +192,13 @@ func (s *Stage) releasesLock(m tcpproxy.Message) bool {
 // renewsLock matches the command that starts the lease of the item's lock anew: a script with one key, and with the
 // lease as an argument.
 func (s *Stage) renewsLock(m tcpproxy.Message) bool {
-	return onlyKey(m, s.lockKey()) && mentions(milliseconds(lease))(m)
+	return onlyKey(m, s.lockKey()) && mentions(milliseconds(s.On.Lease))(m)
 }
 
 // passesLock matches the script that makes another caller of the same process the holder. Its command has seven words:
 // EVALSHA, the script, the number of keys, the key, two owners and the lease.
 func (s *Stage) passesLock(m tcpproxy.Message) bool {
-	return bytes.HasPrefix(m.Data, []byte("*7\r\n")) && mentions(s.lockKey())(m) && mentions(milliseconds(longLease))(m)
+	return bytes.HasPrefix(m.Data, []byte("*7\r\n")) && mentions(s.lockKey())(m) && mentions(milliseconds(s.On.Lease))(m)
 }
 
 // removesEntry matches the script that deletes entries from the item's stream: no other has the stream as its only key.
@@ -221,7 +221,7 @@ func (s *Stage) holdWrite() held { return s.hold(patiently(to(s.Victim, "A", 1))
 
 // askMeanwhile has B ask for the lock. When B has sold, or was not granted the lock, A's write goes on.
 func (s *Stage) askMeanwhile(a held) (sold bool) {
-	sold = s.tryToBuy(to(s.Survivor, "B", 2), time.Now(), 2*shortWait)
+	sold = s.tryToBuy(to(s.Survivor, "B", 2), time.Now(), 2*s.On.LockWait)
 	s.blocked = 0 // nobody should buy while A is inside
 	a.land()
 	return sold
