@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -81,9 +80,8 @@ type start func(context.Context, *Deployment) error
 func (s *start) UnmarshalText(name []byte) error {
 	known := map[string]start{
 		"one": oneRedis, "pair": redisPair, "sentinels": redisWithSentinels, "cluster": redisCluster,
-		"clocked": clockedRedis, "clocked-masters": clockedMasters, "three-masters": redlockMasters(3),
-		"five-masters": redlockMasters(5), "three-etcd": threeEtcd, "three-etcd-apart": threeEtcdApart,
-		"zookeeper": startZooKeeper,
+		"three-masters": redlockMasters(3), "five-masters": redlockMasters(5), "three-etcd": threeEtcd,
+		"three-etcd-apart": threeEtcdApart, "zookeeper": startZooKeeper,
 	}
 	if *s = known[string(name)]; *s == nil {
 		return fmt.Errorf("no servers are named %q", name)
@@ -105,7 +103,6 @@ type Deployment struct {
 	nginx     *front           // in front of both replicas
 	redis     *redisServers    // a master, and perhaps a Redis replica
 	masters   []*servers.Redis // of Redlock
-	clocks    map[*servers.Redis]*os.File
 	etcd      *etcdMembers
 	zookeeper *wrapped
 
@@ -330,17 +327,21 @@ func missing(err error) (why string) {
 	return why
 }
 
+// oracleConfig says where an oracle finds the servers.
+func (d *Deployment) oracleConfig() oracle.Config {
+	at := d.Addresses
+	return oracle.Config{
+		MySQLDSN: at.MySQLDSN, Redis: at.Redis, Redlock: at.Redlock, Account: at.Account, KeyPrefix: at.KeyPrefix,
+	}
+}
+
 // openOracle opens an oracle for the servers, unless they are those of the lab.
 func (d *Deployment) openOracle(ctx context.Context, l *Lab) (err error) {
 	t := l.Topology
 	if d.Addresses.MySQLDSN == t.MySQLDSN && slices.Equal(d.Addresses.Redis, t.Redis) {
 		return nil
 	}
-	config := oracle.Config{
-		MySQLDSN: d.Addresses.MySQLDSN, Redis: d.Addresses.Redis,
-		Account: d.Addresses.Account, KeyPrefix: d.Addresses.KeyPrefix,
-	}
-	if d.Oracle, err = oracle.Open(ctx, config); err != nil {
+	if d.Oracle, err = oracle.Open(ctx, d.oracleConfig()); err != nil {
 		return err
 	}
 	d.onStop(func(context.Context) error { d.Oracle.Close(); return nil })

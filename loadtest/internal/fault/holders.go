@@ -76,7 +76,7 @@ var holderPlays = map[string]func(*Stage){
 			if err := s.Victim.Kill(); err != nil {
 				return err
 			}
-			return s.setClock(ctx, s.redis.master, -clockJump)
+			return s.redis.master.SetClock(ctx, -clockJump)
 		})
 		struck := time.Now()
 		rest := s.keyPTTL()

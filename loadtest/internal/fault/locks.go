@@ -126,7 +126,7 @@ func (s *Stage) jump(what string, ahead time.Duration, of ...*servers.Redis) {
 	s.strike(what, func(ctx context.Context) error {
 		var errs []error
 		for _, r := range of {
-			errs = append(errs, s.setClock(ctx, r, ahead))
+			errs = append(errs, r.SetClock(ctx, ahead))
 		}
 		return errors.Join(errs...)
 	})

@@ -4,12 +4,9 @@ import (
 	"bytes"
 	"context"
 	_ "embed"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
-	"os"
-	"os/exec"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -243,121 +240,19 @@ func (r *redisServers) watchOther(ctx context.Context) {
 	}
 }
 
-// A library that sets the wall clock of a process. It is C, because it takes the place of functions of libc.
-//
-//go:embed clock/clock.c
-var clockSource []byte
-
-// compileClock compiles the library, and returns its path.
-func compileClock(ctx context.Context, dir *servers.Dir) (library string, err error) {
-	if runtime.GOOS != "linux" {
-		return "", fmt.Errorf("%w: the library that sets the clock of a process is made for Linux", errLeftOut)
-	}
-	source, library := dir.File("clock.c"), dir.File("clock.so")
-	if err := os.WriteFile(source, clockSource, 0o600); err != nil {
-		return "", err
-	}
-	output, err := exec.CommandContext(ctx, "cc", "-shared", "-fPIC", "-o", library, source).CombinedOutput()
-	if err != nil {
-		first, _, _ := bytes.Cut(output, []byte("\n"))
-		return "", fmt.Errorf("%w: the library that sets the clock of a process needs a C compiler: cc: %w: %s",
-			errLeftOut, err, first)
-	}
-	return library, nil
-}
-
 // redlockMasters starts masters of Redlock.
 func redlockMasters(n int) start {
 	return func(ctx context.Context, d *Deployment) error {
 		o := d.On.Options
 		o.Name = "master"
 		masters, err := servers.StartRedisMasters(ctx, n, o)
+		d.masters, d.Addresses.Redlock = masters, nil
 		for _, m := range masters {
 			d.onStop(m.Stop)
+			d.Addresses.Redlock = append(d.Addresses.Redlock, m.Addr)
 		}
-		d.useMasters(masters)
 		return err
 	}
-}
-
-func (d *Deployment) useMasters(masters []*servers.Redis) {
-	d.masters, d.Addresses.Redlock = masters, nil
-	for _, m := range masters {
-		d.Addresses.Redlock = append(d.Addresses.Redlock, m.Addr)
-	}
-}
-
-// clockedRedis starts a master alone whose wall clock the story sets.
-func clockedRedis(ctx context.Context, d *Deployment) error {
-	started, err := d.startClocked(ctx, 1)
-	if err == nil {
-		d.redis = &redisServers{address: started[0].Addr, master: started[0]}
-	}
-	return err
-}
-
-// clockedMasters starts three masters of Redlock whose wall clocks the story sets.
-func clockedMasters(ctx context.Context, d *Deployment) error {
-	masters, err := d.startClocked(ctx, 3)
-	d.useMasters(masters)
-	return err
-}
-
-// startClocked starts n servers, each with a clock of its own.
-func (d *Deployment) startClocked(ctx context.Context, n int) (started []*servers.Redis, err error) {
-	dir, err := servers.NewDir("clock")
-	if err != nil {
-		return nil, err
-	}
-	d.onStop(func(context.Context) error { return dir.Remove() })
-	library, err := compileClock(ctx, dir)
-	d.clocks = map[*servers.Redis]*os.File{}
-	if err != nil {
-		return nil, err
-	}
-	for i := range n {
-		name := fmt.Sprintf("redis-%d", i+1)
-		clock, err := os.Create(dir.File(name))
-		if err != nil {
-			return nil, err
-		}
-		d.onStop(func(context.Context) error { return clock.Close() })
-		if err := setOffset(clock, 0); err != nil {
-			return nil, err
-		}
-		r, err := d.newRedis(ctx, servers.RedisOptions{
-			Name: name, Env: []string{"LD_PRELOAD=" + library, "STOCK_CLOCK=" + clock.Name()},
-		})
-		if err != nil {
-			return nil, err
-		}
-		started, d.clocks[r] = append(started, r), clock
-	}
-	return started, nil
-}
-
-// setOffset makes a clock differ from that of the machine by seconds. The server reads the file at every look at the
-// clock, so it must never be empty.
-func setOffset(clock *os.File, seconds int64) error {
-	_, err := clock.WriteAt(binary.NativeEndian.AppendUint64(nil, uint64(seconds)), 0)
-	return err
-}
-
-// setClock lets the clock of a server jump, and checks that it sees that.
-func (d *Deployment) setClock(ctx context.Context, r *servers.Redis, ahead time.Duration) error {
-	if err := setOffset(d.clocks[r], int64(ahead.Seconds())); err != nil {
-		return err
-	}
-	client := openRedis(r.Addr)
-	defer client.Close()
-	says, err := client.Time(ctx).Result()
-	if err != nil {
-		return err
-	}
-	if off := time.Until(says) - ahead; off.Abs() > time.Minute {
-		return fmt.Errorf("%s ignores the clock: TIME says %s", r.Name, says.Format(time.TimeOnly))
-	}
-	return nil
 }
 
 // etcdMembers is an etcd cluster whose members reach each other through proxies.
