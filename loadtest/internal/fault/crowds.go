@@ -11,6 +11,7 @@ import (
 	"stock/internal/monotonic"
 	"stock/internal/tcpproxy"
 	"stock/loadtest/internal/history"
+	"stock/loadtest/internal/messages"
 	"stock/loadtest/internal/traffic"
 )
 
@@ -19,7 +20,7 @@ var crowdPlays = map[string]func(*Stage){
 	"replica-killed": func(s *Stage) {
 		c := s.openCrowd(0)
 		s.meet("both replicas have sold") // or some leases would end before the victim is killed
-		a := s.hold(patiently(to(s.Victim, "A", 1)), Commit)
+		a := s.hold(patiently(to(s.Victim, "A", 1)), messages.Commit)
 		over := c.goOn()
 		s.killVictim()
 		c.killedNS.Store(monotonic.Now())
@@ -239,7 +240,7 @@ func (s *Stage) cutClusterReplication() {
 	s.strike("the Redis replica and the consumers of streams receive nothing from now on",
 		func(ctx context.Context) error {
 			for _, proxy := range []*tcpproxy.Proxy{s.Victim.MySQL, s.Survivor.MySQL} {
-				proxy.Select(writesStream)
+				proxy.Select(messages.WritesStream)
 				s.redis.held = append(s.redis.held, proxy.Hold())
 			}
 			return s.redis.replica.CutReplication(ctx)

@@ -17,6 +17,7 @@ import (
 
 	"stock/internal/servers"
 	"stock/internal/tcpproxy"
+	"stock/loadtest/internal/messages"
 	"stock/loadtest/internal/oracle"
 	"stock/loadtest/internal/scenario"
 	"stock/loadtest/internal/topology"
@@ -40,7 +41,7 @@ type Lab struct {
 func (l *Lab) nextItem() int64 {
 	for {
 		item := firstItem + l.items.Add(1)
-		if servers.ClusterMaster(stockKey(item)) == lostMaster {
+		if servers.ClusterMaster(messages.StockKey(item)) == lostMaster {
 			return item
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"stock/internal/tcpproxy"
+	"stock/loadtest/internal/messages"
 )
 
 // ghostPlays are stories of a client that gives up, but whose request for a lock Redis carries out, so that the client
@@ -42,7 +43,7 @@ var ghostPlays = map[string]func(*Stage){
 // askForLock has A ask for the lock, and holds its request on the wire.
 func (s *Stage) askForLock() (*pending, message) {
 	s.send(to(s.Victim, "Z", 1)) // the first request may need more messages: Redis does not know the script yet
-	asks := s.catch(s.Victim.Redis, mentions(s.lockKey()))
+	asks := s.catch(s.Victim.Redis, messages.Mentions(s.LockKey()))
 	a := s.start(patiently(to(s.Victim, "A", 1))).caught(asks)
 	s.Stepf("the proxy between the victim and Redis holds A's request for the lock")
 	return a, asks

@@ -8,6 +8,7 @@ import (
 
 	"stock/internal/tcpproxy"
 	"stock/loadtest/internal/history"
+	"stock/loadtest/internal/messages"
 	"stock/loadtest/internal/oracle"
 )
 
@@ -15,7 +16,7 @@ import (
 // to its lock.
 var holderPlays = map[string]func(*Stage){
 	"holder-dies": func(s *Stage) {
-		a := s.hold(patiently(to(s.Victim, "A", 1)), Commit)
+		a := s.hold(patiently(to(s.Victim, "A", 1)), messages.Commit)
 		blocked := s.blockedSince(s.killVictim)
 		a.die()
 		s.Provef("the victim was killed while a proxy held %s, which has reached no server", a.what)
@@ -23,7 +24,7 @@ var holderPlays = map[string]func(*Stage){
 	},
 	"holder-pauses": playHolderPauses,
 	"long-work": func(s *Stage) {
-		a := s.hold(patiently(to(s.Victim, "A", 1)), Read)
+		a := s.hold(patiently(to(s.Victim, "A", 1)), messages.Read)
 		asked := 0
 		for entered := time.Now(); s.between(entered, time.Now()) < 3*s.On.Lease; asked++ {
 			if b := s.send(to(s.Survivor, fmt.Sprintf("B%d", asked), 2)); b.Outcome == history.Sold {
@@ -40,7 +41,7 @@ var holderPlays = map[string]func(*Stage){
 		s.buyNow("C", 3)
 	},
 	"black-hole": func(s *Stage) {
-		a := s.hold(patiently(to(s.Victim, "A", 1)), Read)
+		a := s.hold(patiently(to(s.Victim, "A", 1)), messages.Read)
 		if renewedInRedis(s.Strategy) {
 			s.awaitRenewal()
 		}
@@ -56,7 +57,7 @@ var holderPlays = map[string]func(*Stage){
 		s.sellAfter(a, cut)
 	},
 	"etcd-partition": func(s *Stage) {
-		a := s.hold(patiently(to(s.Victim, "A", 1)), Read)
+		a := s.hold(patiently(to(s.Victim, "A", 1)), messages.Read)
 		s.strike("the leader of etcd is cut off from the other members", s.etcd.cutOffLeader)
 		cut := time.Now()
 		a.isUnanswered("the leader was cut off")
@@ -70,7 +71,7 @@ var holderPlays = map[string]func(*Stage){
 		elected()
 	},
 	"clock-jumps/back": func(s *Stage) {
-		a := s.hold(to(s.Victim, "A", 1), Commit)
+		a := s.hold(to(s.Victim, "A", 1), messages.Commit)
 		// The victim first: a renewal would set the end of the lease by the new clock.
 		s.strike("the victim is killed, and the clock of Redis is set back by an hour", func(ctx context.Context) error {
 			if err := s.Victim.Kill(); err != nil {
@@ -92,7 +93,7 @@ var holderPlays = map[string]func(*Stage){
 		s.send(to(s.Survivor, "C", 1))
 	},
 	"shutdown": func(s *Stage) {
-		holder := s.holdBesideOthers(order{client: "A", at: s.Victim, timeout: s.On.RequestTimeout}, Commit)
+		holder := s.holdBesideOthers(order{client: "A", at: s.Victim, timeout: s.On.RequestTimeout}, messages.Commit)
 		since := time.Now()
 		s.strike("the victim is told to stop, and answers 503 to /readyz", func(ctx context.Context) error {
 			if err := s.Victim.Terminate(); err != nil {
@@ -135,12 +136,12 @@ func (s *Stage) blockedSince(strike func()) time.Time {
 // has written, or MySQL has the last word, the COMMIT is held. Redis's client would not wait that long for a reply to a
 // read: there, the write is held.
 func playHolderPauses(s *Stage) {
-	steps, pause := []Step{Read, Write}, s.Strategy.Claim.HolderPause
+	steps, pause := []messages.Step{messages.Read, messages.Write}, s.Strategy.Claim.HolderPause
 	switch {
 	case pause == "blocks", s.Strategy.WriteThrough:
-		steps = []Step{Commit}
+		steps = []messages.Step{messages.Commit}
 	case s.Store == oracle.Redis:
-		steps = []Step{Write}
+		steps = []messages.Step{messages.Write}
 	}
 	a := s.holdBesideOthers(patiently(to(s.Victim, "A", 1)), steps...)
 	blocked := s.blockedSince(s.stopVictim)

@@ -20,6 +20,7 @@ import (
 
 	"stock/internal/tcpproxy"
 	"stock/loadtest/internal/history"
+	"stock/loadtest/internal/messages"
 	"stock/loadtest/internal/report"
 )
 
@@ -49,7 +50,7 @@ var limitPlays = map[string]func(*Stage){
 	"starvation/overtaken": func(s *Stage) {
 		s.setManyUnits()
 		began := time.Now()
-		a, others := s.eachTime(s.storeProxy(s.Victim.Proxies), s.writesStock, func(n int) {
+		a, others := s.eachTime(s.StoreProxy(s.Victim.Proxies), s.WritesStock, func(n int) {
 			s.mustBuy(to(s.Survivor, fmt.Sprintf("B%d", n), 1))
 		})
 		if others > 1 || others == 1 && a.Outcome == history.Sold {
@@ -70,7 +71,7 @@ var limitPlays = map[string]func(*Stage){
 		}
 		// Each question of A is on the wire until the lock has passed from one holder to the next.
 		began := time.Now()
-		a, asked := s.eachTime(s.Victim.Redis, s.asksForLock, func(n int) {
+		a, asked := s.eachTime(s.Victim.Redis, s.TouchesLock, func(n int) {
 			holder.land()
 			holder = s.enter(fmt.Sprintf("B%d", n+1))
 		})
@@ -112,7 +113,7 @@ var limitPlays = map[string]func(*Stage){
 		maxMemory := func(bytes string) func(context.Context) error {
 			return func(ctx context.Context) error { return client.ConfigSet(ctx, "maxmemory", bytes).Err() }
 		}
-		a := s.hold(to(s.Victim, "A", 1), Commit)
+		a := s.hold(to(s.Victim, "A", 1), messages.Commit)
 		s.strike("Redis is out of memory", maxMemory("1"))
 		a.land()
 		b := s.send(to(s.Survivor, "B", 2))
@@ -131,7 +132,7 @@ var limitPlays = map[string]func(*Stage){
 	},
 	"sequence-wraps": func(s *Stage) {
 		s.send(to(s.Victim, "Z", 1))
-		queue := "/stock/" + url.PathEscape(s.lockKey())
+		queue := "/stock/" + url.PathEscape(s.LockKey())
 		s.wrap(queue)
 		a := s.holdWrite()
 		var others []*pending
@@ -250,7 +251,7 @@ func (s *Stage) buyFromPool(ctx context.Context, locks, work *sql.DB, inside fun
 	}
 	defer lock.Close()
 	var granted bool
-	err = lock.QueryRowContext(ctx, "SELECT GET_LOCK(?, 10)", s.lockKey()).Scan(&granted)
+	err = lock.QueryRowContext(ctx, "SELECT GET_LOCK(?, 10)", s.LockKey()).Scan(&granted)
 	if err != nil || !granted {
 		return 0, cmp.Or(err, errHeld)
 	}
@@ -261,7 +262,7 @@ func (s *Stage) buyFromPool(ctx context.Context, locks, work *sql.DB, inside fun
 
 // buyAtOnce has all users but A ask while A is inside.
 func (s *Stage) buyAtOnce(front *tcpproxy.Proxy) {
-	a := s.hold(patiently(to(s.Victim, "A", 1)), Commit)
+	a := s.hold(patiently(to(s.Victim, "A", 1)), messages.Commit)
 	var others []*pending
 	for i := 1; i < poolUsers; i++ {
 		b := order{client: fmt.Sprintf("B%d", i), through: "http://" + front.Addr()}
@@ -331,20 +332,15 @@ func (s *Stage) eachTime(proxy *tcpproxy.Proxy, match func(tcpproxy.Message) boo
 	return a.wait(), n
 }
 
-// asksForLock matches a command of the victim about the item's lock. A does not get it, so each one asks for it.
-func (s *Stage) asksForLock(m tcpproxy.Message) bool {
-	return strings.Contains(string(m.Data), s.lockKey())
-}
-
 // enter has a client buy at the survivor, and waits until it is inside.
 func (s *Stage) enter(client string) held {
-	return s.hold(patiently(to(s.Survivor, client, 1)), Commit)
+	return s.hold(patiently(to(s.Survivor, client, 1)), messages.Commit)
 }
 
 // askAmongMany has others ask for the lock after A. Some of them may be served first, in the turn of their replica. The
 // times are the replicas'.
 func (s *Stage) askAmongMany(holder held) {
-	question := s.catch(s.Victim.Redis, s.asksForLock)
+	question := s.catch(s.Victim.Redis, s.TouchesLock)
 	a := s.start(patiently(to(s.Victim, "A", 1))).caught(question)
 	question.land()
 	s.Stepf("B1 has the lock, and A has asked for it")

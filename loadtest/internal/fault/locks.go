@@ -15,13 +15,6 @@ import (
 	"stock/internal/servers"
 )
 
-// lockKey is the key of the item's lock.
-func (s *Stage) lockKey() string { return s.lockKeyOf(s.Item) }
-
-func (s *Stage) lockKeyOf(item int64) string {
-	return fmt.Sprintf("%s%s:{%d}", s.Addresses.KeyPrefix, s.Strategy.Name, item)
-}
-
 // lockPTTL is how long the item's lock lasts on a server of Redis, as PTTL tells it.
 func (s *Stage) lockPTTL(at *servers.Redis) pttl {
 	return s.pttlAt(openRedis(at.Addr))
@@ -32,7 +25,7 @@ func (s *Stage) keyPTTL() pttl { return s.pttlAt(s.openRedis()) }
 
 func (s *Stage) pttlAt(client *redis.Client) pttl {
 	defer client.Close()
-	rest, err := client.PTTL(s.ctx, s.lockKey()).Result()
+	rest, err := client.PTTL(s.ctx, s.LockKey()).Result()
 	s.check(err)
 	return pttl(rest)
 }
@@ -53,12 +46,14 @@ func (p pttl) String() string {
 
 // deleteLock deletes the lock of an item, as an operator does who takes its holder for dead.
 func (s *Stage) deleteLock(item int64) {
+	sale := s.Sale
+	sale.Item = item
 	side := s.openRedis()
 	defer side.Close()
-	deleted, err := side.Del(s.ctx, s.lockKeyOf(item)).Result()
+	deleted, err := side.Del(s.ctx, sale.LockKey()).Result()
 	s.check(err)
-	s.requiref(deleted == 1, "the lock %s is not in Redis", s.lockKeyOf(item))
-	s.Stepf("an operator deletes the lock %s", s.lockKeyOf(item))
+	s.requiref(deleted == 1, "the lock %s is not in Redis", sale.LockKey())
+	s.Stepf("an operator deletes the lock %s", sale.LockKey())
 }
 
 // awaitRenewal waits until the lease of the item's lock starts anew.
@@ -67,7 +62,7 @@ func (s *Stage) awaitRenewal() {
 	defer side.Close()
 	last := noKey
 	s.eventually("the lock is renewed", func() bool {
-		now, err := side.PTTL(s.ctx, s.lockKey()).Result()
+		now, err := side.PTTL(s.ctx, s.LockKey()).Result()
 		s.check(err)
 		rest := pttl(now)
 		renewed := last > 0 && rest > last

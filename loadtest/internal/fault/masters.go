@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"stock/loadtest/internal/history"
+	"stock/loadtest/internal/messages"
 )
 
 // masterPlays are stories of a Redis that fails although a Redis replica or other masters have the lock, and of locks
@@ -23,7 +24,7 @@ var masterPlays = map[string]func(*Stage){
 	},
 	"wait-for-replica/cut": func(s *Stage) {
 		s.cutReplication()
-		waits := s.catch(s.Victim.Redis, mentions("wait"))
+		waits := s.catch(s.Victim.Redis, messages.Mentions("wait"))
 		a := s.start(to(s.Victim, "A", 1)).caught(waits)
 		waits.Release()
 		asked := time.Now()
@@ -85,19 +86,19 @@ var masterPlays = map[string]func(*Stage){
 	}),
 	"pass-after-loss": func(s *Stage) {
 		s.send(to(s.Survivor, "Z", 1)) // so that it knows the item, and the first thing that it reads is under the lock
-		a := s.hold(to(s.Victim, "A", 1), Write)
+		a := s.hold(to(s.Victim, "A", 1), messages.Write)
 		b := s.start(to(s.Victim, "B", 2))
 		s.deleteLock(s.Item)
-		read := s.catch(s.Survivor.MySQL, s.readsStock)
-		write := s.catch(s.Survivor.MySQL, s.writesStock)
+		read := s.catch(s.Survivor.MySQL, s.ReadsStock)
+		write := s.catch(s.Survivor.MySQL, s.WritesStock)
 		c := s.start(to(s.Survivor, "C", 3)).caught(read)
-		pass := s.catch(s.Victim.Redis, s.passesLock)
+		pass := s.catch(s.Victim.Redis, s.PassesLock)
 		a.Release()
 		a.caught(pass)
 		read.Release() // A has written
 		c.caught(write)
 		s.Provef("C was inside when A, who had lost the lock, passed it to B in a message of %d bytes", pass.Bytes())
-		asks := s.seen(mentions(s.lockKey()), s.Victim.Redis)
+		asks := s.seen(messages.Mentions(s.LockKey()), s.Victim.Redis)
 		pass.Release()
 		if !b.answeredBefore(asks) {
 			s.Stepf("B asks Redis for the lock")
@@ -110,7 +111,7 @@ var masterPlays = map[string]func(*Stage){
 	"late-order": func(s *Stage) {
 		second := s.newItem()
 		lines := []history.Line{{GoodsID: s.Item, Count: 1}, {GoodsID: second, Count: 1}}
-		a := s.hold(order{client: "A", at: s.Victim, lines: lines}, Write)
+		a := s.hold(order{client: "A", at: s.Victim, lines: lines}, messages.Write)
 		s.deleteLock(second)
 		s.mustBuy(order{client: "B", at: s.Survivor, lines: []history.Line{{GoodsID: second, Count: 2}}})
 		s.Provef("B has bought the second item, which A has read and not written")
@@ -136,7 +137,7 @@ func twoHold(forget func(*Stage), down ...int) func(*Stage) {
 func restartedAround(held, waited func(*Stage)) func(*Stage) {
 	return func(s *Stage) {
 		s.killMasters("master 3 is killed", 3)
-		a := s.hold(patiently(to(s.Victim, "A", 1)), Read)
+		a := s.hold(patiently(to(s.Victim, "A", 1)), messages.Read)
 		granted := time.Now()
 		before := s.votes()
 		held(s)
@@ -219,7 +220,7 @@ func playWaitOnAnotherConnection(s *Stage) {
 
 // setLock asks a server of Redis for the lock once.
 func (s *Stage) setLock(at *redis.Client, owner string) error {
-	err := at.SetArgs(s.ctx, s.lockKey(), owner, redis.SetArgs{Mode: "NX", TTL: s.On.Lease}).Err()
+	err := at.SetArgs(s.ctx, s.LockKey(), owner, redis.SetArgs{Mode: "NX", TTL: s.On.Lease}).Err()
 	if errors.Is(err, redis.Nil) {
 		return errHeld
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"stock/internal/servers"
+	"stock/loadtest/internal/messages"
 )
 
 // redisPlays are stories of a Redis that forgets a lock, or of a message about it that comes late: another holder may
@@ -24,22 +25,22 @@ var redisPlays = map[string]func(*Stage){
 			}
 			s.send(to(s.Survivor, "Z", 1))
 		}
-		a := s.hold(to(s.Victim, "A", 1), Write)
+		a := s.hold(to(s.Victim, "A", 1), messages.Write)
 		s.Provef("the proxy between the victim and %s holds %s", s.Store, a.what)
 		s.buyBeforeWrite(a)
 	},
 	"deletes-anothers-lock": func(s *Stage) {
 		// The scripts must be known to Redis, or it would ask for the text of the one that comes late.
 		s.send(to(s.Victim, "Z", 1))
-		a := s.hold(to(s.Victim, "A", 1), Write)
-		late := s.catch(s.Victim.Redis, s.releasesLock)
+		a := s.hold(to(s.Victim, "A", 1), messages.Write)
+		late := s.catch(s.Victim.Redis, s.ReleasesLock)
 		a.message.land()
 		late.arrive()
 		s.Stepf("A has written; the proxy holds its release of %d bytes", late.Bytes())
 		if neverUnlocks(s.Strategy) { // the lock does not end by itself
 			s.deleteLock(s.Item)
 		}
-		b := s.hold(patiently(to(s.Survivor, "B", 2)), Write)
+		b := s.hold(patiently(to(s.Survivor, "B", 2)), messages.Write)
 		asked, rest := time.Now(), s.keyPTTL()
 		s.Stepf("B has been granted the lock and has read the stock; the PTTL of the lock is %s", rest)
 		late.land()

@@ -1,13 +1,13 @@
 package fault
 
 import (
-	"bytes"
 	"fmt"
 	"sync/atomic"
 	"time"
 
 	"stock/internal/tcpproxy"
 	"stock/loadtest/internal/history"
+	"stock/loadtest/internal/messages"
 	"stock/loadtest/internal/oracle"
 	"stock/loadtest/internal/traffic"
 )
@@ -43,8 +43,8 @@ var retryPlays = map[string]func(*Stage){
 		s.Provef("the proxy cut nginx's connection when the replica's answer came; nginx sent the request to the %s too",
 			op.Replica)
 	},
-	"second-store/unknown": func(s *Stage) { s.cutSale(s.decides(), "after") },
-	"confirmation-unknown": func(s *Stage) { s.cutSale(confirms, s.variant()) },
+	"second-store/unknown": func(s *Stage) { s.cutSale(s.Decides(), "after") },
+	"confirmation-unknown": func(s *Stage) { s.cutSale(messages.Confirms, s.variant()) },
 	"second-store/refuses": func(s *Stage) {
 		s.whileLocked(s.Item, func() {
 			if a := s.send(to(s.Victim, "A", 1)); a.Outcome == history.Busy {
@@ -54,7 +54,7 @@ var retryPlays = map[string]func(*Stage){
 		s.buyNow("B", 2)
 	},
 	"entry-delivered-twice": func(s *Stage) {
-		removal := s.catch(s.Victim.Redis, s.removesEntry)
+		removal := s.catch(s.Victim.Redis, s.RemovesEntry)
 		s.mustBuy(to(s.Victim, "A", 1))
 		removal.arrive()
 		s.killVictim()
@@ -66,9 +66,7 @@ var retryPlays = map[string]func(*Stage){
 		s.eventually("the stream is empty", func() bool { return s.entries() == 0 })
 	},
 	"stock-is-set/entry": func(s *Stage) {
-		record := s.catch(s.Victim.MySQL, func(m tcpproxy.Message) bool {
-			return s.mentionsItem(m) && bytes.Contains(m.Data, []byte("FOR UPDATE"))
-		})
+		record := s.catch(s.Victim.MySQL, s.LocksRow)
 		s.mustBuy(order{client: "Z", at: s.Victim, before: true})
 		record.arrive()
 		s.setAnew()
@@ -79,7 +77,7 @@ var retryPlays = map[string]func(*Stage){
 		s.eventually("the stream is empty", func() bool { return s.entries() == 0 })
 	},
 	"stock-is-set/hold": func(s *Stage) {
-		confirmation := s.catch(s.Victim.MySQL, confirms)
+		confirmation := s.catch(s.Victim.MySQL, messages.Confirms)
 		z := s.start(order{client: "Z", at: s.Victim, before: true}).caught(confirmation)
 		s.setAnew()
 		confirmation.Cut(tcpproxy.BeforeRequest)
@@ -98,7 +96,7 @@ var retryPlays = map[string]func(*Stage){
 		}
 	},
 	"commit-unknown": func(s *Stage) {
-		commit := s.catch(s.storeProxy(s.Victim.Proxies), s.decides())
+		commit := s.catch(s.StoreProxy(s.Victim.Proxies), s.Decides())
 		first := s.start(to(s.Victim, "A", 1)).caught(commit)
 		commit.Cut(cuts[s.variant()])
 		left := int64(units)
@@ -114,7 +112,7 @@ var retryPlays = map[string]func(*Stage){
 	"reservation-unknown": func(s *Stage) {
 		s.run.CallsVersion = history.CallsVersion
 		held := s.reserve("A", roundTime)
-		confirmation := s.catch(s.Victim.MySQL, confirms)
+		confirmation := s.catch(s.Victim.MySQL, messages.Confirms)
 		confirmed := s.meanwhile(func() { s.call(s.Victim, traffic.About(held, history.Confirm, false)) })
 		confirmation.arrive()
 		confirmation.Cut(cuts[s.variant()])
@@ -125,15 +123,15 @@ var retryPlays = map[string]func(*Stage){
 			s.variant(), confirmation.Bytes(), inspect.State)
 	},
 	"batch-unknown": func(s *Stage) {
-		proxy := s.storeProxy(s.Victim.Proxies)
-		before := s.catch(proxy, s.decides())
+		proxy := s.StoreProxy(s.Victim.Proxies)
+		before := s.catch(proxy, s.Decides())
 		a := s.start(to(s.Victim, "A", 1)).caught(before)
 		var members []*pending
 		for i := range batchSize {
 			members = append(members, s.start(to(s.Victim, fmt.Sprintf("B%d", i+1), 1)))
 		}
 		time.Sleep(gathering)
-		commit := s.catch(proxy, s.commitsBatch())
+		commit := s.catch(proxy, s.DecidesBatch())
 		before.Release()
 		a.wait()
 		commit.arrive()
@@ -166,12 +164,12 @@ var cuts = map[string]tcpproxy.CutPoint{"before": tcpproxy.BeforeRequest, "after
 func (s *Stage) loseAnswerToNginx() (history.Op, int64) {
 	var sent atomic.Int64
 	count := func(m tcpproxy.Message) bool {
-		if s.isRequest(m) {
+		if s.IsRequest(m) {
 			sent.Add(1)
 		}
 		return false
 	}
-	first := func(m tcpproxy.Message) bool { return s.isRequest(m) && sent.Load() == 1 }
+	first := func(m tcpproxy.Message) bool { return s.IsRequest(m) && sent.Load() == 1 }
 	s.catch(s.nginx.victim, count)
 	s.catch(s.nginx.survivor, count)
 	victim, survivor := s.catch(s.nginx.victim, first), s.catch(s.nginx.survivor, first)
@@ -215,13 +213,3 @@ const (
 	// they did is proved by what became of them.
 	gathering = 300 * time.Millisecond
 )
-
-// commitsBatch matches the message that makes a batch durable. escrow first tries the row of its replica, which has one
-// unit at most, and so too few. That transaction is one message; the one that follows has a message for its COMMIT.
-func (s *Stage) commitsBatch() func(tcpproxy.Message) bool {
-	decides := s.decides()
-	if s.Store != oracle.Slots {
-		return decides
-	}
-	return func(m tcpproxy.Message) bool { return decides(m) && bytes.HasSuffix(m.Data, []byte("\x03COMMIT")) }
-}

@@ -11,6 +11,7 @@ import (
 
 	"stock/loadtest/internal/explore/trace"
 	"stock/loadtest/internal/history"
+	"stock/loadtest/internal/messages"
 	"stock/loadtest/internal/report"
 	"stock/loadtest/internal/scenario"
 	"stock/loadtest/internal/verify"
@@ -51,7 +52,7 @@ type cell struct {
 
 func (l *Lab) newCell(sc Scenario, strategy scenario.Strategy, way Practice, o Options, repeat int) *cell {
 	s := &Stage{
-		lab: l, Sale: Sale{strategy, way.Store, l.nextItem()}, Story: sc.Name,
+		lab: l, Sale: messages.Sale{Strategy: strategy, Store: way.Store, Item: l.nextItem()}, Story: sc.Name,
 		note: func(report.FaultStep) {}, owners: map[string]string{},
 	}
 	if o.Step != nil {
@@ -101,6 +102,7 @@ func (r *round) playOn(ctx context.Context, cells []*cell) (err error) {
 	var all sync.WaitGroup
 	for _, c := range cells {
 		c.stage.Deployment, c.stage.company = d, together
+		c.stage.KeyPrefix, c.stage.Lease = d.Addresses.KeyPrefix, d.On.Lease
 		all.Go(func() {
 			defer together.leave(ctx)
 			c.perform(ctx)

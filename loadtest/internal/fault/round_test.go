@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"stock/loadtest/internal/messages"
 	"stock/loadtest/internal/report"
 	"stock/loadtest/internal/scenario"
 	"stock/loadtest/internal/verify"
@@ -94,7 +95,7 @@ func TestTheOutcomeOfACellFollowsFromItsProofAndVerdict(t *testing.T) {
 				scenario: lateWrite, way: Practice{Claim: lateWrite.Claim(strategy), Play: lateWrite.Play},
 				verdict: test.verdict, err: test.err,
 				command: "loadtest faults", stage: &Stage{
-					lab: &Lab{Reading: test.reading}, Sale: Sale{Strategy: strategy},
+					lab: &Lab{Reading: test.reading}, Sale: messages.Sale{Strategy: strategy},
 					proof: test.proof, blocked: test.blocked, never: test.never, broken: test.broken,
 				},
 			}
@@ -113,7 +114,7 @@ func TestTheReportSaysWhyACellIsInconclusiveAndHowToPlayItAgain(t *testing.T) {
 		scenario: lateWrite, command: "go run ./loadtest faults",
 		way:     Practice{Claim: Claim{Words: "refused", Outcomes: []report.Outcome{report.Safe}}, Play: lateWrite.Play},
 		verdict: verify.Verdict{Result: verify.Correct},
-		stage:   &Stage{lab: &Lab{}, Sale: Sale{Strategy: scenario.Strategy{Name: "s"}}},
+		stage:   &Stage{lab: &Lab{}, Sale: messages.Sale{Strategy: scenario.Strategy{Name: "s"}}},
 	}
 	got := c.result()
 	if len(got.Evidence) != 1 || got.Evidence[0] != unproved || got.Steps == nil {

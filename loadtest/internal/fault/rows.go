@@ -1,13 +1,13 @@
 package fault
 
 import (
-	"bytes"
 	"cmp"
 	"database/sql"
 	"time"
 
 	"stock/internal/tcpproxy"
 	"stock/loadtest/internal/history"
+	"stock/loadtest/internal/messages"
 )
 
 // rowPlays are stories of transactions in MySQL, and of what they see of each other and wait for.
@@ -26,10 +26,8 @@ var rowPlays = map[string]func(*Stage){
 		const query = "SHOW VARIABLES WHERE Variable_name IN ('transaction_isolation', 'tx_isolation')"
 		var name, usual string
 		s.check(s.mysql().QueryRowContext(s.ctx, query).Scan(&name, &usual))
-		a := s.hold(to(s.Victim, "A", 1), Read, Commit)
-		excluded := s.seen(func(m tcpproxy.Message) bool {
-			return s.writesStock(m) || s.readsStock(m) && bytes.Contains(m.Data, []byte("FOR UPDATE"))
-		}, s.Survivor.MySQL)
+		a := s.hold(to(s.Victim, "A", 1), messages.Read, messages.Commit)
+		excluded := s.seen(func(m tcpproxy.Message) bool { return s.WritesStock(m) || s.LocksRow(m) }, s.Survivor.MySQL)
 		b := s.start(to(s.Survivor, "B", 2))
 		s.await(excluded)
 		s.Provef("a proxy held %s when B's statement that writes or locks the row came; the default of their "+
@@ -51,7 +49,7 @@ var rowPlays = map[string]func(*Stage){
 func (s *Stage) buyNeighbour(db *sql.DB, other int64) {
 	a := s.hold(patiently(order{
 		client: "A", at: s.Victim, lines: []history.Line{{GoodsID: s.Item, Count: 1}},
-	}), Commit)
+	}), messages.Commit)
 	asked := time.Now()
 	buyer := order{client: "B", at: s.Survivor, lines: []history.Line{{GoodsID: other, Count: 2}}}
 	b := s.send(buyer)

@@ -17,6 +17,7 @@ import (
 
 	"stock/internal/servers"
 	"stock/internal/tcpproxy"
+	"stock/loadtest/internal/messages"
 	"stock/loadtest/internal/oracle"
 )
 
@@ -199,9 +200,6 @@ func awaitStopped(ctx context.Context, name string, pid int) error {
 // lostMaster is the master of a Redis Cluster that the stories kill: that of the first third of the hash slots.
 const lostMaster = 0
 
-// stockKey is the key of an item's stock. All keys of the item have its hash slot.
-func stockKey(item int64) string { return fmt.Sprintf("stock:{%d}", item) }
-
 // failOverCluster kills the master, waits until the Cluster has promoted its Redis replica, and measures for how long
 // another master refuses its keys meanwhile.
 func (r *redisServers) failOverCluster(ctx context.Context) error {
@@ -227,12 +225,12 @@ func (r *redisServers) watchOther(ctx context.Context) {
 	client := openRedis(r.cluster.Addrs[lostMaster+1])
 	defer client.Close()
 	item := int64(firstItem)
-	for servers.ClusterMaster(stockKey(item)) != lostMaster+1 {
+	for servers.ClusterMaster(messages.StockKey(item)) != lostMaster+1 {
 		item++
 	}
 	for ctx.Err() == nil {
 		asked := time.Now()
-		_, err := client.Exists(ctx, stockKey(item)).Result()
+		_, err := client.Exists(ctx, messages.StockKey(item)).Result()
 		time.Sleep(pollInterval)
 		if err != nil && ctx.Err() == nil {
 			r.othersDownNS.Add(int64(time.Since(asked)))

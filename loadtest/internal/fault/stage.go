@@ -15,6 +15,7 @@ import (
 	"stock/internal/monotonic"
 	"stock/internal/tcpproxy"
 	"stock/loadtest/internal/history"
+	"stock/loadtest/internal/messages"
 	"stock/loadtest/internal/oracle"
 	"stock/loadtest/internal/report"
 	"stock/loadtest/internal/timeline"
@@ -33,7 +34,7 @@ const manyUnits = 1_000_000
 type Stage struct {
 	*Deployment
 	ctx context.Context // of the story, as in testing.T
-	Sale
+	messages.Sale
 	Story string // the name of the scenario
 
 	lab     *Lab
