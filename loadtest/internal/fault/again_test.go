@@ -51,7 +51,7 @@ var busy atomic.Int64
 
 func (p *playedTwice) scenario(name string, first func(*Stage)) Scenario {
 	return Scenario{
-		Name: name, For: group{"all"},
+		Name: name, For: players{"all"},
 		Claims: []Claim{{Words: "safe", Outcomes: []report.Outcome{report.Safe}}},
 		Play: func(s *Stage) {
 			p.alone.Store(busy.Add(1) == 1)

@@ -64,30 +64,7 @@ var crowdPlays = map[string]func(*Stage){
 		unreplicated := c.count(cut, c.killedNS.Load(), history.Sold)
 		s.provePause(c, fmt.Sprintf("%d sales were confirmed after replication was cut", unreplicated))
 	},
-	"cluster-failover/locks": func(s *Stage) {
-		c := s.openCrowd(clusterPace)
-		var a held
-		// A lock that waits for the Redis replica must be granted before that is cut off.
-		if waitsForReplica(s.Strategy) {
-			a = s.holdWrite()
-		}
-		s.cutClusterReplication()
-		if !waitsForReplica(s.Strategy) {
-			a = s.holdWrite()
-		}
-		over := c.goOn()
-		killed := s.forget(a, s.redis.replica, clusterMasterKilled, s.redis.failOverCluster)
-		c.killedNS.Store(killed)
-		promoted := time.Now()
-		s.eventually("somebody else is granted the lock, or has waited for it", func() bool {
-			return c.soldSince(killed) > 0 || time.Since(promoted) > 2*s.On.LockWait
-		})
-		inside := c.soldSince(killed)
-		a.land()
-		s.mend("the killed master is started again, and becomes a Redis replica", s.redis.rejoin)
-		over()
-		s.provePause(c, fmt.Sprintf("sales to others before A's write arrived: %d", inside))
-	},
+	"cluster-failover/locks": playLockInFailover,
 	"etcd-leader-killed": func(s *Stage) {
 		c := s.openCrowd(clusterPace)
 		over := c.goOn()
@@ -105,11 +82,11 @@ var crowdPlays = map[string]func(*Stage){
 		held := s.reserve("A", roundTime)
 		s.reserve("B", shortHold)
 		cancelled := s.reserve("C", roundTime)
-		what, strike := "the victim is killed", func(context.Context) error { return s.Victim.Kill() }
-		if s.MySQL != nil {
-			what, strike = "MySQL is killed and started again", s.MySQL.Restart
+		if s.MySQL == nil {
+			s.killVictim()
+		} else {
+			s.strike("MySQL is killed and started again", s.MySQL.Restart)
 		}
-		s.strike(what, strike)
 		s.eventually("the survivor confirms what A holds", func() bool {
 			return s.call(s.Survivor, traffic.About(held, history.Confirm, false)).Outcome == history.Done
 		})
@@ -118,6 +95,32 @@ var crowdPlays = map[string]func(*Stage){
 			"after that, and cancelled another")
 		s.eventually("the units of the others are back", func() bool { return s.stock(s.durable()) == units-1 })
 	},
+}
+
+// playLockInFailover kills a master of a Redis Cluster while A is inside.
+func playLockInFailover(s *Stage) {
+	c := s.openCrowd(clusterPace)
+	var a held
+	// A lock that waits for the Redis replica must be granted before that is cut off.
+	if waitsForReplica(s.Strategy) {
+		a = s.holdWrite()
+	}
+	s.cutClusterReplication()
+	if !waitsForReplica(s.Strategy) {
+		a = s.holdWrite()
+	}
+	over := c.goOn()
+	killed := s.forget(a, s.redis.replica, clusterMasterKilled, s.redis.failOverCluster)
+	c.killedNS.Store(killed)
+	promoted := time.Now()
+	s.eventually("somebody else is granted the lock, or has waited for it", func() bool {
+		return c.soldSince(killed) > 0 || time.Since(promoted) > 2*s.On.LockWait
+	})
+	inside := c.soldSince(killed)
+	a.land()
+	s.mend("the killed master is started again, and becomes a Redis replica", s.redis.rejoin)
+	over()
+	s.provePause(c, fmt.Sprintf("sales to others before A's write arrived: %d", inside))
 }
 
 // A crowd is several users who buy through nginx.
@@ -177,7 +180,7 @@ func (c *crowd) buy(enough func() bool) (wait func()) {
 // buyOnce has a user buy, and reports whether the crowd has had enough.
 func (c *crowd) buyOnce(enough func() bool) bool {
 	client := fmt.Sprintf("user-%d", c.asked.Add(1))
-	op := c.stage.exchange(order{client: client, through: c.stage.nginx.URL})
+	op := c.stage.exchange(order{client: client, through: c.stage.nginx})
 	pause := c.pace
 	if op.Outcome != history.Sold {
 		pause = max(pause, pollInterval) // a server is down

@@ -59,7 +59,7 @@ const (
 
 // Setting is what a scenario is played on: two replicas, on the servers of the lab unless it says otherwise.
 type Setting struct {
-	Lease          time.Duration         // 0: that of the constants, like the others
+	Lease          time.Duration         // 0: the usual one, as for the next two
 	LockWait       time.Duration         `yaml:"lock-wait"` // how long requests wait for a lock
 	RequestTimeout time.Duration         `yaml:"request-timeout"`
 	Args           []string              // more arguments of "stock serve"
@@ -68,7 +68,7 @@ type Setting struct {
 	MySQL          *servers.MySQLOptions // a MySQL of the round's own
 	Redis          start                 // a Redis of the round's own
 	Locks          start                 // servers for locks, of the round's own
-	Options        servers.RedisOptions  // of those
+	Options        servers.RedisOptions  // of Redis, or of each of the masters of Redlock
 	Nginx          bool                  // in front of the replicas
 	Resend         bool                  // nginx sends a POST again whose connection broke
 	Proxies        bool                  // between nginx and the replicas
@@ -76,19 +76,6 @@ type Setting struct {
 
 // start starts servers for a round, which the deployment stops.
 type start func(context.Context, *Deployment) error
-
-// UnmarshalText finds the servers by the name that the list of scenarios gives them.
-func (s *start) UnmarshalText(name []byte) error {
-	known := map[string]start{
-		"one": oneRedis, "pair": redisPair, "sentinels": redisWithSentinels, "cluster": redisCluster,
-		"three-masters": redlockMasters(3), "five-masters": redlockMasters(5), "three-etcd": threeEtcd,
-		"three-etcd-apart": threeEtcdApart, "zookeeper": startZooKeeper,
-	}
-	if *s = known[string(name)]; *s == nil {
-		return fmt.Errorf("no servers are named %q", name)
-	}
-	return nil
-}
 
 // Deployment is what a round is played on: the victim, which the faults strike, the survivor, which goes on selling,
 // and their servers. It is used for one round only, so a story may leave it broken.
@@ -101,19 +88,14 @@ type Deployment struct {
 	MySQL            *servers.MySQL // of the round's own; nil: the lab's
 
 	// Servers of the round's own; nil: there are none.
-	nginx     *front           // in front of both replicas
-	redis     *redisServers    // a master, and perhaps a Redis replica
-	masters   []*servers.Redis // of Redlock
+	nginx     string            // URL of one in front of both replicas
+	behind    []*tcpproxy.Proxy // between it and each replica
+	redis     *redisServers     // a master, and perhaps a Redis replica
+	masters   []*servers.Redis  // of Redlock
 	etcd      *etcdMembers
 	zookeeper *wrapped
 
 	stops []func(context.Context) error // in the order in which the parts were started
-}
-
-// front is an nginx in front of both replicas.
-type front struct {
-	URL              string
-	victim, survivor *tcpproxy.Proxy // between nginx and the replicas; nil: there are none
 }
 
 // deploy starts what a scenario is played on.
@@ -273,18 +255,18 @@ func (d *Deployment) startReplicas(ctx context.Context, l *Lab, on Setting) erro
 
 // startNginx starts nginx in front of both replicas. Without proxies, it sees that the victim refuses connections.
 func (d *Deployment) startNginx(ctx context.Context, on Setting) (err error) {
-	d.nginx = &front{}
 	addresses := []string{d.Victim.Address(), d.Survivor.Address()}
-	if on.Proxies {
-		for i, proxy := range []**tcpproxy.Proxy{&d.nginx.victim, &d.nginx.survivor} {
-			if *proxy, err = d.newProxy(addresses[i]); err != nil {
+	for i := range addresses {
+		if on.Proxies {
+			proxy, err := d.newProxy(addresses[i])
+			if err != nil {
 				return err
 			}
-			addresses[i] = (*proxy).Addr()
+			d.behind, addresses[i] = append(d.behind, proxy), proxy.Addr()
 		}
 	}
 	server, url, err := topology.StartBalancer(ctx, on.Resend, addresses...)
-	if d.nginx.URL = url; err == nil {
+	if d.nginx = url; err == nil {
 		d.onStop(server.Stop)
 	}
 	return err

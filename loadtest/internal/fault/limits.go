@@ -57,9 +57,7 @@ var limitPlays = map[string]func(*Stage){
 			s.Provef("the proxy has held every write of A until another had bought: %d in %.1f s", others,
 				time.Since(began).Seconds())
 		}
-		if a.Outcome != history.Sold {
-			s.starved(began, others)
-		}
+		s.starved(a, began, others)
 	},
 	"starvation/polling": func(s *Stage) {
 		s.setManyUnits()
@@ -80,33 +78,9 @@ var limitPlays = map[string]func(*Stage){
 			s.Provef("A asked for the lock %d times in %.1f s; each time it was free meanwhile, and another had it again",
 				asked, time.Since(began).Seconds())
 		}
-		if a.Outcome != history.Sold {
-			s.starved(began, asked)
-		}
+		s.starved(a, began, asked)
 	},
-	"out-of-space/mysql": func(s *Stage) {
-		s.setManyUnits()
-		ballast := filepath.Join(s.MySQL.Data, "ballast")
-		s.strike("the disk of MySQL is full", func(context.Context) error { return fillDisk(ballast) })
-		sales, refusal := s.buyOnFullDisk()
-		refused := refusal != ""
-		var disk syscall.Statfs_t
-		s.check(syscall.Statfs(s.MySQL.Data, &disk))
-		tellOf := s.Provef
-		if refused != s.Strategy.Idempotent {
-			tellOf = s.Failf
-		}
-		switch {
-		case disk.Bavail > 0:
-			s.failf("the disk has %d free blocks", disk.Bavail)
-		case refused:
-			tellOf("the disk has no free block; after %d more sales, the next is refused: %s", sales, refusal)
-		default:
-			tellOf("the disk has no free block, and %d more sales are made", sales)
-		}
-		s.mend("there is room again", func(context.Context) error { return os.Remove(ballast) })
-		s.buyNow("B", 2)
-	},
+	"out-of-space/mysql": playFullDisk,
 	"out-of-space/redis": func(s *Stage) {
 		client := s.openRedis()
 		defer client.Close()
@@ -117,15 +91,17 @@ var limitPlays = map[string]func(*Stage){
 		s.strike("Redis is out of memory", maxMemory("1"))
 		a.land()
 		b := s.send(to(s.Survivor, "B", 2))
-		memory, err := usedMemory(s.ctx, client)
-		s.check(err)
-		switch grants := s.Strategy.Name == writesWithoutMemory; {
+		info := client.InfoMap(s.ctx, "memory")
+		s.check(info.Err())
+		memory := info.Item("Memory", "used_memory")
+		// A script that has written may go on writing when memory is short, because Redis does not roll back.
+		switch grants := s.Strategy.Name == "lock-redis-fair"; {
 		case grants && b.Outcome == history.Sold:
-			s.Provef("Redis uses %d bytes and may use 1 (maxmemory), and still grants B the lock", memory)
+			s.Provef("Redis uses %s bytes and may use 1 (maxmemory), and still grants B the lock", memory)
 		case !grants && b.Outcome == history.Busy:
-			s.Provef("Redis uses %d bytes and may use 1 (maxmemory), and B is refused: %s", memory, b.Error)
+			s.Provef("Redis uses %s bytes and may use 1 (maxmemory), and B is refused: %s", memory, b.Error)
 		default:
-			s.Failf("Redis uses %d bytes and may use 1 (maxmemory), and B is answered %d %s", memory, b.Status, b.Error)
+			s.Failf("Redis uses %s bytes and may use 1 (maxmemory), and B is answered %d %s", memory, b.Status, b.Error)
 		}
 		s.mend("there is room again", maxMemory("0"))
 		s.buyNow("C", 3)
@@ -135,9 +111,9 @@ var limitPlays = map[string]func(*Stage){
 		queue := "/stock/" + url.PathEscape(s.LockKey())
 		s.wrap(queue)
 		a := s.holdWrite()
-		var others []*pending
-		for i := range 4 { // if the order were left to chance, it would seldom be right
-			others = append(others, s.start(patiently(to(s.Survivor, fmt.Sprintf("B%d", i+1), 2))))
+		others := make([]*pending, 4) // if the order were left to chance, it would seldom be right
+		for i := range others {
+			others[i] = s.start(patiently(to(s.Survivor, fmt.Sprintf("B%d", i+1), 2)))
 		}
 		s.proveWrapped(queue, others)
 		for _, b := range others { // each is refused when it has waited for as long as it may (--lock-wait)
@@ -155,17 +131,28 @@ var limitPlays = map[string]func(*Stage){
 	},
 }
 
-// practicePlays are practices that no script can show.
-var practicePlays = map[string]func(*Stage){
-	"lock-and-work-share-a-pool": func(s *Stage) {
-		pool := s.openPool()
-		s.buyFromPools(pool, pool, "while A needs one to read and write")
-	},
-	"lock-has-its-own-pool": func(s *Stage) {
-		s.buyFromPools(s.openPool(), s.openPool(), "while A has a pool of its own to read and write")
-	},
-	"smallest-number":            playSmallestNumber,
-	"wait-on-another-connection": playWaitOnAnotherConnection,
+// playFullDisk has clients buy while the disk of MySQL is full, and afterwards.
+func playFullDisk(s *Stage) {
+	s.setManyUnits()
+	ballast := filepath.Join(s.MySQL.Data, "ballast")
+	s.strike("the disk of MySQL is full", func(context.Context) error { return fillDisk(ballast) })
+	sales, refusal := s.buyOnFullDisk()
+	var disk syscall.Statfs_t
+	s.check(syscall.Statfs(s.MySQL.Data, &disk))
+	tellOf := s.Provef
+	if (refusal != "") != s.Strategy.Idempotent {
+		tellOf = s.Failf
+	}
+	switch {
+	case disk.Bavail > 0:
+		s.failf("the disk has %d free blocks", disk.Bavail)
+	case refusal != "":
+		tellOf("the disk has no free block; after %d more sales, the next is refused: %s", sales, refusal)
+	default:
+		tellOf("the disk has no free block, and %d more sales are made", sales)
+	}
+	s.mend("there is room again", func(context.Context) error { return os.Remove(ballast) })
+	s.buyNow("B", 2)
 }
 
 // sellAndFlush has clients buy until the log is as it should be after their sales: flushed to its end if each COMMIT
@@ -195,10 +182,8 @@ func (s *Stage) readRedoLog(db *sql.DB) (log redoLog) {
 	s.check(db.QueryRowContext(s.ctx, "SHOW ENGINE INNODB STATUS").Scan(&engine, &name, &status))
 	match := redoLogStatus.FindStringSubmatch(status)
 	s.requiref(match != nil, "SHOW ENGINE INNODB STATUS does not say how far the log has come")
-	var errs [2]error
-	log.written, errs[0] = strconv.ParseInt(match[1], 10, 64)
-	log.flushed, errs[1] = strconv.ParseInt(match[2], 10, 64)
-	s.check(errors.Join(errs[:]...))
+	_, err := fmt.Sscan(match[1]+" "+match[2], &log.written, &log.flushed)
+	s.check(err)
 	return log
 }
 
@@ -332,6 +317,14 @@ func (s *Stage) eachTime(proxy *tcpproxy.Proxy, match func(tcpproxy.Message) boo
 	return a.wait(), n
 }
 
+// starved records that A could not buy since then, while others bought, if that is so.
+func (s *Stage) starved(a history.Op, since time.Time, others int) {
+	if a.Outcome != history.Sold {
+		s.blocked, s.never = s.between(since, time.Now()), true
+		s.Stepf("A could not buy for %.1f s, in which others bought %d times", s.blocked.Seconds(), others)
+	}
+}
+
 // enter has a client buy at the survivor, and waits until it is inside.
 func (s *Stage) enter(client string) held {
 	return s.hold(patiently(to(s.Survivor, client, 1)), messages.Commit)
@@ -362,9 +355,7 @@ func (s *Stage) askAmongMany(holder held) {
 	}
 	s.Provef("A had asked while B1 had the lock, and %d others asked after A; %d of them were served before A",
 		len(others), before)
-	if answer.Outcome != history.Sold {
-		s.starved(began, before)
-	}
+	s.starved(answer, began, before)
 }
 
 // fillDisk writes a file until there is no room for one more byte.
@@ -411,7 +402,3 @@ func (s *Stage) buyOnFullDisk() (sales int, refusal string) {
 	}
 	return sales, ""
 }
-
-// writesWithoutMemory is the strategy whose lock is granted by a script that removes its caller from the queue first. A
-// script that has written may go on writing when memory is short, because Redis does not roll back.
-const writesWithoutMemory = "lock-redis-fair"

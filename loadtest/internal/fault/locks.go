@@ -16,11 +16,9 @@ import (
 )
 
 // lockPTTL is how long the item's lock lasts on a server of Redis, as PTTL tells it.
-func (s *Stage) lockPTTL(at *servers.Redis) pttl {
-	return s.pttlAt(openRedis(at.Addr))
-}
+func (s *Stage) lockPTTL(at *servers.Redis) pttl { return s.pttlAt(openRedis(at.Addr)) }
 
-// PTTL is lockPTTL for the Redis of the deployment.
+// keyPTTL is lockPTTL for the Redis of the deployment.
 func (s *Stage) keyPTTL() pttl { return s.pttlAt(s.openRedis()) }
 
 func (s *Stage) pttlAt(client *redis.Client) pttl {

@@ -2,13 +2,14 @@ package fault
 
 import (
 	"context"
-	"strconv"
+	"errors"
 	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"stock/internal/servers"
+	"stock/internal/tcpproxy"
 	"stock/loadtest/internal/messages"
 )
 
@@ -70,7 +71,10 @@ var redisPlays = map[string]func(*Stage){
 	"failover-planned": forgotten(func(s *Stage) held {
 		a := s.holdWrite()
 		s.eventually("the Redis replica has the lock", func() bool { return s.lockPTTL(s.redis.replica) != noKey })
-		s.forget(a, s.redis.replica, "the master ended, and its Redis replica was promoted", s.redis.endAndFailOver)
+		s.forget(a, s.redis.replica, "the master ended, and its Redis replica was promoted",
+			func(ctx context.Context) error {
+				return errors.Join(s.redis.master.Process.Stop(ctx), s.redis.promote(ctx))
+			})
 		return a
 	}),
 	// Until a Sentinel tells the old master that it is a Redis replica now, several seconds later, it accepts what
@@ -79,7 +83,7 @@ var redisPlays = map[string]func(*Stage){
 		master, replica := s.redis.master, s.redis.replica
 		s.strike("the master was stopped, and goes on when Sentinel has promoted its Redis replica",
 			func(ctx context.Context) error {
-				if err := s.redis.stall(ctx); err != nil {
+				if err := pause(ctx, master.Process); err != nil {
 					return err
 				}
 				if err := s.redis.sentinels.AwaitPromotion(ctx); err != nil {
@@ -102,7 +106,7 @@ var redisPlays = map[string]func(*Stage){
 // forgotten plays the story of a Redis that may forget the lock of a holder whose write is on its way, and is asked for
 // it again. forget returns that holder.
 func forgotten(forget func(*Stage) held) func(*Stage) {
-	return func(s *Stage) { s.arriveLate(forget(s)) }
+	return func(s *Stage) { s.buyOn(s.askMeanwhile(forget(s))) }
 }
 
 // fillRedis writes until Redis has evicted all that it may, and refuses to write more. It then lifts the limit again,
@@ -118,15 +122,6 @@ func (s *Stage) fillRedis(ctx context.Context) error {
 		return err
 	}
 	return client.ConfigSet(ctx, "maxmemory", "0").Err()
-}
-
-// usedMemory returns how many bytes Redis uses.
-func usedMemory(ctx context.Context, client *redis.Client) (int64, error) {
-	info := client.InfoMap(ctx, "memory")
-	if info.Err() != nil {
-		return 0, info.Err()
-	}
-	return strconv.ParseInt(info.Item("Memory", "used_memory"), 10, 64)
 }
 
 // ranOutOfMemory ends the story unless Redis has evicted keys, or refused commands.
@@ -167,4 +162,52 @@ func (s *Stage) enterIfFree(asked time.Time, rest pttl) {
 		s.Failf("A's release has deleted the lock of B, which was inside")
 	}
 	s.send(to(s.Survivor, "C", 3))
+}
+
+// ghostPlays are stories of a client that gives up, but whose request for a lock Redis carries out, so that the client
+// does not know that it holds it.
+var ghostPlays = map[string]func(*Stage){
+	"ghost-lock/stall": func(s *Stage) {
+		a, asks := s.askForLock()
+		s.strike("Redis is stopped", func(ctx context.Context) error { return pause(ctx, s.redis.master.Process) })
+		a.isUnanswered("Redis was stopped")
+		asks.Release() // to the socket of the server, which does not read it yet
+		a.wait()
+		s.requiref(!happened(asks.Answered()), "Redis answered client A while it was stopped")
+		s.Provef("A was refused before Redis answered its request for the lock, of %d bytes", asks.Bytes())
+		s.mend("Redis goes on", func(context.Context) error { return s.redis.master.Signal(syscall.SIGCONT) })
+		s.buyAfterGhost(asks)
+	},
+	"ghost-lock/late-request": func(s *Stage) {
+		a, asks := s.askForLock()
+		a.wait()
+		s.Provef("A was refused while the proxy held its request for the lock, of %d bytes", asks.Bytes())
+		asks.Release()
+		s.buyAfterGhost(asks)
+	},
+	"ghost-lock/lost-reply": func(s *Stage) {
+		a, asks := s.askForLock()
+		asks.Cut(tcpproxy.BeforeReply)
+		s.await(asks.Answered())
+		s.Provef("the proxy cut the connection when Redis answered A's request for the lock, of %d bytes", asks.Bytes())
+		a.wait()
+		s.buyAfterGhost(asks)
+	},
+}
+
+// askForLock has A ask for the lock, and holds its request on the wire.
+func (s *Stage) askForLock() (*pending, message) {
+	s.send(to(s.Victim, "Z", 1)) // the first request may need more messages: Redis does not know the script yet
+	asks := s.catch(s.Victim.Redis, messages.Mentions(s.LockKey()))
+	a := s.start(patiently(to(s.Victim, "A", 1))).caught(asks)
+	s.Stepf("the proxy between the victim and Redis holds A's request for the lock")
+	return a, asks
+}
+
+// buyAfterGhost waits until Redis has carried out A's request for the lock, and has B buy.
+func (s *Stage) buyAfterGhost(asks message) {
+	since := time.Now()
+	s.await(asks.Answered())
+	s.Stepf("Redis has answered A's request; the PTTL of the lock is %s", s.lockPTTL(s.redis.master))
+	s.buyWithin(to(s.Survivor, "B", 2), since, ghostPatience)
 }

@@ -99,10 +99,7 @@ var retryPlays = map[string]func(*Stage){
 		commit := s.catch(s.StoreProxy(s.Victim.Proxies), s.Decides())
 		first := s.start(to(s.Victim, "A", 1)).caught(commit)
 		commit.Cut(cuts[s.variant()])
-		left := int64(units)
-		if s.variant() == "after" {
-			left--
-		}
+		left := map[string]int64{"before": units, "after": units - 1}[s.variant()]
 		told, stock := first.wait().Outcome, s.stock(s.Store)
 		s.requiref(told == history.Unknown && stock == left, "client A was told %q, and MySQL has %d units", told, stock)
 		s.Provef("the proxy cut the connection %s the sale's %d bytes reached MySQL, which now has %d units",
@@ -126,9 +123,9 @@ var retryPlays = map[string]func(*Stage){
 		proxy := s.StoreProxy(s.Victim.Proxies)
 		before := s.catch(proxy, s.Decides())
 		a := s.start(to(s.Victim, "A", 1)).caught(before)
-		var members []*pending
-		for i := range batchSize {
-			members = append(members, s.start(to(s.Victim, fmt.Sprintf("B%d", i+1), 1)))
+		members := make([]*pending, batchSize)
+		for i := range members {
+			members[i] = s.start(to(s.Victim, fmt.Sprintf("B%d", i+1), 1))
 		}
 		time.Sleep(gathering)
 		commit := s.catch(proxy, s.DecidesBatch())
@@ -170,10 +167,10 @@ func (s *Stage) loseAnswerToNginx() (history.Op, int64) {
 		return false
 	}
 	first := func(m tcpproxy.Message) bool { return s.IsRequest(m) && sent.Load() == 1 }
-	s.catch(s.nginx.victim, count)
-	s.catch(s.nginx.survivor, count)
-	victim, survivor := s.catch(s.nginx.victim, first), s.catch(s.nginx.survivor, first)
-	p := s.start(order{client: "A", through: s.nginx.URL})
+	s.catch(s.behind[0], count)
+	s.catch(s.behind[1], count)
+	victim, survivor := s.catch(s.behind[0], first), s.catch(s.behind[1], first)
+	p := s.start(order{client: "A", through: s.nginx})
 	select {
 	case <-victim.Arrived():
 		victim.Cut(tcpproxy.BeforeReply)

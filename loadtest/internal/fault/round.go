@@ -58,9 +58,7 @@ func (l *Lab) newCell(sc Scenario, strategy scenario.Strategy, way Practice, o O
 	if o.Step != nil {
 		s.note = func(st report.FaultStep) { o.Step(s, st) }
 	}
-	return &cell{
-		scenario: sc, way: way, repeat: repeat, command: cmp.Or(o.Command, Command), stage: s,
-	}
+	return &cell{scenario: sc, way: way, repeat: repeat, command: cmp.Or(o.Command, Command), stage: s}
 }
 
 // play plays the round's cells that can be played here, unless ctx has ended.

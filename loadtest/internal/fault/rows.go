@@ -11,7 +11,6 @@ import (
 )
 
 // rowPlays are stories of transactions in MySQL, and of what they see of each other and wait for.
-// A's read is held in isolation, or what makes its write durable if it reads and writes in one statement.
 var rowPlays = map[string]func(*Stage){
 	"commit-after-timeout": func(s *Stage) {
 		second := s.newItem()
@@ -22,19 +21,7 @@ var rowPlays = map[string]func(*Stage){
 			}
 		})
 	},
-	"isolation": func(s *Stage) {
-		const query = "SHOW VARIABLES WHERE Variable_name IN ('transaction_isolation', 'tx_isolation')"
-		var name, usual string
-		s.check(s.mysql().QueryRowContext(s.ctx, query).Scan(&name, &usual))
-		a := s.hold(to(s.Victim, "A", 1), messages.Read, messages.Commit)
-		excluded := s.seen(func(m tcpproxy.Message) bool { return s.WritesStock(m) || s.LocksRow(m) }, s.Survivor.MySQL)
-		b := s.start(to(s.Survivor, "B", 2))
-		s.await(excluded)
-		s.Provef("a proxy held %s when B's statement that writes or locks the row came; the default of their "+
-			"sessions is %s (%s)", a.what, usual, name)
-		a.land()
-		b.wait()
-	},
+	"isolation": playIsolation,
 	"no-index": func(s *Stage) {
 		db, other := s.mysql(), s.newItem()
 		if s.variant() != "unique-index" {
@@ -43,6 +30,22 @@ var rowPlays = map[string]func(*Stage){
 		// Without an index, each cell would wait for the rows of the others.
 		s.inTurn(func() { s.buyNeighbour(db, other) })
 	},
+}
+
+// playIsolation has B buy between another one's read and its write. The reply to A's read is held, or what makes its
+// write durable if it reads and writes in one statement.
+func playIsolation(s *Stage) {
+	const query = "SHOW VARIABLES WHERE Variable_name IN ('transaction_isolation', 'tx_isolation')"
+	var name, usual string
+	s.check(s.mysql().QueryRowContext(s.ctx, query).Scan(&name, &usual))
+	a := s.hold(to(s.Victim, "A", 1), messages.Read, messages.Commit)
+	excluded := s.seen(func(m tcpproxy.Message) bool { return s.WritesStock(m) || s.LocksRow(m) }, s.Survivor.MySQL)
+	b := s.start(to(s.Survivor, "B", 2))
+	s.await(excluded)
+	s.Provef("a proxy held %s when B's statement that writes or locks the row came; the default of their "+
+		"sessions is %s (%s)", a.what, usual, name)
+	a.land()
+	b.wait()
 }
 
 // buyNeighbour has B buy the other item while the COMMIT of A's order is held.

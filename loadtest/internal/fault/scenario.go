@@ -5,18 +5,9 @@
 package fault
 
 import (
-	"bytes"
-	"cmp"
-	_ "embed"
-	"fmt"
-	"maps"
 	"slices"
 	"strings"
-	"time"
 
-	"go.yaml.in/yaml/v3"
-
-	"stock/internal/suggest"
 	"stock/loadtest/internal/oracle"
 	"stock/loadtest/internal/report"
 	"stock/loadtest/internal/scenario"
@@ -28,7 +19,7 @@ type Scenario struct {
 	// Name is that of the story. Variants of a story have a common part before a slash.
 	Name      string
 	Title     string  // what happens, in one sentence
-	For       group   // who plays it, beside the practices
+	For       players // who plays it, beside the practices
 	Claims    []Claim // the first that is of a strategy counts
 	Practices []Practice
 	On        Setting
@@ -37,7 +28,7 @@ type Scenario struct {
 
 // Claim is what is expected of a story: in words, and the outcomes that agree with them.
 type Claim struct {
-	Of       group // empty: of every strategy that plays the story
+	Of       players // empty: of every strategy that plays the story
 	Words    string
 	Outcomes []report.Outcome
 	// Catalogue names a fault whose consequences the catalogue claims. Words and Outcomes follow from that.
@@ -108,11 +99,11 @@ func (p Practice) asStrategy() scenario.Strategy {
 	return scenario.Strategy{Name: p.Name, Claim: correct, ReportsRemaining: &tellsRemaining}
 }
 
-// group is a list of names of strategies, and of groups of them. A name after an exclamation mark is left out.
-type group []string
+// players is a list of names of strategies, and of groups of them. A name after an exclamation mark is left out.
+type players []string
 
-func (g group) has(s scenario.Strategy) (has bool) {
-	for _, name := range g {
+func (p players) has(s scenario.Strategy) (has bool) {
+	for _, name := range p {
 		name, out := strings.CutPrefix(name, "!")
 		if is, known := groups[name]; name == s.Name || known && is(s) {
 			if out {
@@ -191,75 +182,3 @@ func hasQueue(s scenario.Strategy) bool {
 
 // waitsForReplica reports whether a lock is granted only when a Redis replica has it.
 func waitsForReplica(s scenario.Strategy) bool { return slices.Contains(s.Needs, "redis-replica") }
-
-// plays are what is played, by the name of the scenario, or by its part before the slash.
-var plays = collect(holderPlays, crowdPlays, limitPlays, redisPlays, ghostPlays, masterPlays, rowPlays, retryPlays)
-
-func collect(families ...map[string]func(*Stage)) map[string]func(*Stage) {
-	all := map[string]func(*Stage){}
-	for _, family := range families {
-		maps.Copy(all, family)
-	}
-	return all
-}
-
-//go:embed scenarios.yaml
-var list []byte
-
-// Scenarios lists every story. To add one, add it to scenarios.yaml and to plays.
-var Scenarios = read(list)
-
-// Basic are the scenarios that mean something for every strategy. A lab plays them after its load.
-var Basic = Scenarios[:3]
-
-// BasicTime is how long the basic scenarios take at most, if they are played in parallel.
-const BasicTime = patience + 8*time.Second
-
-// read reads a list of scenarios, and finds what is played.
-func read(list []byte) (scenarios []Scenario) {
-	decoder := yaml.NewDecoder(bytes.NewReader(list))
-	decoder.KnownFields(true)
-	if err := decoder.Decode(&scenarios); err != nil {
-		panic(err)
-	}
-	for i := range scenarios {
-		s := &scenarios[i]
-		story, _, _ := strings.Cut(s.Name, "/")
-		if s.Play = plays[s.Name]; s.Play == nil {
-			s.Play = plays[story]
-		}
-		for i := range s.Practices {
-			s.Practices[i].Play = practicePlays[s.Practices[i].Name]
-		}
-	}
-	return scenarios
-}
-
-// Find returns the scenarios with the given names, in that order and each once, or all if there are no names. The part
-// of a name before the slash finds all variants.
-func Find(names []string) (found []Scenario, err error) {
-	if len(names) == 0 {
-		return Scenarios, nil
-	}
-	for _, name := range names {
-		known := false
-		for _, s := range Scenarios {
-			if s.Name != name && !strings.HasPrefix(s.Name, name+"/") {
-				continue
-			}
-			known = true
-			if !slices.ContainsFunc(found, func(f Scenario) bool { return f.Name == s.Name }) {
-				found = append(found, s)
-			}
-		}
-		if !known {
-			var all []string
-			for _, s := range Scenarios {
-				all = append(all, s.Name)
-			}
-			return nil, fmt.Errorf("no scenario is named %q%s", name,
-				cmp.Or(suggest.DidYouMean(name, all), "; the names are "+strings.Join(all, ", ")))
-		}
-	}
-	return found, nil
-}

@@ -12,7 +12,7 @@ import (
 // A name that is misspelt in the list would leave a strategy, a claim or a story out.
 func TestTheListOfScenariosNamesWhatExists(t *testing.T) {
 	t.Parallel()
-	strategies := func(story string, names group) {
+	strategies := func(story string, names players) {
 		for _, name := range names {
 			if name[0] == '!' {
 				name = name[1:]
@@ -39,7 +39,7 @@ func TestTheListOfScenariosNamesWhatExists(t *testing.T) {
 			played[p.Name] = true
 		}
 	}
-	for _, all := range []map[string]func(*Stage){plays, practicePlays} {
+	for _, all := range append(families, practicePlays) {
 		for name := range all {
 			if !played[name] {
 				t.Errorf("the list has no %s", name)

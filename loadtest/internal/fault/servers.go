@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"context"
 	_ "embed"
-	"errors"
 	"fmt"
-	"net"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -100,7 +98,7 @@ func redisPair(ctx context.Context, d *Deployment) (err error) {
 	if r.replica, err = d.newRedis(ctx, o); err != nil {
 		return err
 	}
-	return awaitReplica(ctx, r.master)
+	return r.master.AwaitReplica(ctx)
 }
 
 // redisWithSentinels starts a master with a Redis replica, which three Sentinels promote when the master is down.
@@ -127,17 +125,6 @@ func redisCluster(ctx context.Context, d *Deployment) error {
 	return err
 }
 
-// awaitReplica waits until a master knows that its Redis replica is in sync, which the latter tells it once a second.
-func awaitReplica(ctx context.Context, master *servers.Redis) error {
-	client := openRedis(master.Addr)
-	defer client.Close()
-	replicas, err := client.Wait(ctx, 1, 20*time.Second).Result()
-	if err == nil && replicas == 0 {
-		err = fmt.Errorf("%s does not know of its Redis replica", master.Name)
-	}
-	return err
-}
-
 // promote makes the Redis replica the master, and leads its clients there.
 func (r *redisServers) promote(ctx context.Context) error {
 	if err := r.replica.Promote(ctx); err != nil {
@@ -153,46 +140,28 @@ func (r *redisServers) failOver(ctx context.Context) error {
 	return r.promote(ctx)
 }
 
-// endAndFailOver is failOver for a master that ends by itself.
-func (r *redisServers) endAndFailOver(ctx context.Context) error {
-	if err := r.master.Process.Stop(ctx); err != nil {
-		return err
-	}
-	return r.promote(ctx)
-}
-
 // rejoin starts the old master again, as a Redis replica of the one that was promoted.
 func (r *redisServers) rejoin(ctx context.Context) error {
-	if err := r.master.Restart(ctx); err != nil || r.cluster != nil {
-		return errors.Join(err, awaitReplica(ctx, r.replica)) // a Cluster makes it a Redis replica itself
+	err := r.master.Restart(ctx)
+	if err == nil && r.cluster == nil { // a Cluster makes it a Redis replica itself
+		err = r.master.Follow(ctx, r.replica)
 	}
-	host, port, err := net.SplitHostPort(r.replica.Addr)
 	if err != nil {
 		return err
 	}
-	client := openRedis(r.master.Addr)
-	defer client.Close()
-	if err := client.Do(ctx, "REPLICAOF", host, port).Err(); err != nil {
-		return err
-	}
-	return awaitReplica(ctx, r.replica)
+	return r.replica.AwaitReplica(ctx)
 }
 
-// stall stops the master (SIGSTOP), and waits until it has stopped.
-func (r *redisServers) stall(ctx context.Context) error {
-	if err := r.master.Signal(syscall.SIGSTOP); err != nil {
-		return err
-	}
-	return awaitStopped(ctx, r.master.Name, r.master.PID)
-}
-
-// awaitStopped waits until a process that was sent SIGSTOP has stopped.
-func awaitStopped(ctx context.Context, name string, pid int) error {
+// pause stops a process (SIGSTOP), and waits until it has stopped.
+func pause(ctx context.Context, p *servers.Process) error {
 	if runtime.GOOS != "linux" {
 		return fmt.Errorf("%w: only Linux shows in /proc that a process is stopped", errLeftOut)
 	}
-	return eventually(ctx, name+" is stopped", func() (bool, error) {
-		state, err := servers.ProcessState(pid)
+	if err := p.Signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	return eventually(ctx, p.Name+" is stopped", func() (bool, error) {
+		state, err := servers.ProcessState(p.PID)
 		return state == 'T', err
 	})
 }

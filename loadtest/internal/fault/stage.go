@@ -413,10 +413,10 @@ func (s *Stage) settled(ctx context.Context) (map[int64]int64, error) {
 	items := slices.Collect(maps.Keys(s.run.Set))
 	var last map[int64]int64
 	since := time.Now()
-	for {
+	err := eventually(ctx, "the stock does not change any more", func() (bool, error) {
 		stock, err := s.Oracle.Stock(ctx, s.durable(), items)
 		if err != nil {
-			return nil, err
+			return false, err
 		}
 		if !maps.Equal(stock, last) {
 			last, since = stock, time.Now()
@@ -425,15 +425,9 @@ func (s *Stage) settled(ctx context.Context) (map[int64]int64, error) {
 		if s.Strategy.WriteBehind && !s.written(ctx, stock) {
 			quiet = takeOver
 		}
-		if time.Since(since) >= quiet {
-			return stock, nil
-		}
-		select {
-		case <-time.After(10 * time.Millisecond):
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
+		return time.Since(since) >= quiet, nil
+	})
+	return last, err
 }
 
 // variant is what follows the slash in the scenario's name.

@@ -180,9 +180,6 @@ func (s *Stage) buyOn(sold bool) {
 	s.send(to(s.Survivor, "C", 1))
 }
 
-// arriveLate has B ask for the lock before A's write arrives, and others buy after that.
-func (s *Stage) arriveLate(a held) { s.buyOn(s.askMeanwhile(a)) }
-
 // killVictim kills the victim, once for all cells.
 func (s *Stage) killVictim() {
 	s.strike("the victim is killed", func(context.Context) error { return s.Victim.Kill() })
@@ -190,12 +187,7 @@ func (s *Stage) killVictim() {
 
 // stopVictim stops the victim (SIGSTOP), and waits until it has stopped.
 func (s *Stage) stopVictim() {
-	s.strike("the victim is stopped", func(ctx context.Context) error {
-		if err := s.Victim.Pause(); err != nil {
-			return err
-		}
-		return awaitStopped(ctx, s.Victim.Name, s.Victim.PID)
-	})
+	s.strike("the victim is stopped", func(ctx context.Context) error { return pause(ctx, s.Victim.Process()) })
 }
 
 // continueVictim lets the victim go on (SIGCONT).
