@@ -276,8 +276,8 @@ func (s *Stage) buyAtOnce(front *tcpproxy.Proxy) {
 }
 
 // waitsInMySQL lists the strategies whose requests each need a connection to MySQL to wait for A. Those of the others
-// wait inside the replica, or in Redis.
-var waitsInMySQL = []string{"for-update", "serializable", "update"}
+// wait inside the replica, or in Redis. Those of update do not wait: A's transaction is one message, which is held.
+var waitsInMySQL = []string{"for-update", "serializable"}
 
 // poolUse reads from the victim's metrics how many connections to MySQL are in use, without those that hold locks, and
 // how many requests wait for one.
