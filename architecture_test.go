@@ -190,11 +190,16 @@ var importTable = []struct {
 		is:      "the lab's own database and keys on servers of the user",
 	},
 	{
+		name:    "loadtest/internal/messages",
+		imports: []string{"internal/tcpproxy", "loadtest/internal/{oracle,scenario,topology}"},
+		is:      "what the messages between a replica and its stores do",
+	},
+	{
 		name: "loadtest/internal/fault",
 		imports: []string{
 			"internal/{monotonic,servers,suggest,tcpproxy}",
-			"loadtest/internal/{explore,explore/trace,history,oracle,report,scenario,timeline,topology,traffic,verify}",
-			"loadtest/scripts",
+			"loadtest/internal/{explore,explore/trace,history,messages,oracle,report}",
+			"loadtest/internal/{scenario,timeline,topology,traffic,verify}", "loadtest/scripts",
 		},
 		is: "the fault scenarios",
 	},
@@ -254,7 +259,8 @@ var importTable = []struct {
 		name: "loadtest/internal/console",
 		imports: []string{
 			"internal/{monotonic,origin,tcpproxy}",
-			"loadtest/internal/{explore,explore/trace,fault,history,lab,oracle,page,report,scenario,topology,traffic,verify}",
+			"loadtest/internal/{explore,explore/trace,fault,history,lab,messages,oracle,page,report,scenario}",
+			"loadtest/internal/{topology,traffic,verify}",
 			"loadtest/scripts",
 		},
 		is: "the lab in the browser, served by loadtest up",

@@ -29,6 +29,7 @@ type RedisOptions struct {
 	TLS       *TLS     // a second port, for clients with a certificate; none if nil
 	Args      []string // additional arguments, such as "--maxmemory", "10mb"
 	Env       []string // additional environment, such as "LD_PRELOAD=/path/to/library.so"
+	Clock     bool     // SetClock sets its wall clock, which needs Linux and a C compiler
 }
 
 // Redis is a private Redis or Valkey server. It has no password, but listens on loopback only.
@@ -40,6 +41,7 @@ type Redis struct {
 
 	command Command
 	dir     *Dir
+	clock   string // file with the offset of its clock; see RedisOptions.Clock
 }
 
 // StartRedis starts a Redis server and waits until it answers, and if it is a Redis replica, until it is in sync.
@@ -87,6 +89,13 @@ func StartRedis(ctx context.Context, o RedisOptions) (*Redis, error) {
 		Args:  slices.Concat(o.args(port, data), replicaOf, o.Args),
 		Env:   append(os.Environ(), o.Env...),
 		Log:   dir.File("redis.log"),
+	}
+	if o.Clock {
+		env, err := r.prepareClock(ctx)
+		if err != nil {
+			return nil, errors.Join(err, dir.Remove())
+		}
+		r.command.Env = append(r.command.Env, env...)
 	}
 	if o.Config != "" {
 		conf := dir.File("redis.conf")

@@ -3,7 +3,9 @@ package servers
 import (
 	"context"
 	"fmt"
+	"net"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -22,6 +24,28 @@ func (r *Redis) Promote(ctx context.Context) error {
 		return fmt.Errorf("promote %s: %w", r.Name, err)
 	}
 	return nil
+}
+
+// AwaitReplica waits until the server knows that its Redis replica is in sync, which the latter tells it once a second.
+func (r *Redis) AwaitReplica(ctx context.Context) error {
+	client := r.client()
+	defer client.Close()
+	replicas, err := client.Wait(ctx, 1, 20*time.Second).Result()
+	if err == nil && replicas == 0 {
+		err = fmt.Errorf("%s does not know of its Redis replica", r.Name)
+	}
+	return err
+}
+
+// Follow makes the server a Redis replica of another one (REPLICAOF), until it is restarted.
+func (r *Redis) Follow(ctx context.Context, master *Redis) error {
+	client := r.client()
+	defer client.Close()
+	host, port, err := net.SplitHostPort(master.Addr)
+	if err == nil {
+		err = client.Do(ctx, "REPLICAOF", host, port).Err()
+	}
+	return err
 }
 
 // CutReplication has the Redis replica receive nothing more from its master, until it is restarted or promoted. It then

@@ -74,3 +74,17 @@ func TestRedisReplicaSyncsAgainWhenItsLinkIsBack(t *testing.T) {
 		return err == nil && got == 6000
 	})
 }
+
+func TestAServerFollowsAnother(t *testing.T) {
+	t.Parallel()
+	master, follower := serverstest.StartRedis(t, servers.RedisOptions{}), serverstest.StartRedis(t, servers.RedisOptions{})
+	if err := follower.Follow(t.Context(), master); err != nil {
+		t.Fatal(err)
+	}
+	if err := master.AwaitReplica(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := follower.AwaitSync(t.Context()); err != nil {
+		t.Error(err)
+	}
+}

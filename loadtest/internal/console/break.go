@@ -13,8 +13,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"stock/loadtest/internal/fault"
 	"stock/loadtest/internal/history"
+	"stock/loadtest/internal/messages"
 	"stock/loadtest/internal/oracle"
 	"stock/loadtest/internal/scenario"
 	"stock/loadtest/internal/topology"
@@ -301,12 +301,12 @@ func (c *Console) postDeleteLock(r *http.Request) error {
 
 // saleRequest is a deduction, or the cancellation of one, that the page asks for.
 type saleRequest struct {
-	Strategy string     `json:"strategy"`
-	Replica  string     `json:"replica"` // empty: nginx chooses one
-	Count    int64      `json:"count"`
-	Hold     fault.Step `json:"hold"` // at which the sale is held; empty: at none
-	Key      string     `json:"key"`  // Idempotency-Key; empty: none
-	Cancel   bool       `json:"cancel"`
+	Strategy string        `json:"strategy"`
+	Replica  string        `json:"replica"` // empty: nginx chooses one
+	Count    int64         `json:"count"`
+	Hold     messages.Step `json:"hold"` // at which the sale is held; empty: at none
+	Key      string        `json:"key"`  // Idempotency-Key; empty: none
+	Cancel   bool          `json:"cancel"`
 }
 
 // keyPattern matches the keys that the page sends: they need no quotes in a header.
@@ -347,8 +347,8 @@ func (c *Console) postSale(r *http.Request) error {
 		return conflict("%s keeps no idempotency keys: leave the key empty, or choose another strategy", strategy.Name)
 	case body.Cancel && (body.Key == "" || body.Hold != ""):
 		return malformed("a sale is cancelled by its key, and cannot be held: give the key only")
-	case body.Hold != "" && !slices.Contains(fault.Steps, body.Hold):
-		return malformed("a sale cannot be held at %q: the steps are %v", body.Hold, fault.Steps)
+	case body.Hold != "" && !slices.Contains(messages.Steps, body.Hold):
+		return malformed("a sale cannot be held at %q: the steps are %v", body.Hold, messages.Steps)
 	case body.Hold != "" && len(c.lab.Topology.Proxies) == 0:
 		return conflict("nothing can be held: start the lab with --hold")
 	}

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"stock/internal/tcpproxy"
-	"stock/loadtest/internal/fault"
+	"stock/loadtest/internal/messages"
 	"stock/loadtest/internal/scenario"
 )
 
@@ -73,11 +73,11 @@ func (c *Console) catch(strategy scenario.Strategy, body saleRequest) (arrived c
 		if body.Replica != "" && body.Replica != replica {
 			continue
 		}
-		caught := fault.Sale{Strategy: strategy, Store: strategy.Stores[0], Item: shownItem}.Catch(*proxies, body.Hold)
+		caught := messages.Sale{Strategy: strategy, Store: strategy.Stores[0], Item: shownItem}.Catch(*proxies, body.Hold)
 		waiting.Go(func() {
 			select {
 			case <-caught.Arrived():
-				what, text := fault.Describe("its", body.Hold, caught.Data()), shorten(caught.Data())
+				what, text := messages.Describe("its", body.Hold, caught.Data()), shorten(caught.Data())
 				arrived <- &heldSale{Caught: caught, Held: Held{Replica: replica, What: what, Text: text}}
 			case <-stopped:
 				caught.Release()

@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"stock/internal/tcpproxy"
-	"stock/loadtest/internal/fault"
 	"stock/loadtest/internal/lab"
+	"stock/loadtest/internal/messages"
 	"stock/loadtest/internal/oracle"
 	"stock/loadtest/internal/scenario"
 	"stock/loadtest/internal/topology"
@@ -59,7 +59,7 @@ func wantAnswered(t *testing.T, conn net.Conn) {
 	}
 }
 
-var heldAtWrite = saleRequest{Hold: fault.Write}
+var heldAtWrite = saleRequest{Hold: messages.Write}
 
 func TestOneSaleIsHeldThoughAMessageOfEachReplicaFits(t *testing.T) {
 	t.Parallel()

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"stock/loadtest/internal/fault"
+	"stock/loadtest/internal/messages"
 	"stock/loadtest/internal/page"
 	"stock/loadtest/internal/scenario"
 )
@@ -24,7 +25,7 @@ var templates = template.Must(template.ParseFS(assets, "assets/*.tmpl"))
 type chosen struct {
 	Strategies  []choice
 	Replicas    []string
-	Steps       []fault.Step // at which a sale can be held; empty: it cannot
+	Steps       []messages.Step // at which a sale can be held; empty: it cannot
 	CommandNote string
 	Service     string
 	MaxUsers    int
@@ -136,7 +137,7 @@ func (c *Console) chosen() chosen {
 		CommandNote: c.options.CommandNote, MaxUsers: scenario.MaxUsers, MaxHoldMS: scenario.MaxHold.Milliseconds(),
 	}
 	if len(c.lab.Topology.Proxies) > 0 {
-		view.Steps = fault.Steps
+		view.Steps = messages.Steps
 	}
 	for _, s := range c.catalogue {
 		if s.Baseline() || len(s.Stores) == 0 {
@@ -161,7 +162,7 @@ func tell(catalogue []scenario.Strategy) (stories []told) {
 			story.Strategies = append(story.Strategies, p.Name)
 		}
 		for _, row := range catalogue {
-			if len(row.Stores) > 0 && s.Applies(row) == "" {
+			if len(row.Stores) > 0 && s.Applies(row) {
 				story.Strategies = append(story.Strategies, row.Name)
 			}
 		}

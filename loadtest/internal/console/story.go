@@ -30,8 +30,8 @@ func (r storyRequest) options(catalogue []scenario.Strategy) (o fault.Options, t
 	o = fault.Options{Scenarios: []fault.Scenario{sc}, Practices: []string{r.Strategy}, Repeat: 1, Parallel: 1}
 	for _, s := range catalogue {
 		if s.Name == r.Strategy {
-			if why := sc.Applies(s); why != "" {
-				return o, "", malformed("%s means nothing for %s: %s", sc.Name, s.Name, why)
+			if !sc.Applies(s) {
+				return o, "", malformed("%s means nothing for %s", sc.Name, s.Name)
 			}
 			o.Choices = []scenario.Choice{{Strategy: s, Store: s.Stores[0]}}
 		}

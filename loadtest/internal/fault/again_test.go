@@ -51,8 +51,8 @@ var busy atomic.Int64
 
 func (p *playedTwice) scenario(name string, first func(*Stage)) Scenario {
 	return Scenario{
-		Name: name, Applies: everyStrategy,
-		Claim: always("safe", report.Safe),
+		Name: name, For: players{"all"},
+		Claims: []Claim{{Words: "safe", Outcomes: []report.Outcome{report.Safe}}},
 		Play: func(s *Stage) {
 			p.alone.Store(busy.Add(1) == 1)
 			defer busy.Add(-1)
@@ -82,7 +82,7 @@ func TestCellsInDoubtArePlayedAgainAlone(t *testing.T) {
 		Scenarios: []Scenario{
 			slow.scenario("slow", func(s *Stage) { s.Provef("it struck"); s.blocked = 2 * time.Second }),
 			missed.scenario("missed", func(*Stage) {}),
-			holderDies,
+			named(t, "holder-dies"),
 			broken.scenario("broken", func(s *Stage) { s.Provef("it struck"); s.Failf("sold twice") }),
 		},
 		Choices: []scenario.Choice{{Strategy: liar, Store: oracle.MySQL}}, Repeat: 1, Parallel: 4,

@@ -9,159 +9,118 @@ import (
 	"time"
 
 	"stock/internal/monotonic"
-	"stock/internal/servers"
 	"stock/internal/tcpproxy"
 	"stock/loadtest/internal/history"
-	"stock/loadtest/internal/oracle"
-	"stock/loadtest/internal/report"
-	"stock/loadtest/internal/scenario"
+	"stock/loadtest/internal/messages"
 	"stock/loadtest/internal/traffic"
-	"stock/loadtest/internal/verify"
 )
 
-// crowdScenarios are stories of many clients who buy through nginx while something is killed.
-var crowdScenarios = []Scenario{
-	{
-		Name:  "replica-killed",
-		Title: "One of two replicas is killed while clients buy through nginx (SIGKILL).",
-		Applies: func(s scenario.Strategy) string {
-			switch {
-			case s.Claim.TwoReplicas != verify.ClaimCorrect:
-				return "it loses updates even if no replica dies"
-			case s.Claim.HolderCrash == "blocks-forever":
-				return "it is blocked for ever, as holder-dies shows"
-			}
-			return ""
-		},
-		Claim: holderDies.Claim,
-		On:    Setting{Nginx: true, Args: withLease(lostLease)},
-		Play: func(s *Stage) {
-			c := s.openCrowd(0)
-			s.meet("both replicas have sold") // or some leases would end before the victim is killed
-			a := s.hold(patiently(to(s.Victim, "A", 1)), Commit)
-			over := c.goOn()
-			s.killVictim()
-			c.killedNS.Store(monotonic.Now())
-			a.die()
-			over()
-			c.report()
-			unknown := c.count(0, monotonic.Now(), history.Unknown)
-			if unknown > crowdUsers {
-				s.Failf("%d outcomes are unknown, but only %d users were buying", unknown, crowdUsers)
-			}
-			s.Provef("the victim was killed while a proxy held %s; it had sold %d times, and the survivor %d times", a.what,
-				c.sales["victim"], c.sales["survivor"])
-			s.Stepf("%d users have sent %d requests, %d of them with an unknown outcome", crowdUsers, len(c.ops), unknown)
-		},
-	}, {
-		Name: "replica-and-database-killed",
-		Title: "While clients buy, a replica is killed, and then MySQL; the survivor sells all that is left in one request " +
-			"(SIGKILL).",
-		Applies: only("update", "slots", "escrow", "batch"),
-		Claim:   always("a confirmed sale is on disk, and every other unit is for sale", report.Safe),
-		On:      Setting{Nginx: true, MySQL: &servers.MySQLOptions{}}, // durable
-		Play: func(s *Stage) {
-			c := s.openCrowd(0)
-			over := c.goOn()
-			s.killVictim()
-			s.strike("MySQL is killed and started again", s.MySQL.Restart)
-			c.killedNS.Store(monotonic.Now()) // the crowd leaves when the survivor has sold enough since then
-			over()
-			if c.report(); c.since < crowdSales {
-				s.never = true
-				return
-			}
-			left := s.stock(s.Store)
-			s.Provef("before both were killed, the victim had sold %d times; the survivor has sold %d times, %d of them since "+
-				"MySQL was started again; %d units are left", c.sales["victim"], c.sales["survivor"], c.since, left)
-			s.buyNow("D", left)
-		},
-	}, {
-		Name: "cluster-failover/sales",
-		Title: "While clients buy, a master of a Redis Cluster is killed (SIGKILL). The Cluster promotes its Redis " +
-			"replica, which has not received the last sales.",
-		Applies: applies(func(s scenario.Strategy) bool {
-			return s.Stores[0] == oracle.Redis && s.Claim.TwoReplicas == verify.ClaimCorrect
-		}, "it does not sell from Redis, or loses updates even if no master fails"),
-		Claim: failoverLosesSales,
-		Sells: onLostMaster,
-		On:    Setting{Nginx: true, Redis: redisCluster, Args: patient()},
-		Play: func(s *Stage) {
-			c := s.openCrowd(clusterPace)
-			over := c.goOn()
-			s.cutClusterReplication()
-			cut := monotonic.Now()
-			s.eventually("the users have bought what the Redis replica does not receive", func() bool {
-				return c.soldSince(cut) >= clusterSales
-			})
-			c.killedNS.Store(s.strike(clusterMasterKilled, s.redis.failOverCluster))
-			over()
-			unreplicated := c.count(cut, c.killedNS.Load(), history.Sold)
-			s.provePause(c, fmt.Sprintf("%d sales were confirmed after replication was cut", unreplicated))
-		},
-	}, {
-		Name: "cluster-failover/locks",
-		Title: "A master of a Redis Cluster is killed while a holder's write is on its way and clients wait for the lock " +
-			"(SIGKILL). The Cluster promotes its Redis replica, which has not received the lock.",
-		Applies: keyInRedis,
-		Claim: func(s scenario.Strategy) Claim {
-			if waitsForReplica(s) {
-				return claim("the Redis replica has the lock; the next grant waits for another Redis replica", report.Blocked)
-			}
-			c := lockLost(s)
-			if slices.Contains(c.Allowed, report.Safe) {
-				c.Allowed = []report.Outcome{report.Blocked} // until the Redis replica is promoted
-			}
-			return c
-		},
-		Sells: onLostMaster,
-		On:    Setting{Nginx: true, Redis: redisCluster, Args: endless},
-		Play: func(s *Stage) {
-			c := s.openCrowd(clusterPace)
-			var a held
-			// A lock that waits for the Redis replica must be granted before that is cut off.
-			if waitsForReplica(s.Strategy) {
-				a = s.holdWrite()
-			}
-			s.cutClusterReplication()
-			if !waitsForReplica(s.Strategy) {
-				a = s.holdWrite()
-			}
-			over := c.goOn()
-			killed := s.forget(a, s.redis.replica, clusterMasterKilled, s.redis.failOverCluster)
-			c.killedNS.Store(killed)
-			promoted := time.Now()
-			s.eventually("somebody else is granted the lock, or has waited for it", func() bool {
-				return c.soldSince(killed) > 0 || time.Since(promoted) > 2*shortWait
-			})
-			inside := c.soldSince(killed)
-			a.land()
-			s.mend("the killed master is started again, and becomes a Redis replica", s.redis.rejoin)
-			over()
-			s.provePause(c, fmt.Sprintf("sales to others before A's write arrived: %d", inside))
-		},
-	}, {
-		Name:    "etcd-leader-killed",
-		Title:   "While clients buy, the leader of three etcd members is killed (SIGKILL).",
-		Applies: only("lock-etcd"),
-		Claim:   always("sells on as soon as another member leads", report.Safe, report.Blocked),
-		On:      Setting{Nginx: true, Locks: threeEtcd, Args: withLease(etcdLease, lockWait(patience))},
-		Play: func(s *Stage) {
-			c := s.openCrowd(clusterPace)
-			over := c.goOn()
-			killed := s.strike("the leader of etcd is killed", s.etcd.killLeader)
-			c.killedNS.Store(killed)
-			leader, term, err := s.etcd.awaitElection(s.ctx)
-			s.check(err)
-			elected := time.Duration(monotonic.Now() - killed)
-			over()
-			s.provePause(c, fmt.Sprintf("the leader of term %d was killed, and %s led in term %d after %.1f s",
-				s.etcd.status.Term, leader.Name, term, elected.Seconds()))
-		},
+// crowdPlays are stories of many clients who buy through nginx while something is killed.
+var crowdPlays = map[string]func(*Stage){
+	"replica-killed": func(s *Stage) {
+		c := s.openCrowd(0)
+		s.meet("both replicas have sold") // or some leases would end before the victim is killed
+		a := s.hold(patiently(to(s.Victim, "A", 1)), messages.Commit)
+		over := c.goOn()
+		s.killVictim()
+		c.killedNS.Store(monotonic.Now())
+		a.die()
+		over()
+		c.report()
+		unknown := c.count(0, monotonic.Now(), history.Unknown)
+		if unknown > crowdUsers {
+			s.Failf("%d outcomes are unknown, but only %d users were buying", unknown, crowdUsers)
+		}
+		s.Provef("the victim was killed while a proxy held %s; it had sold %d times, and the survivor %d times", a.what,
+			c.sales["victim"], c.sales["survivor"])
+		s.Stepf("%d users have sent %d requests, %d of them with an unknown outcome", crowdUsers, len(c.ops), unknown)
 	},
-	holdsAfterCrash("replica", "One of two replicas is killed while it holds units for its clients (SIGKILL).", Setting{}),
-	holdsAfterCrash("mysql", "MySQL is killed while units are held, and started again (SIGKILL).",
-		Setting{MySQL: &servers.MySQLOptions{}}),
+	"replica-and-database-killed": func(s *Stage) {
+		c := s.openCrowd(0)
+		over := c.goOn()
+		s.killVictim()
+		s.strike("MySQL is killed and started again", s.MySQL.Restart)
+		c.killedNS.Store(monotonic.Now()) // the crowd leaves when the survivor has sold enough since then
+		over()
+		if c.report(); c.since < crowdSales {
+			s.never = true
+			return
+		}
+		left := s.stock(s.Store)
+		s.Provef("before both were killed, the victim had sold %d times; the survivor has sold %d times, %d of them since "+
+			"MySQL was started again; %d units are left", c.sales["victim"], c.sales["survivor"], c.since, left)
+		s.buyNow("D", left)
+	},
+	"cluster-failover/sales": func(s *Stage) {
+		c := s.openCrowd(clusterPace)
+		over := c.goOn()
+		s.cutClusterReplication()
+		cut := monotonic.Now()
+		s.eventually("the users have bought what the Redis replica does not receive", func() bool {
+			return c.soldSince(cut) >= clusterSales
+		})
+		c.killedNS.Store(s.strike(clusterMasterKilled, s.redis.failOverCluster))
+		over()
+		unreplicated := c.count(cut, c.killedNS.Load(), history.Sold)
+		s.provePause(c, fmt.Sprintf("%d sales were confirmed after replication was cut", unreplicated))
+	},
+	"cluster-failover/locks": playLockInFailover,
+	"etcd-leader-killed": func(s *Stage) {
+		c := s.openCrowd(clusterPace)
+		over := c.goOn()
+		killed := s.strike("the leader of etcd is killed", s.etcd.killLeader)
+		c.killedNS.Store(killed)
+		leader, term, err := s.etcd.awaitElection(s.ctx)
+		s.check(err)
+		elected := time.Duration(monotonic.Now() - killed)
+		over()
+		s.provePause(c, fmt.Sprintf("the leader of term %d was killed, and %s led in term %d after %.1f s",
+			s.etcd.status.Term, leader.Name, term, elected.Seconds()))
+	},
+	"holds-after-crash": func(s *Stage) {
+		s.run.CallsVersion = history.CallsVersion
+		held := s.reserve("A", roundTime)
+		s.reserve("B", shortHold)
+		cancelled := s.reserve("C", roundTime)
+		if s.MySQL == nil {
+			s.killVictim()
+		} else {
+			s.strike("MySQL is killed and started again", s.MySQL.Restart)
+		}
+		s.eventually("the survivor confirms what A holds", func() bool {
+			return s.call(s.Survivor, traffic.About(held, history.Confirm, false)).Outcome == history.Done
+		})
+		s.call(s.Survivor, traffic.About(cancelled, history.Cancel, false))
+		s.Provef("the victim had granted three reservations before the kill; the survivor has confirmed one of them " +
+			"after that, and cancelled another")
+		s.eventually("the units of the others are back", func() bool { return s.stock(s.durable()) == units-1 })
+	},
+}
+
+// playLockInFailover kills a master of a Redis Cluster while A is inside.
+func playLockInFailover(s *Stage) {
+	c := s.openCrowd(clusterPace)
+	var a held
+	// A lock that waits for the Redis replica must be granted before that is cut off.
+	if waitsForReplica(s.Strategy) {
+		a = s.holdWrite()
+	}
+	s.cutClusterReplication()
+	if !waitsForReplica(s.Strategy) {
+		a = s.holdWrite()
+	}
+	over := c.goOn()
+	killed := s.forget(a, s.redis.replica, clusterMasterKilled, s.redis.failOverCluster)
+	c.killedNS.Store(killed)
+	promoted := time.Now()
+	s.eventually("somebody else is granted the lock, or has waited for it", func() bool {
+		return c.soldSince(killed) > 0 || time.Since(promoted) > 2*s.On.LockWait
+	})
+	inside := c.soldSince(killed)
+	a.land()
+	s.mend("the killed master is started again, and becomes a Redis replica", s.redis.rejoin)
+	over()
+	s.provePause(c, fmt.Sprintf("sales to others before A's write arrived: %d", inside))
 }
 
 // A crowd is several users who buy through nginx.
@@ -221,7 +180,7 @@ func (c *crowd) buy(enough func() bool) (wait func()) {
 // buyOnce has a user buy, and reports whether the crowd has had enough.
 func (c *crowd) buyOnce(enough func() bool) bool {
 	client := fmt.Sprintf("user-%d", c.asked.Add(1))
-	op := c.stage.exchange(order{client: client, through: c.stage.nginx.URL})
+	op := c.stage.exchange(order{client: client, through: c.stage.nginx})
 	pause := c.pace
 	if op.Outcome != history.Sold {
 		pause = max(pause, pollInterval) // a server is down
@@ -284,15 +243,12 @@ func (s *Stage) cutClusterReplication() {
 	s.strike("the Redis replica and the consumers of streams receive nothing from now on",
 		func(ctx context.Context) error {
 			for _, proxy := range []*tcpproxy.Proxy{s.Victim.MySQL, s.Survivor.MySQL} {
-				proxy.Select(writesStream)
+				proxy.Select(messages.WritesStream)
 				s.redis.held = append(s.redis.held, proxy.Hold())
 			}
 			return s.redis.replica.CutReplication(ctx)
 		})
 }
-
-// etcdLease is so long that no session ends while etcd has no leader.
-const etcdLease = 10 * time.Second
 
 // provePause adds what the crowd did to the history, and proves what nobody could do meanwhile.
 func (s *Stage) provePause(c *crowd, what string) {
@@ -317,32 +273,3 @@ func (s *Stage) provePause(c *crowd, what string) {
 
 // shortHold is the time of a reservation that expires during the story.
 const shortHold = time.Second
-
-// holdsAfterCrash is the story of units that are held when a process is killed.
-func holdsAfterCrash(variant, title string, on Setting) Scenario {
-	return Scenario{
-		Name:    "holds-after-crash/" + variant,
-		Title:   title,
-		Applies: takesReservations,
-		Claim:   always("keeps what was granted or confirmed, and puts back what expires", report.Safe),
-		On:      on,
-		Play: func(s *Stage) {
-			s.run.CallsVersion = history.CallsVersion
-			held := s.reserve("A", roundTime)
-			s.reserve("B", shortHold)
-			cancelled := s.reserve("C", roundTime)
-			what, strike := "the victim is killed", func(context.Context) error { return s.Victim.Kill() }
-			if s.MySQL != nil {
-				what, strike = "MySQL is killed and started again", s.MySQL.Restart
-			}
-			s.strike(what, strike)
-			s.eventually("the survivor confirms what A holds", func() bool {
-				return s.call(s.Survivor, traffic.About(held, history.Confirm, false)).Outcome == history.Done
-			})
-			s.call(s.Survivor, traffic.About(cancelled, history.Cancel, false))
-			s.Provef("the victim had granted three reservations before the kill; the survivor has confirmed one of them " +
-				"after that, and cancelled another")
-			s.eventually("the units of the others are back", func() bool { return s.stock(s.durable()) == units-1 })
-		},
-	}
-}

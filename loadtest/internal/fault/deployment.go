@@ -1,11 +1,11 @@
 package fault
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -17,6 +17,7 @@ import (
 
 	"stock/internal/servers"
 	"stock/internal/tcpproxy"
+	"stock/loadtest/internal/messages"
 	"stock/loadtest/internal/oracle"
 	"stock/loadtest/internal/scenario"
 	"stock/loadtest/internal/topology"
@@ -36,6 +37,16 @@ type Lab struct {
 	items atomic.Int64 // used so far: each cell has one of its own
 }
 
+// nextItem returns an item that nobody has used. In a Redis Cluster, the stories kill the master that has it.
+func (l *Lab) nextItem() int64 {
+	for {
+		item := firstItem + l.items.Add(1)
+		if servers.ClusterMaster(messages.StockKey(item)) == lostMaster {
+			return item
+		}
+	}
+}
+
 // Times of the replicas that play the stories. They are short, because stories wait for them.
 const (
 	lease          = 2 * time.Second
@@ -48,36 +59,28 @@ const (
 
 // Setting is what a scenario is played on: two replicas, on the servers of the lab unless it says otherwise.
 type Setting struct {
-	Args      []string              // more arguments of "stock serve", which override the usual ones
-	Isolation string                // the default of sessions with MySQL, as the system variable spells it
-	Database  bool                  // of the round's own, on the MySQL of the lab
-	MySQL     *servers.MySQLOptions // a MySQL of the round's own
-	Redis     start                 // a Redis of the round's own
-	Locks     start                 // servers for locks, of the round's own
-	Nginx     bool                  // in front of the replicas
-	Resend    bool                  // nginx sends a POST again whose connection broke
-	Proxies   bool                  // between nginx and the replicas
+	Lease          time.Duration         // 0: the usual one, as for the next two
+	LockWait       time.Duration         `yaml:"lock-wait"` // how long requests wait for a lock
+	RequestTimeout time.Duration         `yaml:"request-timeout"`
+	Args           []string              // more arguments of "stock serve"
+	Isolation      string                // the default of sessions with MySQL, as the system variable spells it
+	Database       bool                  // of the round's own, on the MySQL of the lab
+	MySQL          *servers.MySQLOptions // a MySQL of the round's own
+	Redis          start                 // a Redis of the round's own
+	Locks          start                 // servers for locks, of the round's own
+	Options        servers.RedisOptions  // of Redis, or of each of the masters of Redlock
+	Nginx          bool                  // in front of the replicas
+	Resend         bool                  // nginx sends a POST again whose connection broke
+	Proxies        bool                  // between nginx and the replicas
 }
 
 // start starts servers for a round, which the deployment stops.
 type start func(context.Context, *Deployment) error
 
-// patient are arguments for replicas whose requests do not end because their time is over.
-func patient(args ...string) []string {
-	return append([]string{"--request-timeout=" + patientTimeout.String()}, args...)
-}
-
-// withLease is patient for locks that have another lease.
-func withLease(lease time.Duration, args ...string) []string {
-	return patient(append([]string{"--lease=" + lease.String()}, args...)...)
-}
-
-// lockWait is how long requests wait for a lock.
-func lockWait(wait time.Duration) string { return "--lock-wait=" + wait.String() }
-
 // Deployment is what a round is played on: the victim, which the faults strike, the survivor, which goes on selling,
 // and their servers. It is used for one round only, so a story may leave it broken.
 type Deployment struct {
+	On               Setting
 	Victim, Survivor *topology.Isolated
 	Oracle           *oracle.Oracle
 	Service          scenario.Service // of the survivor
@@ -85,20 +88,14 @@ type Deployment struct {
 	MySQL            *servers.MySQL // of the round's own; nil: the lab's
 
 	// Servers of the round's own; nil: there are none.
-	nginx     *front           // in front of both replicas
-	redis     *redisServers    // a master, and perhaps a Redis replica
-	masters   []*servers.Redis // of Redlock
-	clocks    map[*servers.Redis]*os.File
+	nginx     string            // URL of one in front of both replicas
+	behind    []*tcpproxy.Proxy // between it and each replica
+	redis     *redisServers     // a master, and perhaps a Redis replica
+	masters   []*servers.Redis  // of Redlock
 	etcd      *etcdMembers
 	zookeeper *wrapped
 
 	stops []func(context.Context) error // in the order in which the parts were started
-}
-
-// front is an nginx in front of both replicas.
-type front struct {
-	URL              string
-	victim, survivor *tcpproxy.Proxy // between nginx and the replicas; nil: there are none
 }
 
 // deploy starts what a scenario is played on.
@@ -106,7 +103,11 @@ func (l *Lab) deploy(ctx context.Context, on Setting) (d *Deployment, err error)
 	if err := l.spares(on); err != nil {
 		return nil, err
 	}
-	d = &Deployment{Oracle: l.Oracle, Addresses: l.Topology.Addresses()}
+	on.Lease, on.LockWait = cmp.Or(on.Lease, lease), cmp.Or(on.LockWait, lease)
+	if on.RequestTimeout = cmp.Or(on.RequestTimeout, requestTimeout); l.Reading && on.RequestTimeout >= patientTimeout {
+		on.RequestTimeout = readersTimeout // it should not end before the story tells it to
+	}
+	d = &Deployment{On: on, Oracle: l.Oracle, Addresses: l.Topology.Addresses()}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, d.stop(ctx))
@@ -119,7 +120,7 @@ func (l *Lab) deploy(ctx context.Context, on Setting) (d *Deployment, err error)
 	// A replica writes to its database what other replicas have sold in Redis and have not written yet: a database of the
 	// round's own needs a Redis of its own.
 	if on.Redis == nil && (on.MySQL != nil || on.Database) {
-		on.Redis, d.Addresses.Account = oneRedis(servers.RedisOptions{}), oracle.Account{}
+		on.Redis, d.Addresses.Account = oneRedis, oracle.Account{}
 	}
 	for _, start := range []start{on.Redis, on.Locks} {
 		if start == nil {
@@ -223,10 +224,11 @@ func (d *Deployment) startReplicas(ctx context.Context, l *Lab, on Setting) erro
 		conns = []string{"--mysql-conns=64"}
 	}
 	options := topology.Options{ReplicaArgs: slices.Concat(conns, []string{
-		"--lease=" + lease.String(), "--request-timeout=" + requestTimeout.String(), lockWait(lease),
+		"--lease=" + on.Lease.String(), "--request-timeout=" + on.RequestTimeout.String(),
+		"--lock-wait=" + on.LockWait.String(),
 		// MySQL would drop what a story holds back for longer.
 		"--mysql-idle-timeout=" + (2 * readersTimeout).String(),
-	}, l.forReaders(on.Args), l.ReplicaArgs)}
+	}, on.Args, l.ReplicaArgs)}
 	group, starting := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
 		d.Victim, err = l.Topology.StartIsolated(starting, "victim", victimAt, options)
@@ -253,31 +255,21 @@ func (d *Deployment) startReplicas(ctx context.Context, l *Lab, on Setting) erro
 
 // startNginx starts nginx in front of both replicas. Without proxies, it sees that the victim refuses connections.
 func (d *Deployment) startNginx(ctx context.Context, on Setting) (err error) {
-	d.nginx = &front{}
 	addresses := []string{d.Victim.Address(), d.Survivor.Address()}
-	if on.Proxies {
-		for i, proxy := range []**tcpproxy.Proxy{&d.nginx.victim, &d.nginx.survivor} {
-			if *proxy, err = d.newProxy(addresses[i]); err != nil {
+	for i := range addresses {
+		if on.Proxies {
+			proxy, err := d.newProxy(addresses[i])
+			if err != nil {
 				return err
 			}
-			addresses[i] = (*proxy).Addr()
+			d.behind, addresses[i] = append(d.behind, proxy), proxy.Addr()
 		}
 	}
 	server, url, err := topology.StartBalancer(ctx, on.Resend, addresses...)
-	if d.nginx.URL = url; err == nil {
+	if d.nginx = url; err == nil {
 		d.onStop(server.Stop)
 	}
 	return err
-}
-
-// forReaders gives requests that should not end before the story tells them to the time to read its steps.
-func (l *Lab) forReaders(args []string) []string {
-	const flag = "--request-timeout="
-	args = slices.Clone(args)
-	if at := slices.Index(args, flag+patientTimeout.String()); l.Reading && at >= 0 {
-		args[at] = flag + readersTimeout.String()
-	}
-	return args
 }
 
 // Why no scenario is played on servers with TLS, and on a Redis Cluster of the user's.
@@ -318,17 +310,21 @@ func missing(err error) (why string) {
 	return why
 }
 
+// oracleConfig says where an oracle finds the servers.
+func (d *Deployment) oracleConfig() oracle.Config {
+	at := d.Addresses
+	return oracle.Config{
+		MySQLDSN: at.MySQLDSN, Redis: at.Redis, Redlock: at.Redlock, Account: at.Account, KeyPrefix: at.KeyPrefix,
+	}
+}
+
 // openOracle opens an oracle for the servers, unless they are those of the lab.
 func (d *Deployment) openOracle(ctx context.Context, l *Lab) (err error) {
 	t := l.Topology
 	if d.Addresses.MySQLDSN == t.MySQLDSN && slices.Equal(d.Addresses.Redis, t.Redis) {
 		return nil
 	}
-	config := oracle.Config{
-		MySQLDSN: d.Addresses.MySQLDSN, Redis: d.Addresses.Redis,
-		Account: d.Addresses.Account, KeyPrefix: d.Addresses.KeyPrefix,
-	}
-	if d.Oracle, err = oracle.Open(ctx, config); err != nil {
+	if d.Oracle, err = oracle.Open(ctx, d.oracleConfig()); err != nil {
 		return err
 	}
 	d.onStop(func(context.Context) error { d.Oracle.Close(); return nil })

@@ -34,7 +34,7 @@ func TestNoScenarioIsPlayedOnServersThatCannotBeReachedThroughProxies(t *testing
 		var played report.Fault
 		err := (&Lab{Topology: test.on}).Run(t.Context(), Options{
 			Scenarios: []Scenario{{
-				Name: "story", Applies: noStrategy, Practices: []Practice{practice},
+				Name: "story", Practices: []Practice{practice},
 				On: Setting{Isolation: "SERIALIZABLE"},
 			}},
 			Repeat: 1,

@@ -1,12 +1,17 @@
 package fault
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	_ "embed"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
+
+	"go.yaml.in/yaml/v3"
 
 	"stock/internal/suggest"
 	"stock/loadtest/internal/oracle"
@@ -116,7 +121,7 @@ func (l *Lab) rounds(o Options) (rounds []*round, explored []*cell) {
 // cells lists the cells of a scenario.
 func (l *Lab) cells(sc Scenario, o Options, repeat int) (cells []*cell) {
 	for _, choice := range o.Choices {
-		if strategy := choice.Strategy; sc.Applies(strategy) == "" {
+		if strategy := choice.Strategy; sc.Applies(strategy) {
 			way := Practice{Name: strategy.Name, Store: choice.Store, Claim: sc.Claim(strategy), Play: sc.Play}
 			c := l.newCell(sc, strategy, way, o, repeat)
 			c.missing = strategy.Unavailable[choice.Store]
@@ -142,17 +147,72 @@ func (l *Lab) Cells(o Options) (n int) {
 	return n
 }
 
-// Scenarios lists every story. To add one, add it to the list of its family.
-var Scenarios = slices.Concat(
-	Basic, holderScenarios, crowdScenarios, limitScenarios, redisScenarios, ghostLocks, masterScenarios, rowScenarios,
-	retryScenarios,
-)
+// families are what is played, by the name of the scenario, or by its part before the slash.
+var families = []map[string]func(*Stage){
+	holderPlays, crowdPlays, limitPlays, redisPlays, ghostPlays, masterPlays, rowPlays, retryPlays,
+}
+
+// practicePlays are practices that no script can show.
+var practicePlays = map[string]func(*Stage){
+	"lock-and-work-share-a-pool": func(s *Stage) {
+		pool := s.openPool()
+		s.buyFromPools(pool, pool, "while A needs one to read and write")
+	},
+	"lock-has-its-own-pool": func(s *Stage) {
+		s.buyFromPools(s.openPool(), s.openPool(), "while A has a pool of its own to read and write")
+	},
+	"smallest-number":            playSmallestNumber,
+	"wait-on-another-connection": playWaitOnAnotherConnection,
+}
+
+//go:embed scenarios.yaml
+var scenarioList []byte
+
+// Scenarios lists every story. To add one, add it to scenarios.yaml, and what is played to its family.
+var Scenarios = readScenarios(scenarioList)
 
 // Basic are the scenarios that mean something for every strategy. A lab plays them after its load.
-var Basic = []Scenario{holderDies, lateWrite, clientRetries}
+var Basic = Scenarios[:3]
 
 // BasicTime is how long the basic scenarios take at most, if they are played in parallel.
 const BasicTime = patience + 8*time.Second
+
+// readScenarios reads a list of scenarios, and finds what is played.
+func readScenarios(list []byte) (scenarios []Scenario) {
+	decoder := yaml.NewDecoder(bytes.NewReader(list))
+	decoder.KnownFields(true)
+	if err := decoder.Decode(&scenarios); err != nil {
+		panic(err)
+	}
+	plays := map[string]func(*Stage){}
+	for _, family := range families {
+		maps.Copy(plays, family)
+	}
+	for i := range scenarios {
+		s := &scenarios[i]
+		story, _, _ := strings.Cut(s.Name, "/")
+		if s.Play = plays[s.Name]; s.Play == nil {
+			s.Play = plays[story]
+		}
+		for i := range s.Practices {
+			s.Practices[i].Play = practicePlays[s.Practices[i].Name]
+		}
+	}
+	return scenarios
+}
+
+// UnmarshalText finds the servers by the name that the list of scenarios gives them.
+func (s *start) UnmarshalText(name []byte) error {
+	known := map[string]start{
+		"one": oneRedis, "pair": redisPair, "sentinels": redisWithSentinels, "cluster": redisCluster,
+		"three-masters": redlockMasters(3), "five-masters": redlockMasters(5), "three-etcd": threeEtcd,
+		"three-etcd-apart": threeEtcdApart, "zookeeper": startZooKeeper,
+	}
+	if *s = known[string(name)]; *s == nil {
+		return fmt.Errorf("no servers are named %q", name)
+	}
+	return nil
+}
 
 // Find returns the scenarios with the given names, in that order and each once, or all if there are no names. The part
 // of a name before the slash finds all variants.
@@ -161,21 +221,17 @@ func Find(names []string) (found []Scenario, err error) {
 		return Scenarios, nil
 	}
 	for _, name := range names {
+		var all []string
 		known := false
 		for _, s := range Scenarios {
-			if s.Name != name && !strings.HasPrefix(s.Name, name+"/") {
-				continue
-			}
-			known = true
-			if !slices.ContainsFunc(found, func(f Scenario) bool { return f.Name == s.Name }) {
+			all = append(all, s.Name)
+			is := s.Name == name || strings.HasPrefix(s.Name, name+"/")
+			known = known || is
+			if is && !slices.ContainsFunc(found, func(f Scenario) bool { return f.Name == s.Name }) {
 				found = append(found, s)
 			}
 		}
 		if !known {
-			var all []string
-			for _, s := range Scenarios {
-				all = append(all, s.Name)
-			}
 			return nil, fmt.Errorf("no scenario is named %q%s", name,
 				cmp.Or(suggest.DidYouMean(name, all), "; the names are "+strings.Join(all, ", ")))
 		}

@@ -20,7 +20,7 @@ var practice = Practice{Name: "practice", Play: func(*Stage) {}}
 func skipped(missing func(name string), names ...string) (scenarios []Scenario) {
 	for _, name := range names {
 		scenarios = append(scenarios, Scenario{
-			Name: name, Applies: noStrategy, Practices: []Practice{practice},
+			Name: name, Practices: []Practice{practice},
 			On: Setting{Redis: func(context.Context, *Deployment) error {
 				missing(name)
 				return fmt.Errorf("%w: there is no server", errLeftOut)

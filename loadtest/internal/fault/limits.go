@@ -18,286 +18,153 @@ import (
 	"syscall"
 	"time"
 
-	"stock/internal/servers"
 	"stock/internal/tcpproxy"
 	"stock/loadtest/internal/history"
-	"stock/loadtest/internal/oracle"
+	"stock/loadtest/internal/messages"
 	"stock/loadtest/internal/report"
-	"stock/loadtest/internal/scenario"
 )
 
-// limitScenarios are stories of something that runs out: connections, turns, memory, disk, stock, numbers.
-var limitScenarios = []Scenario{
-	databaseCrash(0), databaseCrash(1), databaseCrash(2), {
-		Name: "pool-deadlock",
-		Title: fmt.Sprintf("%d users buy an item at a replica with %d connections to MySQL, while one of them is inside.",
-			poolUsers, poolConns),
-		Applies: only("for-update", "serializable", "update", "mutex-around-tx", "lock-mysql-getlock", "lock-redis-fenced",
-			"lock-multi"),
-		Claim: always("those who wait leave connections for the holder", report.Safe),
-		Practices: []Practice{
-			{
-				Name:  "lock-and-work-share-a-pool",
-				Claim: claim("nobody buys until those who wait give up", report.Blocked),
-				Play: func(s *Stage) {
-					pool := s.openPool()
-					s.buyFromPools(pool, pool, "while A needs one to read and write")
-				},
-			}, {
-				Name:  "lock-has-its-own-pool",
-				Claim: claim("correct", report.Safe),
-				Play: func(s *Stage) {
-					s.buyFromPools(s.openPool(), s.openPool(), "while A has a pool of its own to read and write")
-				},
-			},
-		},
-		On: Setting{Args: withLease(longLease, lockWait(10*time.Second), fmt.Sprint("--mysql-conns=", poolConns),
-			fmt.Sprint("--mysql-lock-conns=", poolConns))},
-		Play: func(s *Stage) {
-			s.setManyUnits()
-			front := s.proxyTo(s.Victim.Address())
-			// Two cells at the same replica could not tell whose connections are in use.
-			s.inTurn(func() { s.buyAtOnce(front) })
-		},
-	}, {
-		Name:  "starvation/overtaken",
-		Title: "Each time A's write is on its way to the store, somebody else buys first.",
-		Applies: only("optimistic-version", "optimistic-spin", "optimistic-stock", "optimistic-timestamp-us", "redis-watch",
-			"update", "batch", "redis-script"),
-		Claim: func(s scenario.Strategy) Claim {
-			if s.Claim.LateWrite == "refused" {
-				return claim("A tries again until it gives up", report.Unavailable)
-			}
-			return claim("A buys at its first try", report.Safe)
-		},
-		On: Setting{Args: patient()},
-		Play: func(s *Stage) {
-			s.setManyUnits()
-			began := time.Now()
-			a, others := s.eachTime(s.storeProxy(s.Victim.Proxies), s.writesStock, func(n int) {
-				s.mustBuy(to(s.Survivor, fmt.Sprintf("B%d", n), 1))
-			})
-			if others > 1 || others == 1 && a.Outcome == history.Sold {
-				s.Provef("the proxy has held every write of A until another had bought: %d in %.1f s", others,
-					time.Since(began).Seconds())
-			}
-			if a.Outcome != history.Sold {
-				s.starved(began, others)
-			}
-		},
-	}, {
-		Name:    "starvation/polling",
-		Title:   "Others take the lock in turn, and each time A asks for it, another one is inside.",
-		Applies: only("lock-redis-expiry", "lock-redis-lua", "lock-redis-fenced", "lock-redis-fair", "lock-redis-queue"),
-		Claim: func(s scenario.Strategy) Claim {
-			if hasQueue(s) {
-				return claim("A is served in its turn", report.Safe)
-			}
-			return claim("A asks again until it gives up", report.Unavailable)
-		},
-		On: Setting{Args: withLease(longLease)},
-		Play: func(s *Stage) {
-			s.setManyUnits()
-			s.send(to(s.Victim, "Z", 1)) // the scripts must be known to Redis: each question is one command
-			holder := s.enter("B1")
-			if hasQueue(s.Strategy) {
-				s.askAmongMany(holder)
-				return
-			}
-			// Each question of A is on the wire until the lock has passed from one holder to the next.
-			began := time.Now()
-			a, asked := s.eachTime(s.Victim.Redis, s.asksForLock, func(n int) {
-				holder.land()
-				holder = s.enter(fmt.Sprintf("B%d", n+1))
-			})
+// limitPlays are stories of something that runs out: connections, turns, memory, disk, stock, numbers.
+var limitPlays = map[string]func(*Stage){
+	"database-crash": func(s *Stage) {
+		db := s.mysql()
+		s.setManyUnits()
+		flush := strings.TrimPrefix(s.variant(), "flush-")
+		set := "SET GLOBAL innodb_flush_log_at_trx_commit = " + flush
+		s.together(report.Event, set, execute(db, set))
+		before, after := s.sellAndFlush(db, flush == "1")
+		s.meet("all have sold")
+		now := s.readRedoLog(db).flushed
+		s.requiref(flush == "1" || now == before.flushed, "the log was flushed after the sales, up to %d", now)
+		s.strike("MySQL is killed and started again", s.MySQL.Restart)
+		s.Provef("the log was flushed up to %d before the sales, and up to %d of %d after them; then MySQL was killed",
+			before.flushed, after.flushed, after.written)
+		s.buyNow("D", 1)
+	},
+	"pool-deadlock": func(s *Stage) {
+		s.setManyUnits()
+		front := s.proxyTo(s.Victim.Address())
+		// Two cells at the same replica could not tell whose connections are in use.
+		s.inTurn(func() { s.buyAtOnce(front) })
+	},
+	"starvation/overtaken": func(s *Stage) {
+		s.setManyUnits()
+		began := time.Now()
+		a, others := s.eachTime(s.StoreProxy(s.Victim.Proxies), s.WritesStock, func(n int) {
+			s.mustBuy(to(s.Survivor, fmt.Sprintf("B%d", n), 1))
+		})
+		if others > 1 || others == 1 && a.Outcome == history.Sold {
+			s.Provef("the proxy has held every write of A until another had bought: %d in %.1f s", others,
+				time.Since(began).Seconds())
+		}
+		s.starved(a, began, others)
+	},
+	"starvation/polling": func(s *Stage) {
+		s.setManyUnits()
+		s.send(to(s.Victim, "Z", 1)) // the scripts must be known to Redis: each question is one command
+		holder := s.enter("B1")
+		if hasQueue(s.Strategy) {
+			s.askAmongMany(holder)
+			return
+		}
+		// Each question of A is on the wire until the lock has passed from one holder to the next.
+		began := time.Now()
+		a, asked := s.eachTime(s.Victim.Redis, s.TouchesLock, func(n int) {
 			holder.land()
-			if asked > 1 {
-				s.Provef("A asked for the lock %d times in %.1f s; each time it was free meanwhile, and another had it again",
-					asked, time.Since(began).Seconds())
-			}
-			if a.Outcome != history.Sold {
-				s.starved(began, asked)
-			}
-		},
-	}, {
-		Name:    "out-of-space/mysql",
-		Title:   "MySQL's disk is full, clients go on buying, and later there is room again.",
-		Applies: only("update", "for-update", "optimistic-version", "batch"),
-		Claim: func(s scenario.Strategy) Claim {
-			if s.Idempotent {
-				return claim("refuses while its ledger cannot grow, and sells again afterwards", report.Safe)
-			}
-			return claim("goes on selling: it needs no more space", report.Safe)
-		},
-		On: Setting{MySQL: &servers.MySQLOptions{Disk: smallDisk, Args: []string{
-			"--skip-log-bin", // with a binary log, it would hang until there is room
-			"--innodb-flush-log-at-trx-commit=2",
-		}}},
-		Play: func(s *Stage) {
-			s.setManyUnits()
-			ballast := filepath.Join(s.MySQL.Data, "ballast")
-			s.strike("the disk of MySQL is full", func(context.Context) error { return fillDisk(ballast) })
-			sales, refusal := s.buyOnFullDisk()
-			refused := refusal != ""
-			var disk syscall.Statfs_t
-			s.check(syscall.Statfs(s.MySQL.Data, &disk))
-			tellOf := s.Provef
-			if refused != s.Strategy.Idempotent {
-				tellOf = s.Failf
-			}
-			switch {
-			case disk.Bavail > 0:
-				s.failf("the disk has %d free blocks", disk.Bavail)
-			case refused:
-				tellOf("the disk has no free block; after %d more sales, the next is refused: %s", sales, refusal)
-			default:
-				tellOf("the disk has no free block, and %d more sales are made", sales)
-			}
-			s.mend("there is room again", func(context.Context) error { return os.Remove(ballast) })
-			s.buyNow("B", 2)
-		},
+			holder = s.enter(fmt.Sprintf("B%d", n+1))
+		})
+		holder.land()
+		if asked > 1 {
+			s.Provef("A asked for the lock %d times in %.1f s; each time it was free meanwhile, and another had it again",
+				asked, time.Since(began).Seconds())
+		}
+		s.starved(a, began, asked)
 	},
-	{
-		Name:  "out-of-space/redis",
-		Title: "Redis is out of memory (maxmemory, noeviction) while A is inside, and later there is room again.",
-		Applies: func(s scenario.Strategy) string {
-			switch {
-			case !slices.Contains(s.Needs, "redis"):
-				return "it does not use Redis"
-			case waitsForReplica(s):
-				return "the Redis of the story has no Redis replica"
-			}
-			return ""
-		},
-		Claim: func(s scenario.Strategy) Claim {
-			if s.Name == writesWithoutMemory {
-				return claim("goes on: Redis lets a script write that has deleted something before", report.Safe)
-			}
-			return claim("refuses, and sells again afterwards", report.Safe)
-		},
-		On: Setting{Redis: oneRedis(servers.RedisOptions{})},
-		Play: func(s *Stage) {
-			client := s.openRedis()
-			defer client.Close()
-			maxMemory := func(bytes string) func(context.Context) error {
-				return func(ctx context.Context) error { return client.ConfigSet(ctx, "maxmemory", bytes).Err() }
-			}
-			a := s.hold(to(s.Victim, "A", 1), Commit)
-			s.strike("Redis is out of memory", maxMemory("1"))
-			a.land()
-			b := s.send(to(s.Survivor, "B", 2))
-			memory, err := usedMemory(s.ctx, client)
-			s.check(err)
-			switch grants := s.Strategy.Name == writesWithoutMemory; {
-			case grants && b.Outcome == history.Sold:
-				s.Provef("Redis uses %d bytes and may use 1 (maxmemory), and still grants B the lock", memory)
-			case !grants && b.Outcome == history.Busy:
-				s.Provef("Redis uses %d bytes and may use 1 (maxmemory), and B is refused: %s", memory, b.Error)
-			default:
-				s.Failf("Redis uses %d bytes and may use 1 (maxmemory), and B is answered %d %s", memory, b.Status, b.Error)
-			}
-			s.mend("there is room again", maxMemory("0"))
-			s.buyNow("C", 3)
-		},
-	}, {
-		Name:    "sequence-wraps",
-		Title:   "The counter by which ZooKeeper numbers those that want a lock comes to its end, 2147483647.",
-		Applies: only("lock-zookeeper"),
-		Claim:   always("orders by the transactions that created the nodes", report.Safe),
-		On:      Setting{Locks: startZooKeeper, Args: patient()},
-		Practices: []Practice{{
-			Name:  "smallest-number",
-			Claim: claim("takes the smallest number for the oldest", report.Unsafe),
-			Play:  playSmallestNumber,
-		}},
-		Play: func(s *Stage) {
-			s.send(to(s.Victim, "Z", 1))
-			queue := "/stock/" + url.PathEscape(s.lockKey())
-			s.wrap(queue)
-			a := s.holdWrite()
-			var others []*pending
-			for i := range 4 { // if the order were left to chance, it would seldom be right
-				others = append(others, s.start(patiently(to(s.Survivor, fmt.Sprintf("B%d", i+1), 2))))
-			}
-			s.proveWrapped(queue, others)
-			for _, b := range others { // each is refused when it has waited for as long as it may (--lock-wait)
-				b.wait()
-			}
-			a.land()
-			s.buyNow("C", 3)
-		},
+	"out-of-space/mysql": playFullDisk,
+	"out-of-space/redis": func(s *Stage) {
+		client := s.openRedis()
+		defer client.Close()
+		maxMemory := func(bytes string) func(context.Context) error {
+			return func(ctx context.Context) error { return client.ConfigSet(ctx, "maxmemory", bytes).Err() }
+		}
+		a := s.hold(to(s.Victim, "A", 1), messages.Commit)
+		s.strike("Redis is out of memory", maxMemory("1"))
+		a.land()
+		b := s.send(to(s.Survivor, "B", 2))
+		info := client.InfoMap(s.ctx, "memory")
+		s.check(info.Err())
+		memory := info.Item("Memory", "used_memory")
+		// A script that has written may go on writing when memory is short, because Redis does not roll back.
+		switch grants := s.Strategy.Name == "lock-redis-fair"; {
+		case grants && b.Outcome == history.Sold:
+			s.Provef("Redis uses %s bytes and may use 1 (maxmemory), and still grants B the lock", memory)
+		case !grants && b.Outcome == history.Busy:
+			s.Provef("Redis uses %s bytes and may use 1 (maxmemory), and B is refused: %s", memory, b.Error)
+		default:
+			s.Failf("Redis uses %s bytes and may use 1 (maxmemory), and B is answered %d %s", memory, b.Status, b.Error)
+		}
+		s.mend("there is room again", maxMemory("0"))
+		s.buyNow("C", 3)
 	},
-	scripted("false-sold-out/units-on-their-way-back", "A asks for more than is left, and B for less before A is refused.",
-		Practice{Name: "decrement-then-put-back", Store: oracle.Redis, Claim: claim("undersells", report.Unsafe)},
-		Practice{Name: "redis-script", Store: oracle.Redis, Claim: claim("correct", report.Safe)}),
-	{
-		Name:    "false-sold-out/restocked-elsewhere",
-		Title:   "A replica has refused a buyer as sold out. Then the other replica puts units back.",
-		Applies: only("local-sold-out", "redis-prededuct", "redis-script", "update", "slots", "units"),
-		Claim: func(s scenario.Strategy) Claim {
-			if s.Name == "local-sold-out" {
-				return claim("undersells", report.Unsafe)
-			}
-			return claim("correct", report.Safe)
-		},
-		Play: func(s *Stage) {
-			s.mustBuy(to(s.Victim, "A", units))
-			b := s.send(to(s.Victim, "B", 1))
-			s.restock(s.Item, 5)
-			s.Provef("the victim has told B that the item is %s, and the survivor has put 5 units back", b.Outcome)
-			s.send(to(s.Victim, "C", 1))
-		},
+	"sequence-wraps": func(s *Stage) {
+		s.send(to(s.Victim, "Z", 1))
+		queue := "/stock/" + url.PathEscape(s.LockKey())
+		s.wrap(queue)
+		a := s.holdWrite()
+		others := make([]*pending, 4) // if the order were left to chance, it would seldom be right
+		for i := range others {
+			others[i] = s.start(patiently(to(s.Survivor, fmt.Sprintf("B%d", i+1), 2)))
+		}
+		s.proveWrapped(queue, others)
+		for _, b := range others { // each is refused when it has waited for as long as it may (--lock-wait)
+			b.wait()
+		}
+		a.land()
+		s.buyNow("C", 3)
 	},
-	scripted("false-sold-out/locked-units",
-		"A has locked all units of an item, one row each, and gives up while B asks for one with SKIP LOCKED.",
-		Practice{Name: "skip-locked-once", Store: oracle.Units, Claim: claim("undersells", report.Unsafe)},
-		Practice{Name: "skip-locked-then-wait", Store: oracle.Units, Claim: claim("correct", report.Safe)}),
+	"false-sold-out/restocked-elsewhere": func(s *Stage) {
+		s.mustBuy(to(s.Victim, "A", units))
+		b := s.send(to(s.Victim, "B", 1))
+		s.restock(s.Item, 5)
+		s.Provef("the victim has told B that the item is %s, and the survivor has put 5 units back", b.Outcome)
+		s.send(to(s.Victim, "C", 1))
+	},
 }
 
-// databaseCrash returns the story of a MySQL that is killed, with a value of innodb_flush_log_at_trx_commit.
-func databaseCrash(flush int) Scenario {
-	return Scenario{
-		Name:    fmt.Sprintf("database-crash/flush-%d", flush),
-		Title:   fmt.Sprintf("MySQL is killed after it has sold, with innodb_flush_log_at_trx_commit=%d (SIGKILL).", flush),
-		Applies: only("update", "for-update", "optimistic-version", "slots", "escrow", "batch"),
-		Claim: []func(scenario.Strategy) Claim{
-			always("loses what was confirmed since the log was last flushed", report.Unsafe),
-			always("a confirmed sale is on disk", report.Safe),
-			always("a confirmed sale is with the operating system, which goes on", report.Safe),
-		}[flush],
-		// The items are put on sale with the server's default, 1, so that they are on disk.
-		On: Setting{MySQL: &servers.MySQLOptions{Args: []string{
-			// Otherwise the log is flushed once a second, or before pages are, and nobody knows how much is lost.
-			"--skip-log-bin", "--innodb-flush-log-at-timeout=2700",
-			"--innodb-max-dirty-pages-pct-lwm=80", "--loose-innodb-idle-flush-pct=0",
-		}}},
-		Play: func(s *Stage) {
-			db := s.mysql()
-			s.setManyUnits()
-			set := fmt.Sprintf("SET GLOBAL innodb_flush_log_at_trx_commit = %d", flush)
-			s.together(report.Event, set, execute(db, set))
-			before, after := s.sellAndFlush(db, flush)
-			s.meet("all have sold")
-			now := s.readRedoLog(db).flushed
-			s.requiref(flush == 1 || now == before.flushed, "the log was flushed after the sales, up to %d", now)
-			s.strike("MySQL is killed and started again", s.MySQL.Restart)
-			s.Provef("the log was flushed up to %d before the sales, and up to %d of %d after them; then MySQL was killed",
-				before.flushed, after.flushed, after.written)
-			s.buyNow("D", 1)
-		},
+// playFullDisk has clients buy while the disk of MySQL is full, and afterwards.
+func playFullDisk(s *Stage) {
+	s.setManyUnits()
+	ballast := filepath.Join(s.MySQL.Data, "ballast")
+	s.strike("the disk of MySQL is full", func(context.Context) error { return fillDisk(ballast) })
+	sales, refusal := s.buyOnFullDisk()
+	var disk syscall.Statfs_t
+	s.check(syscall.Statfs(s.MySQL.Data, &disk))
+	tellOf := s.Provef
+	if (refusal != "") != s.Strategy.Idempotent {
+		tellOf = s.Failf
 	}
+	switch {
+	case disk.Bavail > 0:
+		s.failf("the disk has %d free blocks", disk.Bavail)
+	case refusal != "":
+		tellOf("the disk has no free block; after %d more sales, the next is refused: %s", sales, refusal)
+	default:
+		tellOf("the disk has no free block, and %d more sales are made", sales)
+	}
+	s.mend("there is room again", func(context.Context) error { return os.Remove(ballast) })
+	s.buyNow("B", 2)
 }
 
 // sellAndFlush has clients buy until the log is as it should be after their sales: flushed to its end if each COMMIT
 // flushes it, and not flushed at all otherwise. The server also writes and flushes for other reasons.
-func (s *Stage) sellAndFlush(db *sql.DB, flush int) (before, after redoLog) {
+func (s *Stage) sellAndFlush(db *sql.DB, each bool) (before, after redoLog) {
 	for try := range 40 {
 		before = s.readRedoLog(db)
 		s.mustBuy(to(s.Victim, fmt.Sprintf("A%d", try), 1))
 		s.mustBuy(to(s.Survivor, fmt.Sprintf("B%d", try), 2))
 		s.mustBuy(to(s.Victim, fmt.Sprintf("C%d", try), 1))
 		after = s.readRedoLog(db)
-		if flush == 1 && after.flushed >= after.written || flush != 1 && after.flushed == before.flushed {
+		if each && after.flushed >= after.written || !each && after.flushed == before.flushed {
 			return before, after
 		}
 	}
@@ -315,10 +182,8 @@ func (s *Stage) readRedoLog(db *sql.DB) (log redoLog) {
 	s.check(db.QueryRowContext(s.ctx, "SHOW ENGINE INNODB STATUS").Scan(&engine, &name, &status))
 	match := redoLogStatus.FindStringSubmatch(status)
 	s.requiref(match != nil, "SHOW ENGINE INNODB STATUS does not say how far the log has come")
-	var errs [2]error
-	log.written, errs[0] = strconv.ParseInt(match[1], 10, 64)
-	log.flushed, errs[1] = strconv.ParseInt(match[2], 10, 64)
-	s.check(errors.Join(errs[:]...))
+	_, err := fmt.Sscan(match[1]+" "+match[2], &log.written, &log.flushed)
+	s.check(err)
 	return log
 }
 
@@ -371,7 +236,7 @@ func (s *Stage) buyFromPool(ctx context.Context, locks, work *sql.DB, inside fun
 	}
 	defer lock.Close()
 	var granted bool
-	err = lock.QueryRowContext(ctx, "SELECT GET_LOCK(?, 10)", s.lockKey()).Scan(&granted)
+	err = lock.QueryRowContext(ctx, "SELECT GET_LOCK(?, 10)", s.LockKey()).Scan(&granted)
 	if err != nil || !granted {
 		return 0, cmp.Or(err, errHeld)
 	}
@@ -382,7 +247,7 @@ func (s *Stage) buyFromPool(ctx context.Context, locks, work *sql.DB, inside fun
 
 // buyAtOnce has all users but A ask while A is inside.
 func (s *Stage) buyAtOnce(front *tcpproxy.Proxy) {
-	a := s.hold(patiently(to(s.Victim, "A", 1)), Commit)
+	a := s.hold(patiently(to(s.Victim, "A", 1)), messages.Commit)
 	var others []*pending
 	for i := 1; i < poolUsers; i++ {
 		b := order{client: fmt.Sprintf("B%d", i), through: "http://" + front.Addr()}
@@ -411,8 +276,8 @@ func (s *Stage) buyAtOnce(front *tcpproxy.Proxy) {
 }
 
 // waitsInMySQL lists the strategies whose requests each need a connection to MySQL to wait for A. Those of the others
-// wait inside the replica, or in Redis.
-var waitsInMySQL = []string{"for-update", "serializable", "update"}
+// wait inside the replica, or in Redis. Those of update do not wait: A's transaction is one message, which is held.
+var waitsInMySQL = []string{"for-update", "serializable"}
 
 // poolUse reads from the victim's metrics how many connections to MySQL are in use, without those that hold locks, and
 // how many requests wait for one.
@@ -452,20 +317,23 @@ func (s *Stage) eachTime(proxy *tcpproxy.Proxy, match func(tcpproxy.Message) boo
 	return a.wait(), n
 }
 
-// asksForLock matches a command of the victim about the item's lock. A does not get it, so each one asks for it.
-func (s *Stage) asksForLock(m tcpproxy.Message) bool {
-	return strings.Contains(string(m.Data), s.lockKey())
+// starved records that A could not buy since then, while others bought, if that is so.
+func (s *Stage) starved(a history.Op, since time.Time, others int) {
+	if a.Outcome != history.Sold {
+		s.blocked, s.never = s.between(since, time.Now()), true
+		s.Stepf("A could not buy for %.1f s, in which others bought %d times", s.blocked.Seconds(), others)
+	}
 }
 
 // enter has a client buy at the survivor, and waits until it is inside.
 func (s *Stage) enter(client string) held {
-	return s.hold(patiently(to(s.Survivor, client, 1)), Commit)
+	return s.hold(patiently(to(s.Survivor, client, 1)), messages.Commit)
 }
 
 // askAmongMany has others ask for the lock after A. Some of them may be served first, in the turn of their replica. The
 // times are the replicas'.
 func (s *Stage) askAmongMany(holder held) {
-	question := s.catch(s.Victim.Redis, s.asksForLock)
+	question := s.catch(s.Victim.Redis, s.TouchesLock)
 	a := s.start(patiently(to(s.Victim, "A", 1))).caught(question)
 	question.land()
 	s.Stepf("B1 has the lock, and A has asked for it")
@@ -487,13 +355,8 @@ func (s *Stage) askAmongMany(holder held) {
 	}
 	s.Provef("A had asked while B1 had the lock, and %d others asked after A; %d of them were served before A",
 		len(others), before)
-	if answer.Outcome != history.Sold {
-		s.starved(began, before)
-	}
+	s.starved(answer, began, before)
 }
-
-// smallDisk is the size in bytes of the disk of a MySQL that is to be filled. It is in memory.
-const smallDisk = 128 << 20
 
 // fillDisk writes a file until there is no room for one more byte.
 func fillDisk(path string) error {
@@ -539,7 +402,3 @@ func (s *Stage) buyOnFullDisk() (sales int, refusal string) {
 	}
 	return sales, ""
 }
-
-// writesWithoutMemory is the strategy whose lock is granted by a script that removes its caller from the queue first. A
-// script that has written may go on writing when memory is short, because Redis does not roll back.
-const writesWithoutMemory = "lock-redis-fair"

@@ -13,92 +13,17 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"stock/internal/servers"
-	"stock/loadtest/internal/report"
-	"stock/loadtest/internal/scenario"
 )
-
-// shortWait is how long requests wait for a lock that nothing but a fault can free.
-const shortWait = time.Second
-
-// Leases of these stories.
-const (
-	longLease  = patientTimeout // does not end as long as a story lasts, so that nothing but the fault can free a lock
-	pauseLease = 2 * lease      // every holder is inside before the first lease ends, also on a busy machine
-	lostLease  = 2 * lease      // so long that nobody takes a lock that is kept until it ends for one that was given back
-)
-
-// endless are arguments for replicas of whose locks no lease ends by itself.
-var endless = withLease(longLease, lockWait(shortWait))
-
-// keyInRedis applies to locks that are one key of Redis.
-var keyInRedis = applies(func(s scenario.Strategy) bool {
-	return strings.HasPrefix(s.Name, "lock-redis-") && !slices.Contains(s.Needs, "redlock")
-}, "the story is about a lock that is one key of one Redis")
-
-// keyInOneRedis applies to locks that are one key of Redis, and that need no Redis replica.
-func keyInOneRedis(s scenario.Strategy) string {
-	if waitsForReplica(s) {
-		return "it is not granted without a Redis replica"
-	}
-	return keyInRedis(s)
-}
-
-// leaseInRedis applies to locks that are one key of one Redis, and that expire.
-func leaseInRedis(s scenario.Strategy) string {
-	if s.Claim.HolderCrash == "blocks-forever" {
-		return "its lock does not expire"
-	}
-	return keyInOneRedis(s)
-}
-
-// waitsForReplica reports whether a lock is granted only when a Redis replica has it.
-func waitsForReplica(s scenario.Strategy) bool { return slices.Contains(s.Needs, "redis-replica") }
-
-// renewedInRedis are the locks that are one key of Redis, and that are renewed while they are held.
-var renewedInRedis = []string{
-	"lock-redis-watchdog", "lock-redis-pubsub", "lock-redis-fair", "lock-redis-rlock", "lock-redis-fenced",
-	"lock-redis-queue",
-}
-
-// renewed are the locks whose lease is renewed while they are held, or that have no lease.
-var renewed = append([]string{
-	"lock-redis-multi", "lock-mysql-getlock", "lock-etcd", "lock-zookeeper", "lock-multi",
-}, renewedInRedis...)
-
-// hasQueue reports whether those who wait for the lock are served in the order of arrival.
-func hasQueue(s scenario.Strategy) bool {
-	return s.Name == "lock-redis-fair" || s.Name == "lock-redis-queue"
-}
-
-// lockLost is what follows if a lock is granted twice: only the store can tell the two holders apart.
-func lockLost(s scenario.Strategy) Claim {
-	if s.Claim.LateWrite == "refused" {
-		return claim("two hold the lock, and the store refuses the older token", report.Safe)
-	}
-	return claim("two hold the lock", report.Unsafe)
-}
-
-// lockKept is claimed if Redis keeps the lock.
-var lockKept = always("keeps the lock", report.Safe)
-
-// lockKey is the key of the item's lock.
-func (s *Stage) lockKey() string { return s.lockKeyOf(s.Item) }
-
-func (s *Stage) lockKeyOf(item int64) string {
-	return fmt.Sprintf("%s%s:{%d}", s.Addresses.KeyPrefix, s.Strategy.Name, item)
-}
 
 // lockPTTL is how long the item's lock lasts on a server of Redis, as PTTL tells it.
-func (s *Stage) lockPTTL(at *servers.Redis) pttl {
-	return s.pttlAt(openRedis(at.Addr))
-}
+func (s *Stage) lockPTTL(at *servers.Redis) pttl { return s.pttlAt(openRedis(at.Addr)) }
 
-// PTTL is lockPTTL for the Redis of the deployment.
+// keyPTTL is lockPTTL for the Redis of the deployment.
 func (s *Stage) keyPTTL() pttl { return s.pttlAt(s.openRedis()) }
 
 func (s *Stage) pttlAt(client *redis.Client) pttl {
 	defer client.Close()
-	rest, err := client.PTTL(s.ctx, s.lockKey()).Result()
+	rest, err := client.PTTL(s.ctx, s.LockKey()).Result()
 	s.check(err)
 	return pttl(rest)
 }
@@ -119,12 +44,14 @@ func (p pttl) String() string {
 
 // deleteLock deletes the lock of an item, as an operator does who takes its holder for dead.
 func (s *Stage) deleteLock(item int64) {
+	sale := s.Sale
+	sale.Item = item
 	side := s.openRedis()
 	defer side.Close()
-	deleted, err := side.Del(s.ctx, s.lockKeyOf(item)).Result()
+	deleted, err := side.Del(s.ctx, sale.LockKey()).Result()
 	s.check(err)
-	s.requiref(deleted == 1, "the lock %s is not in Redis", s.lockKeyOf(item))
-	s.Stepf("an operator deletes the lock %s", s.lockKeyOf(item))
+	s.requiref(deleted == 1, "the lock %s is not in Redis", sale.LockKey())
+	s.Stepf("an operator deletes the lock %s", sale.LockKey())
 }
 
 // awaitRenewal waits until the lease of the item's lock starts anew.
@@ -133,7 +60,7 @@ func (s *Stage) awaitRenewal() {
 	defer side.Close()
 	last := noKey
 	s.eventually("the lock is renewed", func() bool {
-		now, err := side.PTTL(s.ctx, s.lockKey()).Result()
+		now, err := side.PTTL(s.ctx, s.LockKey()).Result()
 		s.check(err)
 		rest := pttl(now)
 		renewed := last > 0 && rest > last
@@ -192,7 +119,7 @@ func (s *Stage) jump(what string, ahead time.Duration, of ...*servers.Redis) {
 	s.strike(what, func(ctx context.Context) error {
 		var errs []error
 		for _, r := range of {
-			errs = append(errs, s.setClock(ctx, r, ahead))
+			errs = append(errs, r.SetClock(ctx, ahead))
 		}
 		return errors.Join(errs...)
 	})
@@ -204,8 +131,8 @@ const ghostPatience = 2*lease + time.Second
 // clockJump is how far a clock jumps. It exceeds every lease.
 const clockJump = time.Hour
 
-// clockBusy is the least that must be left of a lease of longLease before a clock jumps: it did not end by itself.
-const clockBusy = pttl(longLease / 2)
+// busyLease is the least that must be left of a lease before a clock jumps: it did not end by itself.
+func (s *Stage) busyLease() pttl { return pttl(s.On.Lease / 2) }
 
 // replicaPromoted is what redisServers.failOver does.
 const replicaPromoted = "the master was killed, and its Redis replica was promoted"

@@ -50,7 +50,7 @@ func (b publicBug) check(t *testing.T, story, strategy string, breaks bool, meas
 		t.Errorf("%s: no strategy or practice named %q plays %s", b.name, strategy, story)
 		return
 	}
-	outcomes := slices.Clone(claim.Allowed)
+	outcomes := slices.Clone(claim.Outcomes)
 	if outcome, ok := measured[story+" "+strategy]; ok {
 		outcomes = append(outcomes, outcome)
 	}
@@ -71,7 +71,7 @@ func claimOf(t *testing.T, sc Scenario, name string) (claim Claim, ok bool) {
 		}
 	}
 	for _, s := range catalogue.Strategies {
-		if listed := asListed(t, s); s.Name == name && sc.Applies(listed) == "" {
+		if listed := asListed(t, s); s.Name == name && sc.Applies(listed) {
 			return sc.Claim(listed), true
 		}
 	}

@@ -79,7 +79,7 @@ func (s *Stage) exchange(o order) history.Op {
 
 // timeout is how long the client waits for the answer: longer than anybody reads, unless the story says when it ends.
 func (s *Stage) timeout(o order) time.Duration {
-	if s.reading && (o.timeout == 0 || o.timeout == patientTimeout) {
+	if s.lab.Reading && (o.timeout == 0 || o.timeout == patientTimeout) {
 		return readersTimeout
 	}
 	return cmp.Or(o.timeout, clientTimeout)
@@ -151,9 +151,7 @@ func (p *pending) wait() history.Op {
 }
 
 // answered reports whether the answer has come.
-func (p *pending) answered() bool {
-	return happened(p.done)
-}
+func (p *pending) answered() bool { return happened(p.done) }
 
 // isUnanswered ends the story if the answer came before something happened to the request.
 func (p *pending) isUnanswered(what string) {
@@ -222,12 +220,6 @@ func answeredAt(op history.Op) time.Time {
 func (s *Stage) giveUp(since time.Time) {
 	s.blocked, s.never = s.between(since, time.Now()), true
 	s.Stepf("nobody could buy for %.1f s", s.blocked.Seconds())
-}
-
-// starved records that A could not buy since then, while others bought.
-func (s *Stage) starved(since time.Time, others int) {
-	s.blocked, s.never = s.between(since, time.Now()), true
-	s.Stepf("A could not buy for %.1f s, in which others bought %d times", s.blocked.Seconds(), others)
 }
 
 // restock puts units of an item back, and records it.

@@ -11,6 +11,7 @@ import (
 
 	"stock/loadtest/internal/explore/trace"
 	"stock/loadtest/internal/history"
+	"stock/loadtest/internal/messages"
 	"stock/loadtest/internal/report"
 	"stock/loadtest/internal/scenario"
 	"stock/loadtest/internal/verify"
@@ -40,7 +41,6 @@ type cell struct {
 	found    *trace.Result // by the explorer
 	repeat   int
 	command  string // Options.Command
-	reading  bool   // Lab.Reading
 	stage    *Stage
 	missing  string        // why it cannot be played here; empty if it can
 	place    int           // among all cells of the run
@@ -51,20 +51,14 @@ type cell struct {
 }
 
 func (l *Lab) newCell(sc Scenario, strategy scenario.Strategy, way Practice, o Options, repeat int) *cell {
-	item := firstItem + l.items.Add(1)
-	for sc.Sells != nil && !sc.Sells(item) {
-		item = firstItem + l.items.Add(1)
-	}
 	s := &Stage{
-		reading: l.Reading, Sale: Sale{strategy, way.Store, item}, Story: sc.Name, items: &l.items,
+		lab: l, Sale: messages.Sale{Strategy: strategy, Store: way.Store, Item: l.nextItem()}, Story: sc.Name,
 		note: func(report.FaultStep) {}, owners: map[string]string{},
 	}
 	if o.Step != nil {
 		s.note = func(st report.FaultStep) { o.Step(s, st) }
 	}
-	return &cell{
-		scenario: sc, way: way, repeat: repeat, command: cmp.Or(o.Command, Command), reading: l.Reading, stage: s,
-	}
+	return &cell{scenario: sc, way: way, repeat: repeat, command: cmp.Or(o.Command, Command), stage: s}
 }
 
 // play plays the round's cells that can be played here, unless ctx has ended.
@@ -106,6 +100,7 @@ func (r *round) playOn(ctx context.Context, cells []*cell) (err error) {
 	var all sync.WaitGroup
 	for _, c := range cells {
 		c.stage.Deployment, c.stage.company = d, together
+		c.stage.KeyPrefix, c.stage.Lease = d.Addresses.KeyPrefix, d.On.Lease
 		all.Go(func() {
 			defer together.leave(ctx)
 			c.perform(ctx)
@@ -149,7 +144,7 @@ func (c *cell) result() report.Fault {
 	s := c.stage
 	r := report.Fault{
 		Scenario: c.scenario.Name, Title: c.scenario.Title, Strategy: s.Strategy.Name, Store: s.Store, Repeat: c.repeat,
-		Claimed: c.way.Claim.Words, Proof: s.proof, Evidence: append([]string{}, c.verdict.Evidence...),
+		Claimed: c.way.Words, Proof: s.proof, Evidence: append([]string{}, c.verdict.Evidence...),
 		Unexplained: c.verdict.Unexplained,
 		Place:       c.place,
 		Steps:       append([]report.FaultStep{}, s.steps...),
@@ -197,14 +192,14 @@ func (c *cell) result() report.Fault {
 const unproved = "nothing shows that the fault struck"
 
 func (c *cell) allows(outcome report.Outcome) bool {
-	return slices.Contains(c.way.Claim.Allowed, outcome)
+	return slices.Contains(c.way.Outcomes, outcome)
 }
 
 // held reports whether the claim agrees with the outcome. How long the item was blocked says nothing if somebody read
 // meanwhile: leases have ended while nobody asked.
 func (c *cell) held(outcome report.Outcome) bool {
 	served := []report.Outcome{report.Safe, report.Blocked, report.Unavailable}
-	if c.reading && slices.Contains(served, outcome) {
+	if c.stage.lab.Reading && slices.Contains(served, outcome) {
 		return slices.ContainsFunc(served, c.allows)
 	}
 	return c.allows(outcome)

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"stock/loadtest/internal/messages"
 	"stock/loadtest/internal/report"
 	"stock/loadtest/internal/scenario"
 	"stock/loadtest/internal/verify"
@@ -89,11 +90,13 @@ func TestTheOutcomeOfACellFollowsFromItsProofAndVerdict(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			strategy := scenario.Strategy{Name: "s", Claim: scenario.Claim{LateWrite: test.claimed}}
+			lateWrite := named(t, "late-write")
 			c := &cell{
 				scenario: lateWrite, way: Practice{Claim: lateWrite.Claim(strategy), Play: lateWrite.Play},
 				verdict: test.verdict, err: test.err,
-				command: "loadtest faults", reading: test.reading, stage: &Stage{
-					proof: test.proof, blocked: test.blocked, never: test.never, broken: test.broken, Sale: Sale{Strategy: strategy},
+				command: "loadtest faults", stage: &Stage{
+					lab: &Lab{Reading: test.reading}, Sale: messages.Sale{Strategy: strategy},
+					proof: test.proof, blocked: test.blocked, never: test.never, broken: test.broken,
 				},
 			}
 			got := c.result()
@@ -106,10 +109,12 @@ func TestTheOutcomeOfACellFollowsFromItsProofAndVerdict(t *testing.T) {
 
 func TestTheReportSaysWhyACellIsInconclusiveAndHowToPlayItAgain(t *testing.T) {
 	t.Parallel()
+	lateWrite := named(t, "late-write")
 	c := &cell{
 		scenario: lateWrite, command: "go run ./loadtest faults",
-		way:     Practice{Claim: claim("refused", report.Safe), Play: lateWrite.Play},
-		verdict: verify.Verdict{Result: verify.Correct}, stage: &Stage{Sale: Sale{Strategy: scenario.Strategy{Name: "s"}}},
+		way:     Practice{Claim: Claim{Words: "refused", Outcomes: []report.Outcome{report.Safe}}, Play: lateWrite.Play},
+		verdict: verify.Verdict{Result: verify.Correct},
+		stage:   &Stage{lab: &Lab{}, Sale: messages.Sale{Strategy: scenario.Strategy{Name: "s"}}},
 	}
 	got := c.result()
 	if len(got.Evidence) != 1 || got.Evidence[0] != unproved || got.Steps == nil {
@@ -153,6 +158,16 @@ func TestAPartInTheBackgroundThatFailsEndsTheStoryThatWaitsForIt(t *testing.T) {
 	}
 }
 
+// named returns a scenario.
+func named(t *testing.T, name string) Scenario {
+	t.Helper()
+	found, err := Find([]string{name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found[0]
+}
+
 func TestFindNamesTheScenariosThatExist(t *testing.T) {
 	t.Parallel()
 	found, err := Find([]string{"late-write", "holder-dies"})
@@ -160,8 +175,8 @@ func TestFindNamesTheScenariosThatExist(t *testing.T) {
 		t.Errorf("found %v, %v", found, err)
 	}
 	found, err = Find([]string{"ghost-lock", "ghost-lock/stall"})
-	if err != nil || len(found) != len(ghostLocks) {
-		t.Errorf("found %d variants of ghost-lock, %v, want each of %d once", len(found), err, len(ghostLocks))
+	if err != nil || len(found) != len(ghostPlays) {
+		t.Errorf("found %d variants of ghost-lock, %v, want each of %d once", len(found), err, len(ghostPlays))
 	}
 	if _, err := Find([]string{"late-right"}); err == nil || !strings.Contains(err.Error(), "late-write") {
 		t.Errorf("error %v, want it to name late-write", err)

@@ -17,35 +17,70 @@ import (
 // Scenario is one story. Every strategy to which it applies plays it as a cell of its own.
 type Scenario struct {
 	// Name is that of the story. Variants of a story have a common part before a slash.
-	Name  string
-	Title string // what happens, in one sentence
-	// Applies returns why the story means nothing for a strategy; empty if it does.
-	Applies func(scenario.Strategy) string
-	// Claim is what follows from the catalogue's claims about a strategy to which the story applies.
-	Claim func(scenario.Strategy) Claim
-	// Practices play the story too. They are ways to deduct that the catalogue does not offer, such as common mistakes.
+	Name      string
+	Title     string  // what happens, in one sentence
+	For       players // who plays it, beside the practices
+	Claims    []Claim // the first that is of a strategy counts
 	Practices []Practice
-	// Sells reports whether cells may sell an item. Nil means any item.
-	Sells func(item int64) bool
-	// On is what the story is played on.
-	On Setting
-	// Play plays the story for a strategy.
-	Play func(*Stage)
+	On        Setting
+	Play      func(*Stage) `yaml:"-"` // plays the story for a strategy
 }
 
 // Claim is what is expected of a story: in words, and the outcomes that agree with them.
 type Claim struct {
-	Words   string
-	Allowed []report.Outcome
+	Of       players // empty: of every strategy that plays the story
+	Words    string
+	Outcomes []report.Outcome
+	// Catalogue names a fault whose consequences the catalogue claims. Words and Outcomes follow from that.
+	Catalogue string
 }
 
-// claim returns a Claim.
-func claim(words string, allowed ...report.Outcome) Claim { return Claim{words, allowed} }
+// Practice is a way to deduct that the catalogue does not offer, such as a common mistake.
+type Practice struct {
+	Name  string
+	Store string // that it sells from; empty: MySQL
+	Claim `yaml:",inline"`
+	// Play plays the story: it sends the statements and commands itself. Nil: the explorer executes a script instead, in
+	// every order of its steps.
+	Play   func(*Stage) `yaml:"-"`
+	Script string       // in loadtest/scripts, without .star; empty: that with the practice's name
+}
 
-// catalogued is a claim of the catalogue, which says by one word what comes of a fault.
-func catalogued(word string) Claim {
+// Applies reports whether a strategy plays the story.
+func (s Scenario) Applies(to scenario.Strategy) bool { return s.For.has(to) }
+
+// Claim is what is expected of a strategy to which the story applies.
+func (s Scenario) Claim(of scenario.Strategy) Claim {
+	for _, c := range s.Claims {
+		if len(c.Of) == 0 || c.Of.has(of) {
+			return c.claimed(of.Claim)
+		}
+	}
+	return Claim{}
+}
+
+// claimed is the claim with what the catalogue says, by one word or with a caveat.
+func (c Claim) claimed(says scenario.Claim) Claim {
+	switch c.Catalogue {
+	case "":
+		return c
+	case "holder-crash":
+		c.Words = says.HolderCrash
+	case "late-write":
+		c.Words = says.LateWrite
+	case "client-retry":
+		c.Words = says.ClientRetry
+	case "holder-pause":
+		switch c.Words = says.HolderPause; {
+		case c.Words == "blocks" && says.LateCaveat != "":
+			return Claim{Words: c.Words + ", " + says.LateCaveat, Outcomes: []report.Outcome{report.Safe, report.Blocked}}
+		case c.Words == "blocks", c.Words != "loses-updates" && says.HolderCrash == "blocks-until-lease-ends":
+			c.Outcomes = []report.Outcome{report.Blocked}
+			return c
+		}
+	}
 	outcome := report.Safe
-	switch word {
+	switch c.Words {
 	case "blocks-until-lease-ends":
 		outcome = report.Blocked
 	case "blocks-forever":
@@ -53,33 +88,8 @@ func catalogued(word string) Claim {
 	case "loses-units", "loses-updates", "deducts-again":
 		outcome = report.Unsafe
 	}
-	return claim(word, outcome)
-}
-
-// always is what is claimed of every strategy to which a story applies.
-func always(words string, allowed ...report.Outcome) func(scenario.Strategy) Claim {
-	return func(scenario.Strategy) Claim { return claim(words, allowed...) }
-}
-
-// Practice is a way to deduct that is not in the catalogue.
-type Practice struct {
-	Name  string
-	Store string // that it sells from; empty: MySQL
-	Claim Claim
-	// Play plays the story: it sends the statements and commands itself. Nil: the explorer executes a script instead, in
-	// every order of its steps.
-	Play   func(*Stage)
-	Script string // in loadtest/scripts, without .star; empty: that with the practice's name
-}
-
-// script is a practice that is the script of its name.
-func script(name, words string, outcome report.Outcome) Practice {
-	return Practice{Name: name, Claim: claim(words, outcome)}
-}
-
-// scripted is a scenario that no strategy plays: it compares practices.
-func scripted(name, title string, practices ...Practice) Scenario {
-	return Scenario{Name: name, Title: title, Applies: noStrategy, Practices: practices}
+	c.Outcomes = []report.Outcome{outcome}
+	return c
 }
 
 // asStrategy is the practice as the judge sees it: it should sell correctly.
@@ -89,24 +99,86 @@ func (p Practice) asStrategy() scenario.Strategy {
 	return scenario.Strategy{Name: p.Name, Claim: correct, ReportsRemaining: &tellsRemaining}
 }
 
-// applies returns a value for Scenario.Applies: the strategies for which a condition holds play the story.
-func applies(holds func(scenario.Strategy) bool, why string) func(scenario.Strategy) string {
-	return func(s scenario.Strategy) string {
-		if holds(s) {
-			return ""
+// players is a list of names of strategies, and of groups of them. A name after an exclamation mark is left out.
+type players []string
+
+func (p players) has(s scenario.Strategy) (has bool) {
+	for _, name := range p {
+		name, out := strings.CutPrefix(name, "!")
+		if is, known := groups[name]; name == s.Name || known && is(s) {
+			if out {
+				return false
+			}
+			has = true
 		}
-		return why
 	}
+	return has
 }
 
-// everyStrategy applies to each strategy that deducts something.
-var everyStrategy = applies(func(s scenario.Strategy) bool { return !s.Baseline() }, "it deducts nothing")
+// groups are strategies that have something in common.
+var groups = map[string]func(scenario.Strategy) bool{
+	"all": func(s scenario.Strategy) bool { return !s.Baseline() },
 
-// noStrategy applies to none: only practices play the story.
-func noStrategy(scenario.Strategy) string { return "the story is about other ways to deduct" }
+	// By what the catalogue claims.
+	"correct":            sellsCorrectly,
+	"never-unlocks":      neverUnlocks,
+	"late-write-blocks":  func(s scenario.Strategy) bool { return s.Claim.LateWrite == "blocks" },
+	"late-write-refused": func(s scenario.Strategy) bool { return s.Claim.LateWrite == "refused" },
+	"late-write-lost":    losesLateWrite,
+	"late-by-chance": func(s scenario.Strategy) bool { // whether a sale is lost depends on when a second begins
+		return s.Claim.HolderPause == "loses-updates" && s.Claim.LateCaveat != ""
+	},
+	"unfenced-lease": func(s scenario.Strategy) bool { return hasLease(s) && losesLateWrite(s) },
+	"keeps-keys":     func(s scenario.Strategy) bool { return s.Idempotent },
+	"limits-buyers":  func(s scenario.Strategy) bool { return s.Claim.BuyerLimit != "" },
+	"reservations":   func(s scenario.Strategy) bool { return len(s.Reservations) > 0 },
 
-// only applies to the named strategies.
-func only(names ...string) func(scenario.Strategy) string {
-	listed := func(s scenario.Strategy) bool { return slices.Contains(names, s.Name) }
-	return applies(listed, "the story is about "+strings.Join(names, ", "))
+	// By the store.
+	"write-through":  func(s scenario.Strategy) bool { return s.WriteThrough }, // MySQL follows before the answer
+	"write-behind":   func(s scenario.Strategy) bool { return s.WriteBehind },  // it follows later
+	"uses-redis":     func(s scenario.Strategy) bool { return slices.Contains(s.Needs, "redis") },
+	"sells-in-mysql": func(s scenario.Strategy) bool { return !s.Baseline() && s.Stores[0] != oracle.Redis },
+	"orders-in-mysql": func(s scenario.Strategy) bool {
+		return s.Stores[0] == oracle.MySQL && slices.Contains(s.Orders, oracle.MySQL)
+	},
+	"correct-in-redis": func(s scenario.Strategy) bool { return s.Stores[0] == oracle.Redis && sellsCorrectly(s) },
+
+	// Locks in Redis, each of which is one key.
+	"lock-in-redis": lockInRedis,
+	"lease-in-redis": func(s scenario.Strategy) bool {
+		return lockInRedis(s) && !waitsForReplica(s) && !neverUnlocks(s)
+	},
+	"renewed-in-redis":  renewedInRedis,
+	"queued":            hasQueue,
+	"waits-for-replica": waitsForReplica,
 }
+
+func sellsCorrectly(s scenario.Strategy) bool { return s.Claim.TwoReplicas == verify.ClaimCorrect }
+
+func losesLateWrite(s scenario.Strategy) bool { return s.Claim.LateWrite == "loses-updates" }
+
+// neverUnlocks reports whether the lock of a holder that has died stays.
+func neverUnlocks(s scenario.Strategy) bool { return s.Claim.HolderCrash == "blocks-forever" }
+
+// hasLease reports whether the lock of a holder that has died ends with its lease.
+func hasLease(s scenario.Strategy) bool { return s.Claim.HolderCrash == "blocks-until-lease-ends" }
+
+func lockInRedis(s scenario.Strategy) bool {
+	return strings.HasPrefix(s.Name, "lock-redis-") && !slices.Contains(s.Needs, "redlock")
+}
+
+// renewedInRedis reports whether a lock in Redis is renewed while it is held.
+func renewedInRedis(s scenario.Strategy) bool {
+	return slices.Contains([]string{
+		"lock-redis-watchdog", "lock-redis-pubsub", "lock-redis-fair", "lock-redis-rlock", "lock-redis-fenced",
+		"lock-redis-queue",
+	}, s.Name)
+}
+
+// hasQueue reports whether those who wait for the lock are served in the order of arrival.
+func hasQueue(s scenario.Strategy) bool {
+	return s.Name == "lock-redis-fair" || s.Name == "lock-redis-queue"
+}
+
+// waitsForReplica reports whether a lock is granted only when a Redis replica has it.
+func waitsForReplica(s scenario.Strategy) bool { return slices.Contains(s.Needs, "redis-replica") }

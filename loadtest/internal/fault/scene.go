@@ -25,11 +25,7 @@ func (s *Stage) OpenViewer() (*oracle.Viewer, error) {
 	if s.Deployment == nil {
 		return nil, errors.New("the explorer executes a script, on servers of its own")
 	}
-	at := s.Addresses
-	return oracle.NewViewer(oracle.Config{
-		MySQLDSN: at.MySQLDSN, Redis: at.Redis, Redlock: at.Redlock,
-		Account: at.Account, KeyPrefix: at.KeyPrefix,
-	})
+	return oracle.NewViewer(s.oracleConfig())
 }
 
 // Look returns the scene as it is now. It may be called while the story is played.

@@ -16,9 +16,6 @@ import (
 	"stock/loadtest/scripts"
 )
 
-// exploreCommand executes scripts, in a checkout of the repository.
-const exploreCommand = "go run ./loadtest explore"
-
 // explore executes every interleaving of the practices that are scripts, one practice after the other. Those that are
 // in doubt are executed again.
 func (l *Lab) explore(ctx context.Context, cells []*cell, o Options) error {
@@ -70,13 +67,11 @@ func (c *cell) explore(ctx context.Context, x *explore.Explorer) {
 	c.found, c.err = &trace.Result{}, nil
 	path := "loadtest/scripts/" + c.way.Script + ".star"
 	text, err := scripts.Files.ReadFile(c.way.Script + ".star")
-	if err != nil {
-		c.err = err
-		return
+	var script *explore.Script
+	if err == nil {
+		script, err = explore.LoadScript(path, text, 2)
 	}
-	script, err := explore.LoadScript(path, text, 2)
-	if err != nil {
-		c.err = err
+	if c.err = err; err != nil {
 		return
 	}
 	c.faults = script.Faults
@@ -97,7 +92,7 @@ func (c *cell) damaged() (shortest *trace.Schedule) {
 
 // explored decides what came of a practice that is a script.
 func (c *cell) explored(r report.Fault) report.Fault {
-	r.Replay = fmt.Sprintf("%s loadtest/scripts/%s.star", exploreCommand, c.way.Script)
+	r.Replay = fmt.Sprintf("go run ./loadtest explore loadtest/scripts/%s.star", c.way.Script)
 	switch damage := c.damaged(); {
 	case c.missing != "":
 		r.Outcome, r.Evidence = report.Skipped, []string{c.missing}

@@ -4,12 +4,7 @@ import (
 	"bytes"
 	"context"
 	_ "embed"
-	"encoding/binary"
-	"errors"
 	"fmt"
-	"net"
-	"os"
-	"os/exec"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -20,6 +15,7 @@ import (
 
 	"stock/internal/servers"
 	"stock/internal/tcpproxy"
+	"stock/loadtest/internal/messages"
 	"stock/loadtest/internal/oracle"
 )
 
@@ -74,15 +70,14 @@ func (r *redisServers) addresses() []string {
 }
 
 // oneRedis starts a master alone.
-func oneRedis(o servers.RedisOptions) start {
-	return func(ctx context.Context, d *Deployment) error {
-		o.Name = "redis of the round"
-		master, err := d.newRedis(ctx, o)
-		if err == nil {
-			d.redis = &redisServers{address: master.Addr, master: master}
-		}
-		return err
+func oneRedis(ctx context.Context, d *Deployment) error {
+	o := d.On.Options
+	o.Name = "redis of the round"
+	master, err := d.newRedis(ctx, o)
+	if err == nil {
+		d.redis = &redisServers{address: master.Addr, master: master}
 	}
+	return err
 }
 
 // redisPair starts a master with a Redis replica. There is a proxy between the two, and one in front of the master.
@@ -103,7 +98,7 @@ func redisPair(ctx context.Context, d *Deployment) (err error) {
 	if r.replica, err = d.newRedis(ctx, o); err != nil {
 		return err
 	}
-	return awaitReplica(ctx, r.master)
+	return r.master.AwaitReplica(ctx)
 }
 
 // redisWithSentinels starts a master with a Redis replica, which three Sentinels promote when the master is down.
@@ -130,17 +125,6 @@ func redisCluster(ctx context.Context, d *Deployment) error {
 	return err
 }
 
-// awaitReplica waits until a master knows that its Redis replica is in sync, which the latter tells it once a second.
-func awaitReplica(ctx context.Context, master *servers.Redis) error {
-	client := openRedis(master.Addr)
-	defer client.Close()
-	replicas, err := client.Wait(ctx, 1, 20*time.Second).Result()
-	if err == nil && replicas == 0 {
-		err = fmt.Errorf("%s does not know of its Redis replica", master.Name)
-	}
-	return err
-}
-
 // promote makes the Redis replica the master, and leads its clients there.
 func (r *redisServers) promote(ctx context.Context) error {
 	if err := r.replica.Promote(ctx); err != nil {
@@ -156,58 +140,34 @@ func (r *redisServers) failOver(ctx context.Context) error {
 	return r.promote(ctx)
 }
 
-// endAndFailOver is failOver for a master that ends by itself.
-func (r *redisServers) endAndFailOver(ctx context.Context) error {
-	if err := r.master.Process.Stop(ctx); err != nil {
-		return err
-	}
-	return r.promote(ctx)
-}
-
 // rejoin starts the old master again, as a Redis replica of the one that was promoted.
 func (r *redisServers) rejoin(ctx context.Context) error {
-	if err := r.master.Restart(ctx); err != nil || r.cluster != nil {
-		return errors.Join(err, awaitReplica(ctx, r.replica)) // a Cluster makes it a Redis replica itself
+	err := r.master.Restart(ctx)
+	if err == nil && r.cluster == nil { // a Cluster makes it a Redis replica itself
+		err = r.master.Follow(ctx, r.replica)
 	}
-	host, port, err := net.SplitHostPort(r.replica.Addr)
 	if err != nil {
 		return err
 	}
-	client := openRedis(r.master.Addr)
-	defer client.Close()
-	if err := client.Do(ctx, "REPLICAOF", host, port).Err(); err != nil {
-		return err
-	}
-	return awaitReplica(ctx, r.replica)
+	return r.replica.AwaitReplica(ctx)
 }
 
-// stall stops the master (SIGSTOP), and waits until it has stopped.
-func (r *redisServers) stall(ctx context.Context) error {
-	if err := r.master.Signal(syscall.SIGSTOP); err != nil {
-		return err
-	}
-	return awaitStopped(ctx, r.master.Name, r.master.PID)
-}
-
-// awaitStopped waits until a process that was sent SIGSTOP has stopped.
-func awaitStopped(ctx context.Context, name string, pid int) error {
+// pause stops a process (SIGSTOP), and waits until it has stopped.
+func pause(ctx context.Context, p *servers.Process) error {
 	if runtime.GOOS != "linux" {
 		return fmt.Errorf("%w: only Linux shows in /proc that a process is stopped", errLeftOut)
 	}
-	return eventually(ctx, name+" is stopped", func() (bool, error) {
-		state, err := servers.ProcessState(pid)
+	if err := p.Signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	return eventually(ctx, p.Name+" is stopped", func() (bool, error) {
+		state, err := servers.ProcessState(p.PID)
 		return state == 'T', err
 	})
 }
 
 // lostMaster is the master of a Redis Cluster that the stories kill: that of the first third of the hash slots.
 const lostMaster = 0
-
-// onLostMaster reports whether an item has a hash slot of the master that the stories kill.
-func onLostMaster(item int64) bool { return servers.ClusterMaster(stockKey(item)) == lostMaster }
-
-// stockKey is the key of an item's stock. All keys of the item have its hash slot.
-func stockKey(item int64) string { return fmt.Sprintf("stock:{%d}", item) }
 
 // failOverCluster kills the master, waits until the Cluster has promoted its Redis replica, and measures for how long
 // another master refuses its keys meanwhile.
@@ -234,12 +194,12 @@ func (r *redisServers) watchOther(ctx context.Context) {
 	client := openRedis(r.cluster.Addrs[lostMaster+1])
 	defer client.Close()
 	item := int64(firstItem)
-	for servers.ClusterMaster(stockKey(item)) != lostMaster+1 {
+	for servers.ClusterMaster(messages.StockKey(item)) != lostMaster+1 {
 		item++
 	}
 	for ctx.Err() == nil {
 		asked := time.Now()
-		_, err := client.Exists(ctx, stockKey(item)).Result()
+		_, err := client.Exists(ctx, messages.StockKey(item)).Result()
 		time.Sleep(pollInterval)
 		if err != nil && ctx.Err() == nil {
 			r.othersDownNS.Add(int64(time.Since(asked)))
@@ -247,120 +207,19 @@ func (r *redisServers) watchOther(ctx context.Context) {
 	}
 }
 
-// A library that sets the wall clock of a process. It is C, because it takes the place of functions of libc.
-//
-//go:embed clock/clock.c
-var clockSource []byte
-
-// compileClock compiles the library, and returns its path.
-func compileClock(ctx context.Context, dir *servers.Dir) (library string, err error) {
-	if runtime.GOOS != "linux" {
-		return "", fmt.Errorf("%w: the library that sets the clock of a process is made for Linux", errLeftOut)
-	}
-	source, library := dir.File("clock.c"), dir.File("clock.so")
-	if err := os.WriteFile(source, clockSource, 0o600); err != nil {
-		return "", err
-	}
-	output, err := exec.CommandContext(ctx, "cc", "-shared", "-fPIC", "-o", library, source).CombinedOutput()
-	if err != nil {
-		first, _, _ := bytes.Cut(output, []byte("\n"))
-		return "", fmt.Errorf("%w: the library that sets the clock of a process needs a C compiler: cc: %w: %s",
-			errLeftOut, err, first)
-	}
-	return library, nil
-}
-
 // redlockMasters starts masters of Redlock.
-func redlockMasters(n int, disk servers.RedisOptions) start {
+func redlockMasters(n int) start {
 	return func(ctx context.Context, d *Deployment) error {
-		disk.Name = "master"
-		masters, err := servers.StartRedisMasters(ctx, n, disk)
+		o := d.On.Options
+		o.Name = "master"
+		masters, err := servers.StartRedisMasters(ctx, n, o)
+		d.masters, d.Addresses.Redlock = masters, nil
 		for _, m := range masters {
 			d.onStop(m.Stop)
+			d.Addresses.Redlock = append(d.Addresses.Redlock, m.Addr)
 		}
-		d.useMasters(masters)
 		return err
 	}
-}
-
-func (d *Deployment) useMasters(masters []*servers.Redis) {
-	d.masters, d.Addresses.Redlock = masters, nil
-	for _, m := range masters {
-		d.Addresses.Redlock = append(d.Addresses.Redlock, m.Addr)
-	}
-}
-
-// clockedRedis starts a master alone whose wall clock the story sets.
-func clockedRedis(ctx context.Context, d *Deployment) error {
-	started, err := d.startClocked(ctx, 1)
-	if err == nil {
-		d.redis = &redisServers{address: started[0].Addr, master: started[0]}
-	}
-	return err
-}
-
-// clockedMasters starts three masters of Redlock whose wall clocks the story sets.
-func clockedMasters(ctx context.Context, d *Deployment) error {
-	masters, err := d.startClocked(ctx, 3)
-	d.useMasters(masters)
-	return err
-}
-
-// startClocked starts n servers, each with a clock of its own.
-func (d *Deployment) startClocked(ctx context.Context, n int) (started []*servers.Redis, err error) {
-	dir, err := servers.NewDir("clock")
-	if err != nil {
-		return nil, err
-	}
-	d.onStop(func(context.Context) error { return dir.Remove() })
-	library, err := compileClock(ctx, dir)
-	d.clocks = map[*servers.Redis]*os.File{}
-	if err != nil {
-		return nil, err
-	}
-	for i := range n {
-		name := fmt.Sprintf("redis-%d", i+1)
-		clock, err := os.Create(dir.File(name))
-		if err != nil {
-			return nil, err
-		}
-		d.onStop(func(context.Context) error { return clock.Close() })
-		if err := setOffset(clock, 0); err != nil {
-			return nil, err
-		}
-		r, err := d.newRedis(ctx, servers.RedisOptions{
-			Name: name, Env: []string{"LD_PRELOAD=" + library, "STOCK_CLOCK=" + clock.Name()},
-		})
-		if err != nil {
-			return nil, err
-		}
-		started, d.clocks[r] = append(started, r), clock
-	}
-	return started, nil
-}
-
-// setOffset makes a clock differ from that of the machine by seconds. The server reads the file at every look at the
-// clock, so it must never be empty.
-func setOffset(clock *os.File, seconds int64) error {
-	_, err := clock.WriteAt(binary.NativeEndian.AppendUint64(nil, uint64(seconds)), 0)
-	return err
-}
-
-// setClock lets the clock of a server jump, and checks that it sees that.
-func (d *Deployment) setClock(ctx context.Context, r *servers.Redis, ahead time.Duration) error {
-	if err := setOffset(d.clocks[r], int64(ahead.Seconds())); err != nil {
-		return err
-	}
-	client := openRedis(r.Addr)
-	defer client.Close()
-	says, err := client.Time(ctx).Result()
-	if err != nil {
-		return err
-	}
-	if off := time.Until(says) - ahead; off.Abs() > time.Minute {
-		return fmt.Errorf("%s ignores the clock: TIME says %s", r.Name, says.Format(time.TimeOnly))
-	}
-	return nil
 }
 
 // etcdMembers is an etcd cluster whose members reach each other through proxies.

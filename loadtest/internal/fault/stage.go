@@ -15,6 +15,7 @@ import (
 	"stock/internal/monotonic"
 	"stock/internal/tcpproxy"
 	"stock/loadtest/internal/history"
+	"stock/loadtest/internal/messages"
 	"stock/loadtest/internal/oracle"
 	"stock/loadtest/internal/report"
 	"stock/loadtest/internal/timeline"
@@ -33,13 +34,12 @@ const manyUnits = 1_000_000
 type Stage struct {
 	*Deployment
 	ctx context.Context // of the story, as in testing.T
-	Sale
+	messages.Sale
 	Story string // the name of the scenario
 
-	items   *atomic.Int64 // used so far
+	lab     *Lab
 	company *company
 	note    func(report.FaultStep) // called for each step; see Options.Step
-	reading bool                   // Lab.Reading
 	began   time.Time
 	beganNS int64 // on the clock of the history
 
@@ -319,7 +319,7 @@ func (s *Stage) open(ctx context.Context, story string) error {
 
 // newItem puts one more item on sale.
 func (s *Stage) newItem() int64 {
-	item := firstItem + s.items.Add(1)
+	item := s.lab.nextItem()
 	s.putOnSale(item, units)
 	return item
 }
@@ -413,10 +413,10 @@ func (s *Stage) settled(ctx context.Context) (map[int64]int64, error) {
 	items := slices.Collect(maps.Keys(s.run.Set))
 	var last map[int64]int64
 	since := time.Now()
-	for {
+	err := eventually(ctx, "the stock does not change any more", func() (bool, error) {
 		stock, err := s.Oracle.Stock(ctx, s.durable(), items)
 		if err != nil {
-			return nil, err
+			return false, err
 		}
 		if !maps.Equal(stock, last) {
 			last, since = stock, time.Now()
@@ -425,15 +425,15 @@ func (s *Stage) settled(ctx context.Context) (map[int64]int64, error) {
 		if s.Strategy.WriteBehind && !s.written(ctx, stock) {
 			quiet = takeOver
 		}
-		if time.Since(since) >= quiet {
-			return stock, nil
-		}
-		select {
-		case <-time.After(10 * time.Millisecond):
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
+		return time.Since(since) >= quiet, nil
+	})
+	return last, err
+}
+
+// variant is what follows the slash in the scenario's name.
+func (s *Stage) variant() string {
+	_, variant, _ := strings.Cut(s.Story, "/")
+	return variant
 }
 
 // takeOver is how long it takes at most until a replica writes the sales to MySQL that another one has left behind.

@@ -1,16 +1,14 @@
 package fault
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"slices"
-	"strconv"
 	"time"
 
 	"stock/internal/servers"
 	"stock/internal/tcpproxy"
 	"stock/loadtest/internal/history"
+	"stock/loadtest/internal/messages"
 	"stock/loadtest/internal/oracle"
 )
 
@@ -45,7 +43,7 @@ type held struct {
 
 // hold sends a request, and holds it at the first of the steps that its strategy has. If it has not, the request is
 // answered instead, and the client's next one is held at the next step.
-func (s *Stage) hold(o order, steps ...Step) held {
+func (s *Stage) hold(o order, steps ...messages.Step) held {
 	client := o.client
 	for i, step := range steps {
 		if i > 0 {
@@ -63,7 +61,7 @@ func (s *Stage) hold(o order, steps ...Step) held {
 
 // holdBesideOthers is hold for a request that waits until the cells that are played side by side have one, too. Those
 // that wait for Redis come last, because its client gives up after 3 s.
-func (s *Stage) holdBesideOthers(o order, steps ...Step) held {
+func (s *Stage) holdBesideOthers(o order, steps ...messages.Step) held {
 	const what = "the others are held"
 	if s.Store == oracle.Redis {
 		s.meet(what)
@@ -75,11 +73,11 @@ func (s *Stage) holdBesideOthers(o order, steps ...Step) held {
 }
 
 // tryToHold sends a request, and reports whether it is held. If it is not, it is answered.
-func (s *Stage) tryToHold(o order, step Step) (h held, caught bool) {
+func (s *Stage) tryToHold(o order, step messages.Step) (h held, caught bool) {
 	s.mu.Lock()
 	first := len(s.ops) == 0
 	s.mu.Unlock()
-	if step == Read && first {
+	if step == messages.Read && first {
 		// At the first request for an item, a replica reads the stock before it takes the lock, to see that the item exists.
 		s.send(to(o.at, "Z", 1))
 	}
@@ -91,7 +89,7 @@ func (s *Stage) tryToHold(o order, step Step) (h held, caught bool) {
 		h.wait()
 		return h, false
 	}
-	h.what = Describe(o.client+"'s", step, m.Data())
+	h.what = messages.Describe(o.client+"'s", step, m.Data())
 	s.mu.Lock()
 	for _, a := range s.asking {
 		if a.request == h.request {
@@ -155,59 +153,6 @@ func (s *Stage) seen(match func(tcpproxy.Message) bool, at *tcpproxy.Proxy) <-ch
 	return m.Arrived()
 }
 
-// isRequest matches a request for the item on its way from nginx to a replica.
-func (s *Stage) isRequest(m tcpproxy.Message) bool {
-	return bytes.HasPrefix(m.Data, []byte("POST ")) && s.mentionsItem(m)
-}
-
-// writesStream matches the message that writes sales of a stream to MySQL.
-func writesStream(m tcpproxy.Message) bool {
-	return bytes.Contains(m.Data, []byte("INSERT INTO stream_sale"))
-}
-
-// argument is an argument of a command of Redis, as it is on the wire, with the end of the line before it.
-func argument(text string) []byte {
-	return []byte("\r\n$" + strconv.Itoa(len(text)) + "\r\n" + text + "\r\n")
-}
-
-// mentions returns a function that matches a command of Redis with an argument.
-func mentions(text string) func(tcpproxy.Message) bool {
-	return func(m tcpproxy.Message) bool { return bytes.Contains(m.Data, argument(text)) }
-}
-
-// onlyKey reports whether a message is a script with one key.
-func onlyKey(m tcpproxy.Message, key string) bool {
-	return bytes.Contains(m.Data, append(argument("1"), argument(key)[2:]...))
-}
-
-// releasesLock matches the command that releases the item's lock.
-func (s *Stage) releasesLock(m tcpproxy.Message) bool {
-	command := bytes.ToLower(m.Data)
-	return mentions(s.lockKey())(m) && !s.renewsLock(m) &&
-		slices.ContainsFunc([]string{"del", "srem", "evalsha", "eval"}, func(name string) bool {
-			return bytes.Contains(command, argument(name))
-		})
-}
-
-// renewsLock matches the command that starts the lease of the item's lock anew: a script with one key, and with the
-// lease as an argument.
-func (s *Stage) renewsLock(m tcpproxy.Message) bool {
-	return onlyKey(m, s.lockKey()) && mentions(milliseconds(lease))(m)
-}
-
-// passesLock matches the script that makes another caller of the same process the holder. Its command has seven words:
-// EVALSHA, the script, the number of keys, the key, two owners and the lease.
-func (s *Stage) passesLock(m tcpproxy.Message) bool {
-	return bytes.HasPrefix(m.Data, []byte("*7\r\n")) && mentions(s.lockKey())(m) && mentions(milliseconds(longLease))(m)
-}
-
-// removesEntry matches the script that deletes entries from the item's stream: no other has the stream as its only key.
-func (s *Stage) removesEntry(m tcpproxy.Message) bool {
-	return onlyKey(m, s.streamKey()) && bytes.Contains(bytes.ToLower(m.Data), argument("evalsha"))
-}
-
-func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
-
 // buyBeforeWrite has B buy before A's write goes on, and C after that. B buys another count than A: if both left the
 // same stock, nobody could tell that one was lost.
 func (s *Stage) buyBeforeWrite(a held) {
@@ -217,11 +162,11 @@ func (s *Stage) buyBeforeWrite(a held) {
 }
 
 // holdWrite has A read the stock, and holds A's write on the wire.
-func (s *Stage) holdWrite() held { return s.hold(patiently(to(s.Victim, "A", 1)), Write) }
+func (s *Stage) holdWrite() held { return s.hold(patiently(to(s.Victim, "A", 1)), messages.Write) }
 
 // askMeanwhile has B ask for the lock. When B has sold, or was not granted the lock, A's write goes on.
 func (s *Stage) askMeanwhile(a held) (sold bool) {
-	sold = s.tryToBuy(to(s.Survivor, "B", 2), time.Now(), 2*shortWait)
+	sold = s.tryToBuy(to(s.Survivor, "B", 2), time.Now(), 2*s.On.LockWait)
 	s.blocked = 0 // nobody should buy while A is inside
 	a.land()
 	return sold
@@ -235,9 +180,6 @@ func (s *Stage) buyOn(sold bool) {
 	s.send(to(s.Survivor, "C", 1))
 }
 
-// arriveLate has B ask for the lock before A's write arrives, and others buy after that.
-func (s *Stage) arriveLate(a held) { s.buyOn(s.askMeanwhile(a)) }
-
 // killVictim kills the victim, once for all cells.
 func (s *Stage) killVictim() {
 	s.strike("the victim is killed", func(context.Context) error { return s.Victim.Kill() })
@@ -245,12 +187,7 @@ func (s *Stage) killVictim() {
 
 // stopVictim stops the victim (SIGSTOP), and waits until it has stopped.
 func (s *Stage) stopVictim() {
-	s.strike("the victim is stopped", func(ctx context.Context) error {
-		if err := s.Victim.Pause(); err != nil {
-			return err
-		}
-		return awaitStopped(ctx, s.Victim.Name, s.Victim.PID)
-	})
+	s.strike("the victim is stopped", func(ctx context.Context) error { return pause(ctx, s.Victim.Process()) })
 }
 
 // continueVictim lets the victim go on (SIGCONT).
@@ -262,7 +199,7 @@ func (s *Stage) continueVictim() {
 // server after.
 func (s *Stage) forget(a held, after *servers.Redis, what string, strike func(context.Context) error) (struckNS int64) {
 	rest := s.lockPTTL(s.redis.master)
-	s.requiref(rest != noKey, "client A is inside, but its lock %s is not in Redis", s.lockKey())
+	s.requiref(rest != noKey, "client A is inside, but its lock %s is not in Redis", s.LockKey())
 	asked := time.Now()
 	struckNS = s.strike(what, strike)
 	left := s.lockPTTL(after)
@@ -273,14 +210,11 @@ func (s *Stage) forget(a held, after *servers.Redis, what string, strike func(co
 	return struckNS
 }
 
-// streamKey is the stream of the item's sales.
-func (s *Stage) streamKey() string { return s.Addresses.KeyPrefix + stockKey(s.Item) + ":sales" }
-
 // entries counts the sales that are in the item's stream.
 func (s *Stage) entries() int64 {
 	side := s.openRedis()
 	defer side.Close()
-	entries, err := side.XLen(s.ctx, s.streamKey()).Result()
+	entries, err := side.XLen(s.ctx, s.StreamKey()).Result()
 	s.check(err)
 	return entries
 }

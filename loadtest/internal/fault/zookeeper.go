@@ -58,7 +58,7 @@ func byNumber(a, b string) int { return cmp.Or(number(a)-number(b), strings.Comp
 
 // playSmallestNumber takes the node with the smallest number for the oldest.
 func playSmallestNumber(s *Stage) {
-	db, conn, queue := s.mysql(), s.connectZooKeeper(), "/"+s.lockKey()
+	db, conn, queue := s.mysql(), s.connectZooKeeper(), "/"+s.LockKey()
 	_, err := conn.Create(queue, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
 	s.check(err)
 	s.wrap(queue)

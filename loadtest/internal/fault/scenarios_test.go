@@ -1,0 +1,49 @@
+package fault
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"stock/internal/stock"
+	"stock/internal/stock/catalogue"
+)
+
+// A name that is misspelt in the list would leave a strategy, a claim or a story out.
+func TestTheListOfScenariosNamesWhatExists(t *testing.T) {
+	t.Parallel()
+	strategies := func(story string, names players) {
+		for _, name := range names {
+			if name[0] == '!' {
+				name = name[1:]
+			}
+			listed := func(s stock.Strategy) bool { return s.Name == name }
+			if _, known := groups[name]; !known && !slices.ContainsFunc(catalogue.Strategies, listed) {
+				t.Errorf("%s: no strategy and no group is named %q", story, name)
+			}
+		}
+	}
+	played := map[string]bool{}
+	for _, s := range Scenarios {
+		strategies(s.Name, s.For)
+		for _, c := range s.Claims {
+			strategies(s.Name, c.Of)
+		}
+		if (s.Play != nil) != (s.For != nil) || (s.Claims != nil) != (s.For != nil) {
+			t.Errorf("%s: strategies play it: %t; it has a play: %t, and claims: %t",
+				s.Name, s.For != nil, s.Play != nil, s.Claims != nil)
+		}
+		story, _, _ := strings.Cut(s.Name, "/")
+		played[s.Name], played[story] = true, true
+		for _, p := range s.Practices {
+			played[p.Name] = true
+		}
+	}
+	for _, all := range append(families, practicePlays) {
+		for name := range all {
+			if !played[name] {
+				t.Errorf("the list has no %s", name)
+			}
+		}
+	}
+}
