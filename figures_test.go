@@ -247,8 +247,8 @@ func (r *measurement) found() string {
 		return "correct while stock lasts"
 	case r.Verdict == "correct" && !r.correct():
 		return "correct under this load only"
-	case r.Verdict == "correct" && r.losesLateWrite():
-		return "correct, but **loses a late write**"
+	case r.Verdict == "correct" && r.lateLoss() != "":
+		return "correct, but " + r.lateLoss()
 	}
 	return r.Verdict
 }
@@ -256,7 +256,17 @@ func (r *measurement) found() string {
 // notMeasured ends what a strategy claims, if that was not measured.
 const notMeasured = " (not measured)"
 
-func (r *measurement) losesLateWrite() bool { return r.Faults["late-write"] == "unsafe" }
+// lateLoss says that the strategy loses a sale if a write comes late, as was played or as it claims; empty: it does not.
+func (r *measurement) lateLoss() string {
+	const loses = "**loses a late write**"
+	switch {
+	case r.Faults["late-write"] == "unsafe":
+		return loses
+	case r.Faults["late-write"] == "" && r.Replicas > 1 && strategy(r.Strategy).Claim.LateWrite == stock.LateLosesUpdates:
+		return loses + " (claimed, not played)"
+	}
+	return ""
+}
 
 // fault says what came of a fault scenario, with other words for "unsafe"; or what the strategy claims, if the scenario
 // was not played.

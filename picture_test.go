@@ -203,7 +203,7 @@ func (r *measurement) colour() string {
 		return "late"
 	case !r.correct():
 		return "bad"
-	case r.losesLateWrite():
+	case r.lateLoss() != "":
 		return "late"
 	}
 	return "ok"

@@ -112,11 +112,13 @@ func TestTheSummaryShowsNoFaultsOfWrongStrategies(t *testing.T) {
 			Noop: &share, Share: &[2]float64{0.2, 0.3},
 			Faults: map[string]string{"holder-dies": "safe", "late-write": "unsafe"},
 		},
+		{Strategy: "lock-redlock", Replicas: 2, Workload: "plenty", Verdict: "correct", Goodput: 5},
 	}}
-	got := summary(t, f, []string{"mutex", "update"})
+	got := summary(t, f, []string{"mutex", "update", "lock-redlock"})
 	for _, want := range []string{
 		"| **wrong**: 2 of 3 units lost |  |  |  |  |\n",
 		"| correct, but **loses a late write** | 5 ±20% | 0.25 ±20% | safe | **loses a sale** |\n",
+		"| correct, but **loses a late write** (claimed, not played) | 5 |",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("the summary lacks %q:\n%s", want, got)

@@ -239,6 +239,8 @@ func measure(ctx context.Context, run *lab.Run, screen *screen) error {
 			result = "baseline"
 		case round.Result == verify.Wrong && h.Run.Claim != verify.ClaimCorrect:
 			result = "wrong, as claimed"
+		case round.Result == verify.Correct && h.Run.LosesLateWrite:
+			result = "correct under load, but claims to lose a late write"
 		}
 		screen.logLine(fmt.Sprintf("%s: %s, %.0f requests/s", progress.Heading(), result, round.ThroughputPerS))
 	})

@@ -281,7 +281,7 @@ func verdictNote(row *report.Row) string {
 		return "on purpose: a control"
 	case row.Result == verify.Wrong:
 		return "as it claims"
-	case verdictClass(row) == "late" && row.Faults["late-write"] == "":
+	case verdictClass(row) == "late" && row.Faults["late-write"] != string(report.Unsafe):
 		return "claimed, not played; correct under load"
 	case verdictClass(row) == "late":
 		return "correct under load"

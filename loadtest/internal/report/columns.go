@@ -171,11 +171,13 @@ func (r *Row) remark() string {
 // if none was played. It is empty otherwise.
 func (r *Row) LateLoss() string {
 	const loses = "loses a late write"
-	switch {
-	case r.Faults[lateWrite] == string(Unsafe):
+	switch Outcome(r.Faults[lateWrite]) {
+	case Unsafe:
 		return loses
-	case r.Faults[lateWrite] == "" && r.LosesLateWrite:
-		return loses + " (claimed, not played)"
+	case "", Skipped, Inconclusive:
+		if r.LosesLateWrite {
+			return loses + " (claimed, not played)"
+		}
 	}
 	return ""
 }

@@ -471,6 +471,22 @@ func TestAControlThatPassesALoadIsNotRanked(t *testing.T) {
 	}
 }
 
+func TestALateWriteThatWasNotPlayedIsShownAsClaimed(t *testing.T) {
+	t.Parallel()
+	row := rowWith("lock-redlock", 0.5, 0.5)
+	row.ClaimHeld, row.LosesLateWrite = true, true
+	for outcome, want := range map[Outcome]string{
+		"": "loses a late write (claimed, not played) |", Skipped: "loses a late write (claimed, not played) |",
+		Unsafe: "loses a late write |",
+	} {
+		row.Faults = map[string]string{lateWrite: string(outcome)}
+		var out bytes.Buffer
+		if err := (&Report{Rows: []*Row{row}}).WriteText(&out, false); err != nil || !strings.Contains(out.String(), want) {
+			t.Errorf("%q: %v, want %q\n%s", outcome, err, want, &out)
+		}
+	}
+}
+
 func TestSuccessDoesNotMentionControlsThatWereNotRun(t *testing.T) {
 	t.Parallel()
 	b := NewBuilder(Environment{})
