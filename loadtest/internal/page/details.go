@@ -202,7 +202,7 @@ func costs(row *report.Row) (facts []fact) {
 		until = "Until the critical section"
 	}
 	add(row.WaitedUS.Max > 0, until+", mean", microseconds(row.WaitedUS.Mean))
-	add(row.WaitedUS.Max > 0, until+", 99 %", microseconds(row.WaitedUS.P99))
+	add(row.WaitedUS.P99 > 0, until+", 99 %", microseconds(row.WaitedUS.P99))
 	add(row.WaitedUS.Max > 0, until+", longest", microseconds(row.WaitedUS.Max))
 	add(row.HeldUS.Max > 0, "In the critical section, mean", microseconds(row.HeldUS.Mean))
 	add(row.DriverCPUUSPerRequest > 0, "CPU of the load driver per request", microseconds(row.DriverCPUUSPerRequest))

@@ -108,6 +108,22 @@ func TestALateWriteThatWasNotPlayedIsShownAsClaimed(t *testing.T) {
 	}
 }
 
+func TestALatencyThatIsNotKnownIsLeftOut(t *testing.T) {
+	t.Parallel()
+	row := newRow("update", verify.Correct)
+	row.Requests, row.LatencyMS.P99 = 1234, 0
+	text := written(t, &report.Report{Rows: []*report.Row{row}})
+	for _, want := range []string{
+		`data-label="requests" data-sort="1234" class="number">1 234</td>`,
+		`data-label="99 % ms" data-sort="0" class="number"></td>`, report.NotKnown,
+		`aria-label="Latencies in milliseconds: median 12.5, longest`,
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the page lacks %s", want)
+		}
+	}
+}
+
 func TestAControlIsNotRecommended(t *testing.T) {
 	t.Parallel()
 	undersells, oversells := newRow("redis-prededuct", verify.Correct), newRow("decrement", verify.Correct)

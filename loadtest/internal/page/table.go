@@ -24,6 +24,7 @@ type tableView struct {
 	Scale    logScale
 	Known    bool // some of the strategies that most people compare are there
 	Interval bool // some rates have an interval
+	NotKnown string
 }
 
 // loadView is the rows of a workload.
@@ -52,6 +53,7 @@ type rowView struct {
 	Share            float64
 	ShareText        string
 	ShareInterval    string
+	Requests         cell
 	Median, Slowest  cell
 	Faults           []faultWord
 	Details          template.HTML
@@ -61,6 +63,14 @@ type rowView struct {
 type cell struct {
 	Text  string
 	Value float64
+}
+
+// latencyCell is empty if the latency is not known.
+func latencyCell(ms float64) cell {
+	if ms == 0 {
+		return cell{}
+	}
+	return cell{milliseconds(ms), ms}
 }
 
 // barView is a rate with its interval, which may be missing. At, From and To are places on the scale of the table, in
@@ -100,7 +110,10 @@ func newTable(r *report.Report) (*tableView, error) {
 			t.Faults = append(t.Faults, head)
 		}
 	}
-	t.Width = 6 + len(t.Faults)
+	t.Width = 7 + len(t.Faults)
+	if r.LacksLatencies() {
+		t.NotKnown = report.NotKnown
+	}
 	most := 0
 	stores := map[string][]string{}
 	for _, row := range r.Rows {
@@ -189,10 +202,8 @@ func (t *tableView) newRow(row *report.Row) rowView {
 		Strategy: row.Strategy, Store: row.Store, Family: family(row.Strategy),
 		Known: slices.Contains(known, row.Strategy),
 		Class: verdictClass(row), Ranked: row.Ranked(), Rate: row.RatePerS(),
-		Median: cell{milliseconds(row.LatencyMS.P50), row.LatencyMS.P50},
-		Slowest: cell{
-			milliseconds(row.LatencyMS.P99), row.LatencyMS.P99,
-		},
+		Requests: cell{grouped(float64(row.Requests)), float64(row.Requests)},
+		Median:   latencyCell(row.LatencyMS.P50), Slowest: latencyCell(row.LatencyMS.P99),
 	}
 	v.Word, v.Place = verdictWord(row)
 	v.Note = verdictNote(row)

@@ -264,6 +264,7 @@ func (c *collected) row() *Row {
 		row.LatencyBuckets = c.latencies.buckets()
 	}
 	row.WaitedUS, row.HeldUS = wait(c.waited), wait(c.held)
+	row.removeUnknown()
 	return row
 }
 

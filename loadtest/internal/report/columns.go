@@ -29,13 +29,22 @@ var columns = []column{
 	{head: "× noop", number: true, show: func(r *Row) string {
 		return plusMinus(share(r.ShareOfNoop), spread(r.share(), r.ShareInterval))
 	}},
-	{head: "median ms", number: true, show: func(r *Row) string { return digits(r.LatencyMS.P50) }},
-	{head: "99 % ms", number: true, show: func(r *Row) string { return digits(r.LatencyMS.P99) }},
+	{head: "requests", number: true, show: func(r *Row) string { return stats.Grouped(float64(r.Requests)) }},
+	{head: "median ms", number: true, show: func(r *Row) string { return latencyText(r.LatencyMS.P50) }},
+	{head: "99 % ms", number: true, show: func(r *Row) string { return latencyText(r.LatencyMS.P99) }},
 	{head: "commands/sale", number: true, show: (*Row).commandsPerSale},
 	{head: "found", show: (*Row).remark},
 }
 
 const strategyHead = "strategy" // of the first column of every table
+
+// latencyText is empty for a latency that is not known.
+func latencyText(ms float64) string {
+	if ms == 0 {
+		return ""
+	}
+	return digits(ms)
+}
 
 // measure is a figure of a single round, which comparisons and benchmark lines have.
 type measure struct {
@@ -45,6 +54,9 @@ type measure struct {
 	compared string             // heading in a comparison of two reports; empty: not there
 	ofNoop   func(Cell) float64 // of noop's round, where a comparison divides by another figure than round
 }
+
+// lacks reports whether a round has no such figure: a latency that is not known is 0.
+func (m measure) lacks(round Cell) bool { return m.better == "" && m.round(round) == 0 }
 
 var measures = []measure{
 	{

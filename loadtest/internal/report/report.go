@@ -158,14 +158,14 @@ type MedianAndMax struct {
 }
 
 // Latency is a distribution in milliseconds. Percentiles are nearest ranks with an error of at most 0.05 % (see
-// histogram). The other figures are exact.
+// histogram), and 0 if they are not known (see known). The other figures are exact.
 type Latency struct {
 	Mean float64 `json:"mean"`
-	P50  float64 `json:"p50"`
-	P90  float64 `json:"p90"`
-	P95  float64 `json:"p95"`
-	P99  float64 `json:"p99"`
-	P999 float64 `json:"p999"`
+	P50  float64 `json:"p50,omitempty"`
+	P90  float64 `json:"p90,omitempty"`
+	P95  float64 `json:"p95,omitempty"`
+	P99  float64 `json:"p99,omitempty"`
+	P999 float64 `json:"p999,omitempty"`
 	Min  float64 `json:"min"`
 	Max  float64 `json:"max"`
 }
@@ -179,7 +179,7 @@ type Lag struct {
 // Wait is a distribution in microseconds. Its percentile is as precise as those of Latency.
 type Wait struct {
 	Mean float64 `json:"mean"`
-	P99  float64 `json:"p99"`
+	P99  float64 `json:"p99,omitempty"`
 	Max  float64 `json:"max"`
 }
 
@@ -224,7 +224,8 @@ func (r *Report) WriteJSON(w io.Writer) error {
 	return nil
 }
 
-// ReadJSON reads what WriteJSON wrote. A report of another schema is an error.
+// ReadJSON reads what WriteJSON wrote. A report of another schema is an error. Older reports have percentiles that are
+// not known, which it removes.
 func ReadJSON(in io.Reader) (*Report, error) {
 	var r Report
 	if err := json.NewDecoder(in).Decode(&r); err != nil {
@@ -232,6 +233,9 @@ func ReadJSON(in io.Reader) (*Report, error) {
 	}
 	if r.Schema != Schema {
 		return nil, fmt.Errorf("read report: schema is %q, want %q", r.Schema, Schema)
+	}
+	for _, row := range r.Rows {
+		row.removeUnknown()
 	}
 	return &r, nil
 }

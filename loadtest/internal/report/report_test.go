@@ -3,6 +3,7 @@ package report
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"math"
@@ -680,10 +681,46 @@ func TestJSONSurvivesARoundTrip(t *testing.T) {
 		}
 	}
 	latency, _ := raw.Rows[0]["latency_ms"].(map[string]any)
-	for field := range strings.FieldsSeq("mean p50 p90 p95 p99 p999 min max") {
+	for field := range strings.FieldsSeq("mean p50 p90 p95 p99 min max") {
 		if _, ok := latency[field]; !ok {
 			t.Errorf("latency_ms has no %s", field)
 		}
+	}
+}
+
+func TestLatenciesThatAreNotKnownAreLeftOut(t *testing.T) {
+	t.Parallel()
+	for want, ok := range map[string]bool{
+		"ten requests are beyond it, and a round is five times as long": known(1000, 0.99, 100, 500),
+		"fewer requests are beyond it":                                  !known(999, 0.99, 100, 500),
+		"a round is shorter":                                            !known(1000, 0.99, 100.1, 500),
+	} {
+		if !ok {
+			t.Error(want)
+		}
+	}
+
+	b := NewBuilder(Environment{})
+	h := play(plenty("update", "correct"), 600, time.Millisecond)
+	b.Add(h, verify.Judge(h))
+	r := b.Report()
+	row := r.Rows[0]
+	if row.LatencyMS.P90 == 0 || row.LatencyMS.P99 != 0 || row.WaitedUS.P99 != 0 || row.Rounds[0].LatencyMS.P99 != 0 {
+		t.Errorf("of 600 requests, the latencies are %+v and %+v", row.LatencyMS, row.WaitedUS)
+	}
+	row.LatencyMS.P99, row.Rounds[0].LatencyMS.P99 = 2, 2 // as in older reports
+	var old, text, csv, bench bytes.Buffer
+	if err := r.WriteJSON(&old); err != nil {
+		t.Fatal(err)
+	}
+	r, err := ReadJSON(&old)
+	if err == nil {
+		err = errors.Join(r.WriteText(&text, false), r.WriteCSV(&csv), r.WriteBenchmark(&bench))
+	}
+	if err != nil || !strings.Contains(text.String(), "| median ms |") || strings.Contains(text.String(), "| 99 % ms |") ||
+		!strings.Contains(text.String(), NotKnown) || strings.Contains(csv.String(), "latency_ms_p99") ||
+		strings.Contains(bench.String(), "p99-ms") || !strings.Contains(bench.String(), "p50-ms") {
+		t.Errorf("%v\n%s\n%s\n%s", err, &text, &csv, &bench)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"stock/internal/stats"
+	"stock/loadtest/internal/history"
 )
 
 // rates yields the speed of each round: the goodput, or the throughput of the baseline, which sells nothing.
@@ -34,6 +35,47 @@ func latency(ns histogram) Latency {
 		Mean: round3(ns.mean() / 1e6),
 		P50:  ms(p[0]), P90: ms(p[1]), P95: ms(p[2]), P99: ms(p[3]), P999: ms(p[4]),
 		Min: ms(ns.lowest), Max: ms(ns.greatest),
+	}
+}
+
+// NotKnown says why a latency is missing.
+const NotKnown = "A latency is left out if fewer than ten requests took longer, or if the rounds were not five times " +
+	"as long on average: requests at the end of a round wait for fewer others."
+
+// known reports whether a percentile, in the unit of the rounds' mean length, is known well enough. Ten requests beyond
+// it bound its error by chance. A request that takes 1/5 of a round is one of the last with a probability of 1/5, and
+// then answered sooner, as fewer users compete. If a fifth of the longest latencies became short, a 99th percentile
+// would be 5 % too low where latencies are exponentially distributed.
+func known(requests int, part, percentile, round float64) bool {
+	const beyond, inRound = 10, 5
+	return (1-part)*float64(requests) > beyond-1e-9 && inRound*percentile <= round
+}
+
+// removeUnknown removes the percentiles that are not known from the row and its rounds.
+func (r *Row) removeUnknown() {
+	seconds := 0.0
+	for i := range r.Rounds {
+		round := &r.Rounds[i]
+		round.LatencyMS.removeUnknown(round.Requests, round.ElapsedS*1e3)
+		seconds += round.ElapsedS
+	}
+	seconds /= float64(max(len(r.Rounds), 1))
+	r.LatencyMS.removeUnknown(r.Requests, seconds*1e3)
+	for _, wait := range []*Wait{&r.WaitedUS, &r.HeldUS} {
+		if !known(r.Outcomes[history.Sold], 0.99, wait.P99, seconds*1e6) {
+			wait.P99 = 0
+		}
+	}
+}
+
+func (l *Latency) removeUnknown(requests int, roundMS float64) {
+	for _, p := range []struct {
+		part float64
+		ms   *float64
+	}{{0.5, &l.P50}, {0.9, &l.P90}, {0.95, &l.P95}, {0.99, &l.P99}, {0.999, &l.P999}} {
+		if !known(requests, p.part, *p.ms, roundMS) {
+			*p.ms = 0
+		}
 	}
 }
 

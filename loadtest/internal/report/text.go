@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strings"
 
 	"stock/internal/stats"
@@ -56,6 +57,9 @@ func (r *Report) writeTables(out printer) {
 	}
 	if len(r.Rows) > 0 {
 		out.paragraph(legend)
+	}
+	if r.LacksLatencies() {
+		out.paragraph(NotKnown)
 	}
 }
 
@@ -147,6 +151,13 @@ func (r *Report) writeEvidence(out printer) {
 	for _, line := range lines {
 		out.item(plain, line)
 	}
+}
+
+// LacksLatencies reports whether the latencies of some measured rows are not known.
+func (r *Report) LacksLatencies() bool {
+	return slices.ContainsFunc(r.Rows, func(row *Row) bool {
+		return !row.JudgedOnly && (row.LatencyMS.P50 == 0 || row.LatencyMS.P99 == 0)
+	})
 }
 
 // Load is a workload that is measured, with the rows that can be compared with each other.
