@@ -14,6 +14,7 @@ import (
 	"stock/loadtest/internal/fault"
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/lab"
+	"stock/loadtest/internal/page"
 	"stock/loadtest/internal/report"
 	"stock/loadtest/internal/scenario"
 	"stock/loadtest/internal/topology"
@@ -183,6 +184,7 @@ func (f *runFlags) runOptions(mix traffic.MixConfig, began time.Time) lab.RunOpt
 			Duration: f.duration,
 			Hold:     f.request.hold,
 			Timeout:  f.timeout,
+			Compared: page.Compared,
 			Stock:    f.stock,
 			Workload: f.workload,
 			Restock:  f.restock,

@@ -99,8 +99,8 @@ var unsafeWords = map[string]string{
 	"holder-pauses": "loses a sale",
 }
 
-// known are the strategies that most people compare.
-var known = []string{"mutex", "update", "for-update", "optimistic-version", "lock-redis-lua", "lock-redlock"}
+// Compared are the strategies that most people compare.
+var Compared = []string{"mutex", "update", "for-update", "optimistic-version", "lock-redis-lua", "lock-redlock"}
 
 // newTable makes the table of all measured rows; nil if there is none.
 func newTable(r *report.Report) (*tableView, error) {
@@ -200,7 +200,7 @@ func (t *tableView) collect(v rowView) {
 func (t *tableView) newRow(row *report.Row) rowView {
 	v := rowView{
 		Strategy: row.Strategy, Store: row.Store, Family: family(row.Strategy),
-		Known: slices.Contains(known, row.Strategy),
+		Known: slices.Contains(Compared, row.Strategy),
 		Class: verdictClass(row), Ranked: row.Ranked(), Rate: row.RatePerS(),
 		Requests: cell{grouped(float64(row.Requests)), float64(row.Requests)},
 		Median:   latencyCell(row.LatencyMS.P50), Slowest: latencyCell(row.LatencyMS.P99),
