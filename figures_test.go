@@ -258,7 +258,7 @@ func (r *measurement) found() string {
 // notMeasured ends what a strategy claims, if that was not measured.
 const notMeasured = " (not measured)"
 
-// lateLoss says that the strategy loses a sale if a write comes late, as was played or as it claims; empty: it does not.
+// lateLoss says that the strategy loses a sale if a write comes late, as was played or as it claims; empty otherwise.
 func (r *measurement) lateLoss() string {
 	const loses = "**loses a late write**"
 	switch {
@@ -309,7 +309,8 @@ func (f *figures) table() string {
 		if s := f.row(r.Strategy, r.Replicas, "flash-sale"); s != nil {
 			sale, found = s.rate(), s.found()
 		}
-		row(&b, r.label(), r.rate(), r.share(), number(float64(r.Requests)), number(r.P50), number(r.P99), r.found(), sale, found)
+		row(&b, r.label(), r.rate(), r.share(), number(float64(r.Requests)), number(r.P50), number(r.P99), r.found(),
+			sale, found)
 	}
 	for _, s := range strategies {
 		if s.Claim.TwoReplicas != stock.SellsNothing && f.row(s.Name, 2, "plenty") == nil {

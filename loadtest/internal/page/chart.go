@@ -1,6 +1,7 @@
 package page
 
 import (
+	"cmp"
 	"fmt"
 	"html"
 	"html/template"
@@ -120,21 +121,15 @@ func latencyChart(row *report.Row) template.HTML {
 	c.WriteString(`"/>`)
 	c.latencyTicks(b.Start(0), b.Start(len(b.Counts)), at)
 	l := row.LatencyMS
-	label := "Latencies in milliseconds: "
-	for _, p := range []struct {
-		name string
-		ms   float64
-		y    float64 // of its mark; 0: none
-	}{{"median", l.P50, 26}, {"90 %", l.P90, 0}, {"99 %", l.P99, 12}} {
-		if p.ms == 0 {
-			continue // not known
-		}
-		if p.y > 0 {
-			c.mark(at(p.ms), p.name+" "+milliseconds(p.ms)+" ms", p.y, p.name == "median" || at(p.ms) > .6)
-		}
-		label += p.name + " " + milliseconds(p.ms) + ", "
+	text := func(ms float64) string { return cmp.Or(latencyCell(ms).Text, "unknown") }
+	if l.P50 > 0 {
+		c.mark(at(l.P50), "median "+text(l.P50)+" ms", 26, true)
 	}
-	return c.finish(label + "longest " + milliseconds(l.Max) + ".")
+	if l.P99 > 0 {
+		c.mark(at(l.P99), "99 % "+text(l.P99)+" ms", 12, at(l.P99) > .6)
+	}
+	return c.finish(fmt.Sprintf("Latencies in milliseconds: median %s, 90 %% %s, 99 %% %s, longest %s.",
+		text(l.P50), text(l.P90), text(l.P99), milliseconds(l.Max)))
 }
 
 // latencyTicks labels a logarithmic axis: each power of ten, and 2 and 5 times these on a short axis.

@@ -159,6 +159,8 @@ func speed(row *report.Row) string {
 	switch rel := row.Relative; {
 	case rel == nil && row.Result == verify.Wrong:
 		return "Wrong strategies are not ranked."
+	case row.Short && !row.Baseline:
+		return "Its load, or that of noop, was too short to compare its speed with that of other strategies."
 	case rel == nil:
 		return ""
 	case rel.PlusMinus == nil && (rel.SlowerThanFastestCorrect != 1 || row.GoodputInterval == nil):

@@ -22,9 +22,9 @@ type tableView struct {
 	Rows     int
 	Width    int // columns
 	Scale    logScale
-	Known    bool // some of the strategies that most people compare are there
-	Interval bool // some rates have an interval
-	NotKnown string
+	Known    bool     // some of the strategies that most people compare are there
+	Interval bool     // some rates have an interval
+	LeftOut  []string // why figures are missing
 }
 
 // loadView is the rows of a workload.
@@ -46,7 +46,7 @@ type rowView struct {
 	Class, Word      string // verdict
 	Note             string // about the verdict
 	Place            int    // of the verdict among others, when rows are sorted by it
-	Ranked           bool
+	Ranked           bool   // comes before others, however rows are sorted
 	Rate             float64
 	Bar              *barView
 	RateText, Damage string
@@ -104,16 +104,13 @@ var Compared = []string{"mutex", "update", "for-update", "optimistic-version", "
 
 // newTable makes the table of all measured rows; nil if there is none.
 func newTable(r *report.Report) (*tableView, error) {
-	t := &tableView{}
+	t := &tableView{LeftOut: r.LeftOut()}
 	for _, head := range shownFaults {
 		if slices.ContainsFunc(r.Rows, func(row *report.Row) bool { return row.Faults[head.Scenario] != "" }) {
 			t.Faults = append(t.Faults, head)
 		}
 	}
 	t.Width = 7 + len(t.Faults)
-	if r.LacksLatencies() {
-		t.NotKnown = report.NotKnown
-	}
 	most := 0
 	stores := map[string][]string{}
 	for _, row := range r.Rows {
@@ -201,7 +198,8 @@ func (t *tableView) newRow(row *report.Row) rowView {
 	v := rowView{
 		Strategy: row.Strategy, Store: row.Store, Family: family(row.Strategy),
 		Known: slices.Contains(Compared, row.Strategy),
-		Class: verdictClass(row), Ranked: row.Ranked(), Rate: row.RatePerS(),
+		Class: verdictClass(row), Rate: row.RatePerS(),
+		Ranked:   row.Ranked() || row.Short && row.Result == verify.Correct && !row.Control && !row.Baseline,
 		Requests: cell{grouped(float64(row.Requests)), float64(row.Requests)},
 		Median:   latencyCell(row.LatencyMS.P50), Slowest: latencyCell(row.LatencyMS.P99),
 	}

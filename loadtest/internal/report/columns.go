@@ -173,7 +173,7 @@ func (r *Row) remark() string {
 		return "unranked: restocked"
 	case r.Result == verify.Correct && r.Control && r.Claim == verify.ClaimCorrect:
 		return "unranked: control"
-	case r.Result == verify.Correct && !r.Ranked():
+	case r.Result == verify.Correct && r.Claim != verify.ClaimCorrect:
 		return "unranked: " + r.Claim
 	}
 	return r.LateLoss()

@@ -38,44 +38,36 @@ func latency(ns histogram) Latency {
 	}
 }
 
-// NotKnown says why a latency is missing.
-const NotKnown = "A latency is left out if fewer than ten requests took longer, or if the rounds were not five times " +
-	"as long on average: requests at the end of a round wait for fewer others."
-
-// known reports whether a percentile, in the unit of the rounds' mean length, is known well enough. Ten requests beyond
-// it bound its error by chance. A request that takes 1/5 of a round is one of the last with a probability of 1/5, and
-// then answered sooner, as fewer users compete. If a fifth of the longest latencies became short, a 99th percentile
-// would be 5 % too low where latencies are exponentially distributed.
-func known(requests int, part, percentile, round float64) bool {
-	const beyond, inRound = 10, 5
-	return (1-part)*float64(requests) > beyond-1e-9 && inRound*percentile <= round
-}
+// notKnown says why a latency is missing.
+const notKnown = `A latency is left out if fewer than ten requests took longer, or if the rounds were not five times as
+long on average: requests at the end of a round wait for fewer others.`
 
 // removeUnknown removes the percentiles that are not known from the row and its rounds.
 func (r *Row) removeUnknown() {
-	seconds := 0.0
 	for i := range r.Rounds {
 		round := &r.Rounds[i]
 		round.LatencyMS.removeUnknown(round.Requests, round.ElapsedS*1e3)
-		seconds += round.ElapsedS
 	}
-	seconds /= float64(max(len(r.Rounds), 1))
+	seconds := r.seconds() / float64(max(len(r.Rounds), 1))
 	r.LatencyMS.removeUnknown(r.Requests, seconds*1e3)
-	for _, wait := range []*Wait{&r.WaitedUS, &r.HeldUS} {
-		if !known(r.Outcomes[history.Sold], 0.99, wait.P99, seconds*1e6) {
-			wait.P99 = 0
-		}
-	}
+	removeUnknown(&r.WaitedUS.P99, 0.99, r.Outcomes[history.Sold], seconds*1e6)
+	removeUnknown(&r.HeldUS.P99, 0.99, r.Outcomes[history.Sold], seconds*1e6)
 }
 
 func (l *Latency) removeUnknown(requests int, roundMS float64) {
-	for _, p := range []struct {
-		part float64
-		ms   *float64
-	}{{0.5, &l.P50}, {0.9, &l.P90}, {0.95, &l.P95}, {0.99, &l.P99}, {0.999, &l.P999}} {
-		if !known(requests, p.part, *p.ms, roundMS) {
-			*p.ms = 0
-		}
+	for part, ms := range map[float64]*float64{0.5: &l.P50, 0.9: &l.P90, 0.95: &l.P95, 0.99: &l.P99, 0.999: &l.P999} {
+		removeUnknown(ms, part, requests, roundMS)
+	}
+}
+
+// removeUnknown sets a percentile to 0 unless it is known well enough. It is in the unit of the rounds' mean length.
+// Ten requests beyond it bound its error by chance. A request that takes 1/5 of a round is one of the last with a
+// probability of 1/5, and then answered sooner, as fewer users compete. If a fifth of the longest latencies became
+// short, a 99th percentile would be 5 % too low where latencies are exponentially distributed.
+func removeUnknown(percentile *float64, part float64, requests int, round float64) {
+	const beyond, inRound = 10, 5
+	if (1-part)*float64(requests) < beyond-1e-9 || inRound**percentile > round {
+		*percentile = 0
 	}
 }
 

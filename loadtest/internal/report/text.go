@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"slices"
 	"strings"
 
 	"stock/internal/stats"
@@ -58,8 +57,8 @@ func (r *Report) writeTables(out printer) {
 	if len(r.Rows) > 0 {
 		out.paragraph(legend)
 	}
-	if r.LacksLatencies() {
-		out.paragraph(NotKnown)
+	for _, why := range r.LeftOut() {
+		out.paragraph(why)
 	}
 }
 
@@ -153,11 +152,20 @@ func (r *Report) writeEvidence(out printer) {
 	}
 }
 
-// LacksLatencies reports whether the latencies of some measured rows are not known.
-func (r *Report) LacksLatencies() bool {
-	return slices.ContainsFunc(r.Rows, func(row *Row) bool {
-		return !row.JudgedOnly && (row.LatencyMS.P50 == 0 || row.LatencyMS.P99 == 0)
-	})
+// LeftOut says why measured rows have no latencies or no rank, if some have none.
+func (r *Report) LeftOut() (why []string) {
+	short, unknown := false, false
+	for _, row := range r.Rows {
+		short = short || row.Short && !row.JudgedOnly
+		unknown = unknown || !row.JudgedOnly && min(row.LatencyMS.P50, row.LatencyMS.P99) == 0
+	}
+	if short {
+		why = append(why, notRanked)
+	}
+	if unknown {
+		why = append(why, notKnown)
+	}
+	return why
 }
 
 // Load is a workload that is measured, with the rows that can be compared with each other.
