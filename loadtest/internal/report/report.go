@@ -160,7 +160,7 @@ type MedianAndMax struct {
 }
 
 // Latency is a distribution in milliseconds. Percentiles are nearest ranks with an error of at most 0.05 % (see
-// histogram), and 0 if they are not known (see removeUnknown). The other figures are exact.
+// histogram), and 0 if they are not known (see known). The other figures are exact.
 type Latency struct {
 	Mean float64 `json:"mean"`
 	P50  float64 `json:"p50,omitempty"`
@@ -227,8 +227,7 @@ func (r *Report) WriteJSON(w io.Writer) error {
 	return nil
 }
 
-// ReadJSON reads what WriteJSON wrote. A report of another schema is an error. Older reports have percentiles that are
-// not known, which it removes.
+// ReadJSON reads what WriteJSON wrote. A report of another schema is an error.
 func ReadJSON(in io.Reader) (*Report, error) {
 	var r Report
 	if err := json.NewDecoder(in).Decode(&r); err != nil {
@@ -236,9 +235,6 @@ func ReadJSON(in io.Reader) (*Report, error) {
 	}
 	if r.Schema != Schema {
 		return nil, fmt.Errorf("read report: schema is %q, want %q", r.Schema, Schema)
-	}
-	for _, row := range r.Rows {
-		row.removeUnknown()
 	}
 	return &r, nil
 }

@@ -5,7 +5,6 @@ import (
 	"math"
 
 	"stock/internal/stats"
-	"stock/loadtest/internal/history"
 )
 
 // rates yields the speed of each round: the goodput, or the throughput of the baseline, which sells nothing.
@@ -27,10 +26,10 @@ func (r *Row) figures(of func(Cell) float64) iter.Seq2[int, float64] {
 	}
 }
 
-// latency summarizes nanoseconds.
-func latency(ns histogram) Latency {
+// latency summarizes nanoseconds of rounds of so many seconds on average.
+func latency(ns histogram, seconds float64) Latency {
 	ms := func(v int64) float64 { return round3(float64(v) / 1e6) }
-	p := ns.percentiles(0.5, 0.9, 0.95, 0.99, 0.999)
+	p := ns.known(1e9*seconds, 0.5, 0.9, 0.95, 0.99, 0.999)
 	return Latency{
 		Mean: round3(ns.mean() / 1e6),
 		P50:  ms(p[0]), P90: ms(p[1]), P95: ms(p[2]), P99: ms(p[3]), P999: ms(p[4]),
@@ -42,38 +41,9 @@ func latency(ns histogram) Latency {
 const notKnown = `A latency is left out if fewer than ten requests took longer, or if the rounds were not five times as
 long on average: requests at the end of a round wait for fewer others.`
 
-// removeUnknown removes the percentiles that are not known from the row and its rounds.
-func (r *Row) removeUnknown() {
-	for i := range r.Rounds {
-		round := &r.Rounds[i]
-		round.LatencyMS.removeUnknown(round.Requests, round.ElapsedS*1e3)
-	}
-	seconds := r.seconds() / float64(max(len(r.Rounds), 1))
-	r.LatencyMS.removeUnknown(r.Requests, seconds*1e3)
-	removeUnknown(&r.WaitedUS.P99, 0.99, r.Outcomes[history.Sold], seconds*1e6)
-	removeUnknown(&r.HeldUS.P99, 0.99, r.Outcomes[history.Sold], seconds*1e6)
-}
-
-func (l *Latency) removeUnknown(requests int, roundMS float64) {
-	for part, ms := range map[float64]*float64{0.5: &l.P50, 0.9: &l.P90, 0.95: &l.P95, 0.99: &l.P99, 0.999: &l.P999} {
-		removeUnknown(ms, part, requests, roundMS)
-	}
-}
-
-// removeUnknown sets a percentile to 0 unless it is known well enough. It is in the unit of the rounds' mean length.
-// Ten requests beyond it bound its error by chance. A request that takes 1/5 of a round is one of the last with a
-// probability of 1/5, and then answered sooner, as fewer users compete. If a fifth of the longest latencies became
-// short, a 99th percentile would be 5 % too low where latencies are exponentially distributed.
-func removeUnknown(percentile *float64, part float64, requests int, round float64) {
-	const beyond, inRound = 10, 5
-	if (1-part)*float64(requests) < beyond-1e-9 || inRound**percentile > round {
-		*percentile = 0
-	}
-}
-
-// wait summarizes microseconds.
-func wait(us histogram) Wait {
-	return Wait{Mean: round3(us.mean()), P99: float64(us.percentiles(0.99)[0]), Max: float64(us.greatest)}
+// wait summarizes microseconds of rounds of so many seconds on average.
+func wait(us histogram, seconds float64) Wait {
+	return Wait{Mean: round3(us.mean()), P99: float64(us.known(1e6*seconds, 0.99)[0]), Max: float64(us.greatest)}
 }
 
 // lag summarizes how late the requests of the rounds were sent; nil for a closed loop.
