@@ -356,8 +356,14 @@ func (p page) costs() string {
 	if m == nil {
 		return "Not measured.\n"
 	}
-	text := fmt.Sprintf("Of 100 users who buy one item: half are answered within %s ms, 99 %% within %s ms. ",
-		number(m.P50), number(m.P99))
+	text := ""
+	if m.P50 > 0 {
+		text = fmt.Sprintf("Of 100 users who buy one item: half are answered within %s ms", number(m.P50))
+		if m.P99 > 0 {
+			text += fmt.Sprintf(", 99 %% within %s ms", number(m.P99))
+		}
+		text += ". "
+	}
 	if m.Goodput > 0 {
 		text = fmt.Sprintf("%s units per second, %s × noop. ", m.rate(), m.share()) + text
 	}

@@ -56,13 +56,14 @@ const (
 	pictureEdge  = 16
 	rowHeight    = 23
 	headHeight   = 118
-	barsLeft     = 200
-	barsWidth    = 134
+	barsLeft     = 196
+	barsWidth    = 60
+	shareLeft    = 354
 	groupGap     = 8 // between correct strategies and the others
 )
 
 // faultsLeft is where the columns of the fault scenarios begin.
-var faultsLeft = [...]int{396, 548, 700}
+var faultsLeft = [...]int{456, 582, 710}
 
 const pictureBegins = `<svg xmlns="http://www.w3.org/2000/svg" width="%[1]d" height="%[2]d" viewBox="0 0 %[1]d %[2]d"
   role="img">
@@ -143,7 +144,9 @@ func (d *drawing) head(conditions string) {
 	d.text(pictureEdge, 32, "h", "How fast is each strategy, and does it stay correct?")
 	d.text(pictureEdge, 52, "s", measured+". Whiskers: 95 % intervals.")
 	d.text(barsLeft, 86, "b", "goodput")
-	d.text(barsLeft, 103, "s", "units sold correctly per second")
+	d.text(barsLeft, 103, "s", "correct units per second")
+	d.text(shareLeft, 86, "b", "× noop")
+	d.text(shareLeft, 103, "s", "same rounds")
 	for i, lines := range [...][2]string{
 		{"holder dies", "killed in its section"}, {"write comes late", "after the next sale"},
 		{"client retries", "it got no answer"},
@@ -168,7 +171,10 @@ func (d *drawing) row(r *measurement, y int, most float64) {
 		fmt.Fprintf(d, "<path d=\"M%d %dH%dM%[1]d %[4]dv6M%[3]d %[4]dv6\" class=\"whisker\"/>\n",
 			barsLeft+from, middle, barsLeft+to, middle-3)
 	}
-	d.text(barsLeft+end+8, baseline, "", number(r.Goodput))
+	d.text(barsLeft+end+8, baseline, "", r.rate())
+	if r.Noop != nil {
+		d.text(shareLeft, baseline, "", r.share())
+	}
 	switch {
 	case !r.correct():
 		symbol := "bad"
@@ -184,6 +190,7 @@ func (d *drawing) row(r *measurement, y int, most float64) {
 				d.text(faultsLeft[i]+18, baseline, "s", "not measured")
 				continue
 			}
+			outcome, _, _ = strings.Cut(outcome, " (") // there is no room for its time
 			d.sign(faultsLeft[i], baseline, symbol(outcome), plain.Replace(outcome))
 		}
 	}
@@ -196,7 +203,7 @@ func (r *measurement) colour() string {
 		return "late"
 	case !r.correct():
 		return "bad"
-	case r.losesLateWrite():
+	case r.lateLoss() != "":
 		return "late"
 	}
 	return "ok"
@@ -272,12 +279,16 @@ func TestMakePicturesTakesTheNewestRun(t *testing.T) {
 func TestPicturesAreWellFormedAndShowTheSameInEachTheme(t *testing.T) {
 	t.Parallel()
 	faults := map[string]string{"holder-dies": "blocked 2.0 s", "late-write": "unsafe", "client-retries": "safe"}
+	share := 0.02
 	f := &figures{Conditions: "100 users, 2 cores (Example CPU) for all; seed 7.", Rows: []measurement{
 		{Strategy: "none", Replicas: 2, Workload: "plenty", Verdict: "wrong", Goodput: 22, Sold: 3, Lost: 2, Faults: faults},
 		{Strategy: "redis-prededuct", Replicas: 2, Workload: "plenty", Verdict: "correct", Goodput: 19207, Faults: faults},
 		{Strategy: "mutex", Replicas: 1, Workload: "plenty", Verdict: "correct", Goodput: 1248},
 		{Strategy: "update", Replicas: 2, Workload: "plenty", Verdict: "correct", Goodput: 1869},
-		{Strategy: "lock-redis-lua", Replicas: 2, Workload: "plenty", Verdict: "correct", Goodput: 534, Faults: faults},
+		{
+			Strategy: "lock-redis-lua", Replicas: 2, Workload: "plenty", Verdict: "correct", Goodput: 500, Faults: faults,
+			Interval: &[2]float64{495, 505}, Noop: &share, Share: &[2]float64{0.015, 0.025},
+		},
 	}}
 	texts := map[string]string{}
 	for path, picture := range f.pictures([]string{"none", "update", "lock-redis-lua"}) {
@@ -301,7 +312,7 @@ func TestPicturesAreWellFormedAndShowTheSameInEachTheme(t *testing.T) {
 		texts[name] = text.String()
 	}
 	const (
-		lock  = "lock-redis-lua\n\n534\n\nblocked 2.0 s\n\nloses a sale\n\nsafe\n"
+		lock  = "lock-redis-lua\n\n500 ±1%\n0.02 ±25%\n\nblocked 2.0 s\n\nloses a sale\n\nsafe\n"
 		none  = "none *\n\n22\n\nwrong: 2 of 3 units lost\n" // and no faults
 		alone = "mutex, 1 replica\n"
 

@@ -104,18 +104,21 @@ func TestTablesAreUpToDate(t *testing.T) {
 
 func TestTheSummaryShowsNoFaultsOfWrongStrategies(t *testing.T) {
 	t.Parallel()
+	share := 0.25
 	f := &figures{Rows: []measurement{
-		{Strategy: "mutex", Replicas: 2, Workload: "plenty", Verdict: "wrong", Sold: 3, Lost: 2},
+		{Strategy: "mutex", Replicas: 2, Workload: "plenty", Verdict: "wrong", Sold: 3, Lost: 2, Noop: &share},
 		{
-			Strategy: "update", Replicas: 2, Workload: "plenty", Verdict: "correct", Goodput: 5,
+			Strategy: "update", Replicas: 2, Workload: "plenty", Verdict: "correct", Goodput: 5, Interval: &[2]float64{4, 6},
+			Noop: &share, Share: &[2]float64{0.2, 0.3},
 			Faults: map[string]string{"holder-dies": "safe", "late-write": "unsafe"},
 		},
+		{Strategy: "lock-redlock", Replicas: 2, Workload: "plenty", Verdict: "correct", Goodput: 5},
 	}}
-	got := summary(t, f, []string{"mutex", "update"})
+	got := summary(t, f, []string{"mutex", "update", "lock-redlock"})
 	for _, want := range []string{
 		"| **wrong**: 2 of 3 units lost |  |  |  |  |\n",
-		"| correct, but **loses a late write** | 5 | safe | **loses a sale** | " +
-			"with an idempotency key: the first answer again (not measured) |\n",
+		"| correct, but **loses a late write** | 5 ±20% | 0.25 ±20% | safe | **loses a sale** |\n",
+		"| correct, but **loses a late write** (claimed, not played) | 5 |",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("the summary lacks %q:\n%s", want, got)
@@ -255,30 +258,30 @@ func strategy(name string) *stock.Strategy {
 	return &strategies[i]
 }
 
-// summary shows a few strategies on one screen. What faults do to a strategy that is wrong without any does not matter.
+// summary shows a few strategies on one screen, with the faults that tell them apart. What faults do to a strategy that
+// is wrong without any does not matter.
 func summary(t *testing.T, f *figures, names []string) string {
 	t.Helper()
 	var b strings.Builder
-	row(&b, "strategy", "how it works", "on two replicas", "goodput/s", "holder dies", "late write",
-		"client sends again")
-	row(&b, "---", "---", "---", "---:", "---", "---", "---")
+	row(&b, "strategy", "how it works", "on two replicas", "goodput/s", "× noop", "holder dies", "late write")
+	row(&b, "---", "---", "---", "---:", "---:", "---", "---")
 	for _, name := range names {
 		s := strategy(name)
 		if s == nil {
 			t.Fatalf("a summary names %s, which is not in the catalogue", name)
 		}
-		found, goodput := "not measured", ""
-		onFaults := f.faults(*s)
+		found, goodput, share := "not measured", "", ""
+		onFaults := f.faults(*s)[:2]
 		if r := f.row(name, 2, "plenty"); r != nil {
 			found = r.found()
 			switch {
 			case r.correct():
-				goodput = number(r.Goodput)
+				goodput, share = r.rate(), r.share()
 			case r.Verdict == "wrong":
-				onFaults = []string{"", "", ""} // a fault does no further harm that matters
+				onFaults = []string{"", ""} // a fault does no further harm that matters
 			}
 		}
-		row(&b, append([]string{label(*s), s.Summary, found, goodput}, onFaults...)...)
+		row(&b, append([]string{label(*s), s.Summary, found, goodput, share}, onFaults...)...)
 	}
 	return b.String()
 }

@@ -66,7 +66,7 @@ func lookAtRun(t *testing.T, dir string, r *report.Report) {
 // sortRows sorts by latency with the mouse, and by strategy with the keyboard.
 func sortRows(t *testing.T, p *browsertest.Page) {
 	t.Helper()
-	const median = "thead th:nth-child(5)"
+	const median = "thead th:nth-child(6)"
 	for _, want := range []string{"ascending", "descending"} {
 		p.Click(median + " button")
 		if got := browsertest.Eval[string](p, `document.querySelector("`+median+`").ariaSort`); got != want {

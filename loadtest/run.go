@@ -14,6 +14,7 @@ import (
 	"stock/loadtest/internal/fault"
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/lab"
+	"stock/loadtest/internal/page"
 	"stock/loadtest/internal/report"
 	"stock/loadtest/internal/scenario"
 	"stock/loadtest/internal/topology"
@@ -183,6 +184,7 @@ func (f *runFlags) runOptions(mix traffic.MixConfig, began time.Time) lab.RunOpt
 			Duration: f.duration,
 			Hold:     f.request.hold,
 			Timeout:  f.timeout,
+			Compared: page.Compared,
 			Stock:    f.stock,
 			Workload: f.workload,
 			Restock:  f.restock,
@@ -239,6 +241,8 @@ func measure(ctx context.Context, run *lab.Run, screen *screen) error {
 			result = "baseline"
 		case round.Result == verify.Wrong && h.Run.Claim != verify.ClaimCorrect:
 			result = "wrong, as claimed"
+		case round.Result == verify.Correct && h.Run.LosesLateWrite:
+			result = "correct under load, but claims to lose a late write"
 		}
 		screen.logLine(fmt.Sprintf("%s: %s, %.0f requests/s", progress.Heading(), result, round.ThroughputPerS))
 	})

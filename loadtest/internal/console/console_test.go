@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"stock/loadtest/internal/history"
+	"stock/loadtest/internal/report"
+	"stock/loadtest/internal/verify"
 )
 
 // add adds samples to a cell and returns it.
@@ -51,6 +53,14 @@ func TestTheRateOfASampleIsThatSinceTheOneBefore(t *testing.T) {
 				t.Errorf("%s: the rates are %v, want %v", name, got, test.want)
 			}
 		}
+	}
+}
+
+func TestALockThatLosesALateWriteIsNotSimplyCorrect(t *testing.T) {
+	t.Parallel()
+	correct := report.Cell{Verdict: verify.Verdict{Result: verify.Correct}}
+	if got := cellRow(&history.History{Run: history.Run{LosesLateWrite: true}}, correct); got.Result != "late" {
+		t.Errorf("got %+v, want late", got)
 	}
 }
 

@@ -1,6 +1,7 @@
 package page
 
 import (
+	"cmp"
 	"fmt"
 	"html"
 	"html/template"
@@ -120,10 +121,15 @@ func latencyChart(row *report.Row) template.HTML {
 	c.WriteString(`"/>`)
 	c.latencyTicks(b.Start(0), b.Start(len(b.Counts)), at)
 	l := row.LatencyMS
-	c.mark(at(l.P50), "median "+milliseconds(l.P50)+" ms", 26, true)
-	c.mark(at(l.P99), "99 % "+milliseconds(l.P99)+" ms", 12, at(l.P99) > .6)
+	text := func(ms float64) string { return cmp.Or(latencyCell(ms).Text, "unknown") }
+	if l.P50 > 0 {
+		c.mark(at(l.P50), "median "+text(l.P50)+" ms", 26, true)
+	}
+	if l.P99 > 0 {
+		c.mark(at(l.P99), "99 % "+text(l.P99)+" ms", 12, at(l.P99) > .6)
+	}
 	return c.finish(fmt.Sprintf("Latencies in milliseconds: median %s, 90 %% %s, 99 %% %s, longest %s.",
-		milliseconds(l.P50), milliseconds(l.P90), milliseconds(l.P99), milliseconds(l.Max)))
+		text(l.P50), text(l.P90), text(l.P99), milliseconds(l.Max)))
 }
 
 // latencyTicks labels a logarithmic axis: each power of ten, and 2 and 5 times these on a short axis.

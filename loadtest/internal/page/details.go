@@ -159,6 +159,8 @@ func speed(row *report.Row) string {
 	switch rel := row.Relative; {
 	case rel == nil && row.Result == verify.Wrong:
 		return "Wrong strategies are not ranked."
+	case row.Short && !row.Baseline:
+		return "Its load, or that of noop, was too short to compare its speed with that of other strategies."
 	case rel == nil:
 		return ""
 	case rel.PlusMinus == nil && (rel.SlowerThanFastestCorrect != 1 || row.GoodputInterval == nil):
@@ -202,7 +204,7 @@ func costs(row *report.Row) (facts []fact) {
 		until = "Until the critical section"
 	}
 	add(row.WaitedUS.Max > 0, until+", mean", microseconds(row.WaitedUS.Mean))
-	add(row.WaitedUS.Max > 0, until+", 99 %", microseconds(row.WaitedUS.P99))
+	add(row.WaitedUS.P99 > 0, until+", 99 %", microseconds(row.WaitedUS.P99))
 	add(row.WaitedUS.Max > 0, until+", longest", microseconds(row.WaitedUS.Max))
 	add(row.HeldUS.Max > 0, "In the critical section, mean", microseconds(row.HeldUS.Mean))
 	add(row.DriverCPUUSPerRequest > 0, "CPU of the load driver per request", microseconds(row.DriverCPUUSPerRequest))

@@ -117,7 +117,8 @@ func newVerdict(r *report.Report) verdictView {
 		v.Class, v.Text = "open", "No claim failed, but not everything could be judged."
 	}
 	v.Tally = tallies(r)
-	v.Details = append(v.Details, v.counted()...)
+	played := slices.ContainsFunc(r.Rows, func(row *report.Row) bool { return row.Faults["late-write"] != "" })
+	v.Details = append(v.Details, v.counted(played)...)
 	if text := faultSentence(r); text != "" {
 		v.Details = append(v.Details, text)
 	}
@@ -156,8 +157,8 @@ func tallies(r *report.Report) []tally {
 	return slices.DeleteFunc(kinds, func(k tally) bool { return k.Count == 0 })
 }
 
-// counted says how many strategies are correct, and how many wrong.
-func (v verdictView) counted() []string {
+// counted says how many strategies are correct, and how many wrong. played tells whether writes came late.
+func (v verdictView) counted(played bool) []string {
 	number := map[string]int{}
 	all := 0
 	for _, k := range v.Tally {
@@ -177,6 +178,9 @@ func (v verdictView) counted() []string {
 	}
 	if late > 0 {
 		text += fmt.Sprintf(", but %s a sale if the holder's write comes late", partOf(late, correct, "lose"))
+		if !played {
+			text += " (claimed, not played)"
+		}
 	}
 	text += "."
 	if wrong := number["bad"]; wrong > 0 {

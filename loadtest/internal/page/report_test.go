@@ -98,7 +98,24 @@ func TestALateWriteThatWasNotPlayedIsShownAsClaimed(t *testing.T) {
 	row := newRow("lock-redlock", verify.Correct)
 	row.LosesLateWrite = true
 	text := written(t, &report.Report{Rows: []*report.Row{row}})
-	for _, want := range []string{`<span class="word late">loses a late write</span>`, "claimed, not played"} {
+	for _, want := range []string{
+		`<span class="word late">loses a late write</span>`, "claimed, not played; correct under load",
+		"comes late (claimed, not played).",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the page lacks %s", want)
+		}
+	}
+}
+
+func TestThePageSaysWhatItLeavesOut(t *testing.T) {
+	t.Parallel()
+	row := newRow("update", verify.Correct)
+	row.Requests, row.LatencyMS.P99, row.Short = 1234, 0, true
+	r := &report.Report{Rows: []*report.Row{row}}
+	text := written(t, r)
+	for _, want := range append(r.LeftOut(), `data-sort="1234" class="number">1 234</td>`,
+		`data-label="99 % ms" data-sort="0" class="number"></td>`, "99 % unknown", "too short to compare its speed") {
 		if !strings.Contains(text, want) {
 			t.Errorf("the page lacks %s", want)
 		}

@@ -22,8 +22,9 @@ type tableView struct {
 	Rows     int
 	Width    int // columns
 	Scale    logScale
-	Known    bool // some of the strategies that most people compare are there
-	Interval bool // some rates have an interval
+	Known    bool     // some of the strategies that most people compare are there
+	Interval bool     // some rates have an interval
+	LeftOut  []string // why figures are missing
 }
 
 // loadView is the rows of a workload.
@@ -45,13 +46,14 @@ type rowView struct {
 	Class, Word      string // verdict
 	Note             string // about the verdict
 	Place            int    // of the verdict among others, when rows are sorted by it
-	Ranked           bool
+	Ranked           bool   // comes before others, however rows are sorted
 	Rate             float64
 	Bar              *barView
 	RateText, Damage string
 	Share            float64
 	ShareText        string
 	ShareInterval    string
+	Requests         cell
 	Median, Slowest  cell
 	Faults           []faultWord
 	Details          template.HTML
@@ -61,6 +63,14 @@ type rowView struct {
 type cell struct {
 	Text  string
 	Value float64
+}
+
+// latencyCell is empty if the latency is not known.
+func latencyCell(ms float64) cell {
+	if ms == 0 {
+		return cell{}
+	}
+	return cell{milliseconds(ms), ms}
 }
 
 // barView is a rate with its interval, which may be missing. At, From and To are places on the scale of the table, in
@@ -89,18 +99,18 @@ var unsafeWords = map[string]string{
 	"holder-pauses": "loses a sale",
 }
 
-// known are the strategies that most people compare.
-var known = []string{"mutex", "update", "for-update", "optimistic-version", "lock-redis-lua", "lock-redlock"}
+// Compared are the strategies that most people compare.
+var Compared = []string{"mutex", "update", "for-update", "optimistic-version", "lock-redis-lua", "lock-redlock"}
 
 // newTable makes the table of all measured rows; nil if there is none.
 func newTable(r *report.Report) (*tableView, error) {
-	t := &tableView{}
+	t := &tableView{LeftOut: r.LeftOut()}
 	for _, head := range shownFaults {
 		if slices.ContainsFunc(r.Rows, func(row *report.Row) bool { return row.Faults[head.Scenario] != "" }) {
 			t.Faults = append(t.Faults, head)
 		}
 	}
-	t.Width = 6 + len(t.Faults)
+	t.Width = 7 + len(t.Faults)
 	most := 0
 	stores := map[string][]string{}
 	for _, row := range r.Rows {
@@ -187,12 +197,11 @@ func (t *tableView) collect(v rowView) {
 func (t *tableView) newRow(row *report.Row) rowView {
 	v := rowView{
 		Strategy: row.Strategy, Store: row.Store, Family: family(row.Strategy),
-		Known: slices.Contains(known, row.Strategy),
-		Class: verdictClass(row), Ranked: row.Ranked(), Rate: row.RatePerS(),
-		Median: cell{milliseconds(row.LatencyMS.P50), row.LatencyMS.P50},
-		Slowest: cell{
-			milliseconds(row.LatencyMS.P99), row.LatencyMS.P99,
-		},
+		Known: slices.Contains(Compared, row.Strategy),
+		Class: verdictClass(row), Rate: row.RatePerS(),
+		Ranked:   row.Ranked() || row.Short && row.Result == verify.Correct && !row.Control && !row.Baseline,
+		Requests: cell{grouped(float64(row.Requests)), float64(row.Requests)},
+		Median:   latencyCell(row.LatencyMS.P50), Slowest: latencyCell(row.LatencyMS.P99),
 	}
 	v.Word, v.Place = verdictWord(row)
 	v.Note = verdictNote(row)
@@ -281,7 +290,7 @@ func verdictNote(row *report.Row) string {
 		return "on purpose: a control"
 	case row.Result == verify.Wrong:
 		return "as it claims"
-	case verdictClass(row) == "late" && row.Faults["late-write"] == "":
+	case verdictClass(row) == "late" && row.Faults["late-write"] != string(report.Unsafe):
 		return "claimed, not played; correct under load"
 	case verdictClass(row) == "late":
 		return "correct under load"

@@ -41,7 +41,9 @@ func (r *Report) WriteBenchmark(w io.Writer) error {
 			}
 			fmt.Fprintf(out, "%s %d %.0f ns/op", row.benchmark(), round.Requests, round.ElapsedS*1e9/float64(round.Requests))
 			for _, m := range measures {
-				fmt.Fprintf(out, " %g %s", m.round(round), m.unit)
+				if !m.lacks(round) {
+					fmt.Fprintf(out, " %g %s", m.round(round), m.unit)
+				}
 			}
 			fmt.Fprintln(out)
 		}

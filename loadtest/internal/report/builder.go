@@ -86,7 +86,7 @@ func (b *Builder) Add(h *history.History, v verify.Verdict) Cell {
 
 	latencies := c.addOps(h.Ops)
 	round := newCell(h, v)
-	round.LatencyMS = latency(latencies)
+	round.LatencyMS = latency(latencies, round.ElapsedS)
 	if !run.JudgedOnly {
 		round.SoldPerS = soldBySlice(h)
 		round.LatencyOverTime = latencyBySlice(h)
@@ -259,11 +259,12 @@ func (c *collected) row() *Row {
 	row.addRates()
 	row.addCosts(c)
 	row.addDriverCPU()
-	row.LatencyMS = latency(c.latencies)
+	seconds := row.seconds() / float64(len(rounds))
+	row.LatencyMS = latency(c.latencies, seconds)
 	if !row.JudgedOnly {
 		row.LatencyBuckets = c.latencies.buckets()
 	}
-	row.WaitedUS, row.HeldUS = wait(c.waited), wait(c.held)
+	row.WaitedUS, row.HeldUS = wait(c.waited, seconds), wait(c.held, seconds)
 	return row
 }
 

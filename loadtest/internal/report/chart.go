@@ -78,8 +78,8 @@ func latencyBySlice(h *history.History) []MedianAndMax {
 	latencies := make([]MedianAndMax, slicesOfRun)
 	for i, slice := range slices {
 		if slice.n > 0 {
-			l := latency(slice)
-			latencies[i] = MedianAndMax{l.P50, l.Max}
+			median := slice.percentiles(0.5)[0]
+			latencies[i] = MedianAndMax{round3(float64(median) / 1e6), round3(float64(slice.greatest) / 1e6)}
 		}
 	}
 	return latencies

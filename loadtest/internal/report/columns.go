@@ -29,13 +29,22 @@ var columns = []column{
 	{head: "× noop", number: true, show: func(r *Row) string {
 		return plusMinus(share(r.ShareOfNoop), spread(r.share(), r.ShareInterval))
 	}},
-	{head: "median ms", number: true, show: func(r *Row) string { return digits(r.LatencyMS.P50) }},
-	{head: "99 % ms", number: true, show: func(r *Row) string { return digits(r.LatencyMS.P99) }},
+	{head: "requests", number: true, show: func(r *Row) string { return stats.Grouped(float64(r.Requests)) }},
+	{head: "median ms", number: true, show: func(r *Row) string { return latencyText(r.LatencyMS.P50) }},
+	{head: "99 % ms", number: true, show: func(r *Row) string { return latencyText(r.LatencyMS.P99) }},
 	{head: "commands/sale", number: true, show: (*Row).commandsPerSale},
 	{head: "found", show: (*Row).remark},
 }
 
 const strategyHead = "strategy" // of the first column of every table
+
+// latencyText is empty for a latency that is not known.
+func latencyText(ms float64) string {
+	if ms == 0 {
+		return ""
+	}
+	return digits(ms)
+}
 
 // measure is a figure of a single round, which comparisons and benchmark lines have.
 type measure struct {
@@ -45,6 +54,9 @@ type measure struct {
 	compared string             // heading in a comparison of two reports; empty: not there
 	ofNoop   func(Cell) float64 // of noop's round, where a comparison divides by another figure than round
 }
+
+// lacks reports whether a round has no such figure: a latency that is not known is 0.
+func (m measure) lacks(round Cell) bool { return m.better == "" && m.round(round) == 0 }
 
 var measures = []measure{
 	{
@@ -161,7 +173,7 @@ func (r *Row) remark() string {
 		return "unranked: restocked"
 	case r.Result == verify.Correct && r.Control && r.Claim == verify.ClaimCorrect:
 		return "unranked: control"
-	case r.Result == verify.Correct && !r.Ranked():
+	case r.Result == verify.Correct && r.Claim != verify.ClaimCorrect:
 		return "unranked: " + r.Claim
 	}
 	return r.LateLoss()
@@ -171,11 +183,13 @@ func (r *Row) remark() string {
 // if none was played. It is empty otherwise.
 func (r *Row) LateLoss() string {
 	const loses = "loses a late write"
-	switch {
-	case r.Faults[lateWrite] == string(Unsafe):
+	switch Outcome(r.Faults[lateWrite]) {
+	case Unsafe:
 		return loses
-	case r.Faults[lateWrite] == "" && r.LosesLateWrite:
-		return loses + " (claimed, not played)"
+	case "", Skipped, Inconclusive:
+		if r.LosesLateWrite {
+			return loses + " (claimed, not played)"
+		}
 	}
 	return ""
 }

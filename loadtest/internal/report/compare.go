@@ -214,7 +214,9 @@ func (c *Comparison) compareRows(was, is, noopWas, noopIs *Row) {
 func (m measure) rounds(row *Row) []float64 {
 	var values []float64
 	for _, round := range row.Rounds {
-		values = append(values, m.round(round))
+		if !m.lacks(round) {
+			values = append(values, m.round(round))
+		}
 	}
 	return values
 }
@@ -228,7 +230,9 @@ func (m measure) multiples(row, noop *Row) []float64 {
 	if m.ofNoop != nil {
 		of = m.ofNoop
 	}
-	return stats.Ratios(row.figures(m.round), noop.figures(of))
+	known := *row
+	known.Rounds = slices.DeleteFunc(slices.Clone(row.Rounds), m.lacks)
+	return stats.Ratios(known.figures(m.round), noop.figures(of))
 }
 
 // compare compares a figure, and its multiples of noop's if there are any. P is not adjusted yet.

@@ -9,12 +9,29 @@ import (
 	"stock/loadtest/internal/verify"
 )
 
+// leastLoad is how long the rounds of a row must last together, in seconds, so that its speed can be compared. Then a
+// pause of the machine of 30 ms changes it by a tenth.
+const leastLoad = 0.3
+
+// notRanked says why rows have no share of noop.
+const notRanked = `Rows are not ranked, and have no × noop, if their load or that of noop took less than 0.3 s in all
+rounds together: a pause of the machine could decide.`
+
+// seconds returns how long the rounds took together.
+func (r *Row) seconds() (sum float64) {
+	for _, round := range r.Rounds {
+		sum += round.ElapsedS
+	}
+	return sum
+}
+
 // compareToBaseline computes each row's share of noop, round by round: noop runs seconds before or after the row, so
 // that a machine which is busy with something else slows both.
 func (r *Report) compareToBaseline() {
 	for _, row := range r.Rows {
 		base := r.baseline(row)
-		if base == nil || row.Restock > 0 {
+		row.Short = row.seconds() < leastLoad || base != nil && base.seconds() < leastLoad
+		if base == nil || row.Restock > 0 || row.Short && base != row {
 			continue // noop gets no restocks, and a slower strategy gets more units to sell
 		}
 		if base == row {
@@ -87,6 +104,12 @@ func (r *Report) rank() {
 	for _, row := range r.Rows {
 		stock[row.load()] = max(stock[row.load()], row.Stock)
 	}
+	goodput := func(r *Row) float64 {
+		if r.Short {
+			return 0 // by name
+		}
+		return r.GoodputPerS
+	}
 	slices.SortStableFunc(r.Rows, func(a, b *Row) int {
 		return cmp.Or(
 			cmp.Compare(a.kind(), b.kind()),
@@ -94,7 +117,7 @@ func (r *Report) rank() {
 			cmp.Compare(a.Items(), b.Items()),
 			cmp.Compare(stock[b.load()], stock[a.load()]), cmp.Compare(a.Workload.Name, b.Workload.Name),
 			cmp.Compare(a.class(), b.class()),
-			cmp.Compare(b.share(), a.share()), cmp.Compare(b.GoodputPerS, a.GoodputPerS),
+			cmp.Compare(b.share(), a.share()), cmp.Compare(goodput(b), goodput(a)),
 			cmp.Compare(a.Strategy, b.Strategy), cmp.Compare(a.Store, b.Store), cmp.Compare(a.Replicas, b.Replicas))
 	})
 

@@ -72,11 +72,13 @@ type Row struct {
 	LosesLateWrite bool `json:"loses_late_write,omitempty"`
 	Baseline       bool `json:"baseline"` // deducts nothing: the cost of a request without a store
 	// JudgedOnly is set if the workload is too small to measure anything: the row's rates mean nothing.
-	JudgedOnly bool   `json:"judged_only,omitempty"`
-	Own        bool   `json:"own,omitempty"` // the strategy is a service of the user's, which claims nothing
-	ClaimHeld  bool   `json:"claim_held"`
-	Untested   bool   `json:"untested,omitempty"` // too few requests raced at this value of a sweep to check the claim
-	Bounded    string `json:"bounded,omitempty"`  // why fewer requests were sent than planned
+	JudgedOnly bool `json:"judged_only,omitempty"`
+	// Short is set if the load of the row or of its baseline was too short to compare speeds: it is judged, but not ranked.
+	Short     bool   `json:"short,omitempty"`
+	Own       bool   `json:"own,omitempty"` // the strategy is a service of the user's, which claims nothing
+	ClaimHeld bool   `json:"claim_held"`
+	Untested  bool   `json:"untested,omitempty"` // too few requests raced at this value of a sweep to check the claim
+	Bounded   string `json:"bounded,omitempty"`  // why fewer requests were sent than planned
 
 	verify.Verdict // sums over the rounds
 
@@ -94,7 +96,7 @@ type Row struct {
 	// stock. It is nil without a baseline.
 	ShareOfNoop   *float64        `json:"share_of_noop"`
 	ShareInterval *stats.Interval `json:"share_interval,omitempty"` // nil as GoodputInterval is
-	// Relative is nil for rows that are not ranked: wrong ones, controls, the baseline, and those with restocks.
+	// Relative is nil for rows that are not ranked.
 	Relative *Relative `json:"relative"`
 
 	LatencyMS Latency `json:"latency_ms"` // from the (intended) sending to the answer, whatever its outcome
@@ -158,14 +160,14 @@ type MedianAndMax struct {
 }
 
 // Latency is a distribution in milliseconds. Percentiles are nearest ranks with an error of at most 0.05 % (see
-// histogram). The other figures are exact.
+// histogram), and 0 if they are not known (see known). The other figures are exact.
 type Latency struct {
 	Mean float64 `json:"mean"`
-	P50  float64 `json:"p50"`
-	P90  float64 `json:"p90"`
-	P95  float64 `json:"p95"`
-	P99  float64 `json:"p99"`
-	P999 float64 `json:"p999"`
+	P50  float64 `json:"p50,omitempty"`
+	P90  float64 `json:"p90,omitempty"`
+	P95  float64 `json:"p95,omitempty"`
+	P99  float64 `json:"p99,omitempty"`
+	P999 float64 `json:"p999,omitempty"`
 	Min  float64 `json:"min"`
 	Max  float64 `json:"max"`
 }
@@ -179,7 +181,7 @@ type Lag struct {
 // Wait is a distribution in microseconds. Its percentile is as precise as those of Latency.
 type Wait struct {
 	Mean float64 `json:"mean"`
-	P99  float64 `json:"p99"`
+	P99  float64 `json:"p99,omitempty"`
 	Max  float64 `json:"max"`
 }
 
@@ -196,10 +198,11 @@ type Relative struct {
 }
 
 // Ranked reports whether the row takes part in the comparison of speed. Rows with restocks do not: units are put back
-// at fixed intervals, so a slower strategy gets more units to sell. Nor do rows that are judged only, or controls, some
-// of which are right until the stock is sold out.
+// at fixed intervals, so a slower strategy gets more units to sell. Nor do rows that are judged only or whose load was
+// short, or controls, some of which are right until the stock is sold out.
 func (r *Row) Ranked() bool {
-	return r.Result == verify.Correct && r.Claim == verify.ClaimCorrect && !r.Control && r.Restock == 0 && !r.JudgedOnly
+	return r.Result == verify.Correct && r.Claim == verify.ClaimCorrect && !r.Control && r.Restock == 0 &&
+		!r.JudgedOnly && !r.Short
 }
 
 // load is the workload as rows are grouped by it.

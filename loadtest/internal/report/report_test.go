@@ -3,6 +3,7 @@ package report
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"math"
@@ -63,7 +64,7 @@ func play(run history.Run, requests int, pace time.Duration) *history.History {
 	}
 	h.End.Final = map[int64]int64{1: stock}
 	h.End.MySQLStatements = int64(2 * requests)
-	h.End.DriverCPUNS = int64(requests) * int64(40*time.Microsecond+pace/100)
+	h.End.DriverCPUNS = int64(requests) * int64(40*time.Microsecond+pace/500)
 	return h
 }
 
@@ -114,7 +115,7 @@ func buildSample(change func(strategy string, pace time.Duration) time.Duration)
 				if run.Strategy == "for-update" {
 					run.Bounded = "600 of 6 000 requests: 0.4 s limit"
 				}
-				h := play(run, 600, pace)
+				h := play(run, 600, 5*pace)
 				b.Add(h, verify.Judge(h))
 			}
 		}
@@ -270,6 +271,25 @@ func TestRestockedRowsAreNotRanked(t *testing.T) {
 		if row.ShareOfNoop != nil || row.Relative != nil || row.Ranked() || row.Result != verify.Correct {
 			t.Errorf("%s: %s, share of noop %v, relative %v, want correct and no comparison",
 				row.Strategy, row.Result, row.ShareOfNoop, row.Relative)
+		}
+	}
+}
+
+func TestRowsWithAShortLoadAreJudgedAndNotRanked(t *testing.T) {
+	t.Parallel()
+	for pace, ranked := range map[time.Duration]bool{100 * time.Microsecond: false, time.Millisecond: true} {
+		b := NewBuilder(Environment{})
+		for _, run := range []history.Run{plenty("noop", "sells-nothing"), plenty("update", "correct")} {
+			h := play(run, 600, pace)
+			b.Add(h, verify.Judge(h))
+		}
+		r := b.Report()
+		row := find(t, r, "update", "plenty")
+		var text bytes.Buffer
+		err := r.WriteText(&text, false)
+		if row.Result != verify.Correct || row.Ranked() != ranked || (row.Relative != nil) != ranked ||
+			(row.ShareOfNoop != nil) != ranked || err != nil || strings.Contains(text.String(), notRanked) == ranked {
+			t.Errorf("%v: %s, ranked %v, relative %v, %v\n%s", pace, row.Result, row.Ranked(), row.Relative, err, &text)
 		}
 	}
 }
@@ -471,6 +491,20 @@ func TestAControlThatPassesALoadIsNotRanked(t *testing.T) {
 	}
 }
 
+func TestALateWriteThatWasNotPlayedIsShownAsClaimed(t *testing.T) {
+	t.Parallel()
+	for outcome, want := range map[Outcome]string{
+		"": "loses a late write (claimed, not played)", Skipped: "loses a late write (claimed, not played)",
+		Unsafe: "loses a late write",
+	} {
+		row := rowWith("lock-redlock", 0.5)
+		row.LosesLateWrite, row.Faults = true, map[string]string{lateWrite: string(outcome)}
+		if got := row.remark(); got != want {
+			t.Errorf("%q: %q, want %q", outcome, got, want)
+		}
+	}
+}
+
 func TestSuccessDoesNotMentionControlsThatWereNotRun(t *testing.T) {
 	t.Parallel()
 	b := NewBuilder(Environment{})
@@ -624,7 +658,7 @@ func TestOpenLoopMeasuresLatencyFromTheIntendedTime(t *testing.T) {
 		h.Ops[i].ReceivedNS += int64(time.Second)
 		h.Ops[i].IntendedNS = h.Ops[i].SentNS - int64(time.Second)
 	}
-	if got := b.Add(h, verify.Judge(h)).LatencyMS.P50; got != 1002 {
+	if got := b.Add(h, verify.Judge(h)).LatencyMS.Mean; got != 1002 {
 		t.Errorf("got %v ms, want a second of send lag and 2 ms", got)
 	}
 }
@@ -664,10 +698,28 @@ func TestJSONSurvivesARoundTrip(t *testing.T) {
 		}
 	}
 	latency, _ := raw.Rows[0]["latency_ms"].(map[string]any)
-	for field := range strings.FieldsSeq("mean p50 p90 p95 p99 p999 min max") {
+	for field := range strings.FieldsSeq("mean p50 p90 p95 p99 min max") {
 		if _, ok := latency[field]; !ok {
 			t.Errorf("latency_ms has no %s", field)
 		}
+	}
+}
+
+func TestLatenciesThatAreNotKnownAreLeftOut(t *testing.T) {
+	t.Parallel()
+	b := NewBuilder(Environment{})
+	h := play(plenty("update", "correct"), 600, time.Millisecond)
+	for i := range 40 { // of which 30 are beyond the 95th percentile
+		h.Ops[i].ReceivedNS += 2e8 // a third of the round
+	}
+	b.Add(h, verify.Judge(h))
+	r := b.Report()
+	var text, csv, bench bytes.Buffer
+	err := errors.Join(r.WriteText(&text, false), r.WriteCSV(&csv), r.WriteBenchmark(&bench))
+	if s, c := text.String(), csv.String(); err != nil || !strings.Contains(s, "| median ms |") ||
+		strings.Contains(s, "| 99 % ms |") || !strings.Contains(s, notKnown) || !strings.Contains(c, "_p50") ||
+		strings.Contains(c, "_p95") || strings.Contains(c, "_p99") || strings.Contains(bench.String(), "p99-ms") {
+		t.Errorf("%v\n%s\n%s\n%s", err, s, c, &bench)
 	}
 }
 

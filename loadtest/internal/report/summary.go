@@ -26,10 +26,10 @@ func (r *Row) figures(of func(Cell) float64) iter.Seq2[int, float64] {
 	}
 }
 
-// latency summarizes nanoseconds.
-func latency(ns histogram) Latency {
+// latency summarizes nanoseconds of rounds of so many seconds on average.
+func latency(ns histogram, seconds float64) Latency {
 	ms := func(v int64) float64 { return round3(float64(v) / 1e6) }
-	p := ns.percentiles(0.5, 0.9, 0.95, 0.99, 0.999)
+	p := ns.known(1e9*seconds, 0.5, 0.9, 0.95, 0.99, 0.999)
 	return Latency{
 		Mean: round3(ns.mean() / 1e6),
 		P50:  ms(p[0]), P90: ms(p[1]), P95: ms(p[2]), P99: ms(p[3]), P999: ms(p[4]),
@@ -37,9 +37,13 @@ func latency(ns histogram) Latency {
 	}
 }
 
-// wait summarizes microseconds.
-func wait(us histogram) Wait {
-	return Wait{Mean: round3(us.mean()), P99: float64(us.percentiles(0.99)[0]), Max: float64(us.greatest)}
+// notKnown says why a latency is missing.
+const notKnown = `A latency is left out if fewer than ten requests took longer, or if the rounds were not five times as
+long on average: requests at the end of a round wait for fewer others.`
+
+// wait summarizes microseconds of rounds of so many seconds on average.
+func wait(us histogram, seconds float64) Wait {
+	return Wait{Mean: round3(us.mean()), P99: float64(us.known(1e6*seconds, 0.99)[0]), Max: float64(us.greatest)}
 }
 
 // lag summarizes how late the requests of the rounds were sent; nil for a closed loop.

@@ -38,7 +38,7 @@ func swept(paces map[string][3]int, noise int) *Report {
 					percent = 100 + noise*[]int{0, 1, -1}[round-1]
 				}
 				h := play(at("users", users, strategy, round), 300,
-					time.Duration(pace[i])*time.Microsecond*time.Duration(percent)/100)
+					time.Duration(pace[i])*time.Microsecond*time.Duration(percent)/20)
 				h.Run.Users = users
 				if users == 1 {
 					for i := range h.Ops {

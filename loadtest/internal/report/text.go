@@ -57,6 +57,9 @@ func (r *Report) writeTables(out printer) {
 	if len(r.Rows) > 0 {
 		out.paragraph(legend)
 	}
+	for _, why := range r.LeftOut() {
+		out.paragraph(why)
+	}
 }
 
 // textTable shows the rows of one load. It leaves out a column in which no row has a text.
@@ -147,6 +150,22 @@ func (r *Report) writeEvidence(out printer) {
 	for _, line := range lines {
 		out.item(plain, line)
 	}
+}
+
+// LeftOut says why measured rows have no latencies or no rank, if some have none.
+func (r *Report) LeftOut() (why []string) {
+	short, unknown := false, false
+	for _, row := range r.Rows {
+		short = short || row.Short && !row.JudgedOnly
+		unknown = unknown || !row.JudgedOnly && min(row.LatencyMS.P50, row.LatencyMS.P99) == 0
+	}
+	if short {
+		why = append(why, notRanked)
+	}
+	if unknown {
+		why = append(why, notKnown)
+	}
+	return why
 }
 
 // Load is a workload that is measured, with the rows that can be compared with each other.

@@ -28,7 +28,24 @@ func (r *Runner) limit(ahead []row) time.Duration {
 	for i, row := range ahead {
 		wanted[i] = r.wanted(row)
 	}
-	return max(share(r.budgetLeft()-time.Duration(len(wanted))*r.overhead, wanted), minCellTime)
+	limit := max(share(r.budgetLeft()-time.Duration(len(wanted))*r.overhead, wanted), minCellTime)
+	if longest := r.longestOf(ahead[0]); longest > 0 {
+		limit = min(limit, longest)
+	}
+	return limit
+}
+
+// longestOf returns the time limit of a row's cells; 0: none but the budget. In a short cell, the last requests of a
+// slow strategy wait for fewer others than before, so its long latencies are missing: rows that people compare get more
+// time.
+func (r *Runner) longestOf(w row) time.Duration {
+	rate := r.rates[w.Subject]
+	if r.longest == 0 || rate == 0 || w.Workload.Name != Plenty || !w.ranked() ||
+		!slices.Contains(r.config.Compared, w.Strategy) {
+		return r.longest
+	}
+	takes := time.Duration(comparedPerUser * float64(r.config.Users) / rate * float64(time.Second))
+	return max(r.longest, min(takes, longestCompared))
 }
 
 // left estimates the time until the end.
@@ -54,10 +71,8 @@ func (r *Runner) wanted(w row) time.Duration {
 	if r.config.Requests == 0 {
 		return r.config.Duration
 	}
-	longest := r.config.Budget
-	if r.longest > 0 {
-		longest = r.longest
-	}
+	most := r.longestOf(w)
+	longest := cmp.Or(most, r.config.Budget)
 	rate := r.rates[w.Subject]
 	if r.config.Rate > 0 && (rate == 0 || rate > r.config.Rate) {
 		rate = r.config.Rate
@@ -66,8 +81,8 @@ func (r *Runner) wanted(w row) time.Duration {
 		return longest // unknown: let it have its whole share
 	}
 	takes := time.Duration(float64(r.config.Requests) / rate * float64(time.Second))
-	if r.longest > 0 {
-		takes = min(takes, r.longest)
+	if most > 0 {
+		takes = min(takes, most)
 	}
 	return takes
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"stock/loadtest/internal/history"
+	"stock/loadtest/internal/verify"
 )
 
 func TestShareGivesFastCellsWhatTheyNeedAndSlowCellsTheRest(t *testing.T) {
@@ -63,6 +64,32 @@ func TestFitScalesRequestsAndSaysSo(t *testing.T) {
 	}
 	if got, bounded := fit(100, 1, time.Second); got != 100 || bounded != "" {
 		t.Errorf("%d of 100 requests, bounded %q: want all, because fewer than minRequests are never cut", got, bounded)
+	}
+}
+
+func TestComparedRowsAreMeasuredLonger(t *testing.T) {
+	t.Parallel()
+	named := func(strategy, workload string) row {
+		return row{
+			strategy: Strategy{Claim: Claim{OneReplica: verify.ClaimCorrect, TwoReplicas: verify.ClaimCorrect}},
+			Cell: history.Cell{Subject: history.Subject{
+				Strategy: strategy, Workload: history.Workload{Name: workload},
+			}},
+		}
+	}
+	lock, other, flash := named("lock", Plenty), named("other", Plenty), named("lock", FlashSale)
+	r := &Runner{
+		config:  Config{Requests: 6000, Users: 100, Budget: time.Minute, Compared: []string{"lock"}},
+		longest: longestCell, began: time.Now(),
+		rates: map[history.Subject]float64{lock.Subject: 500, other.Subject: 500, flash.Subject: 500},
+	}
+	for want, ahead := range map[time.Duration][]row{5 * time.Second: {lock, other}, longestCell: {other, lock}} {
+		if got := r.limit(ahead); got != want {
+			t.Errorf("%s: the limit is %v, want %v", ahead[0].Label(), got, want)
+		}
+	}
+	if got := r.limit([]row{flash, lock}); got != longestCell {
+		t.Errorf("a flash sale: the limit is %v, want %v", got, longestCell)
 	}
 }
 

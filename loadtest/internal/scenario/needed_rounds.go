@@ -24,6 +24,9 @@ const (
 	rowsPerRound = 8
 	// longestCell is the time limit of a cell in such a round.
 	longestCell = 400 * time.Millisecond
+	// comparedPerUser is how many requests each user sends in a cell of a row that people compare, if that takes no longer
+	// than longestCompared.
+	comparedPerUser, longestCompared = 25, 6 * time.Second
 	// fastest is how many rows of a workload come first if there is too little time for all: who is how fast matters
 	// most among these.
 	fastest = 10

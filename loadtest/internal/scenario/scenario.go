@@ -56,6 +56,7 @@ type Config struct {
 	Duration time.Duration // of each run; 0: until Requests
 	Hold     time.Duration
 	Timeout  time.Duration // of a request
+	Compared []string      // strategies whose long latencies people compare; only for Rounds 0
 
 	Restock            int64  // units put back every restockInterval; 0: none
 	Stock              int64  // units of all items together; 0: the two standard workloads

@@ -193,7 +193,8 @@
   });
   onPress(byId("run-cancel"), () => ask("/cancel", { id: state.run.id }));
 
-  const verdicts = { correct: "ok", wrong: "bad", inconclusive: "open", baseline: "base" };
+  const verdicts = { correct: "ok", wrong: "bad", inconclusive: "open", baseline: "base", late: "late" };
+  const verdictOf = (row) => word(verdicts[row.result] || "open", row.result === "late" ? "loses a late write" : row.result);
   const results = {
     held: "Every strategy did what it claims, right or wrong.",
     failed: "Not everything was as claimed:",
@@ -253,7 +254,7 @@
     setText("rows-title", run.ended ? "Judged" : "Judged so far");
     show("rows", run.rows, (rows) => rows.map((row) => h("tr", null,
       h("th", { scope: "row" }, row.name),
-      h("td", null, word(verdicts[row.result] || "open", row.result)),
+      h("td", null, verdictOf(row)),
       h("td", { class: "number" }, row.result === "wrong" ? "–" : whole(row.goodput)),
       h("td", null, row.evidence))));
     setHidden("run-verdict", !run.ended);
@@ -262,7 +263,7 @@
       const right = run.rows.filter((row) => row.result === "correct");
       return [
         judged.map((row) => h("div", null,
-          h("p", { class: "verdict-line" }, word(verdicts[row.result], row.result), " ", row.name),
+          h("p", { class: "verdict-line" }, verdictOf(row), " ", row.name),
           h("p", null, row.evidence))),
         right.length === 0 ? null
           : h("p", { class: "verdict-line" }, word("ok", "correct"), " ", right.map((row) => row.name).join("; ")),
