@@ -8,14 +8,12 @@ set -eu
 cd "$(dirname "$0")/../.."
 
 # The shops, and the exit status of loadtest explore: 1 if the stock does not agree with the answers. What follows a
-# slash is one way of several to buy in the same shop.
+# slash is where the shop keeps its lock.
 shops='oscar-4.2.1 1
-oscar-3.2.6 1
 vendure-3.6.3 1
 vendure-3.8.0-minor-202609120217 1
-pretix-4.20.4/pages 0
-pretix-4.20.4/api 0
-pretix-4.20.4/api-redis 1'
+pretix-4.20.4/mysql 0
+pretix-4.20.4/redis 1'
 
 missing() {
 	echo "$0: $1" >&2
@@ -60,7 +58,8 @@ try() { # NAME EXIT-STATUS
 	status=0
 	bin/loadtest explore --service "$out/shop.yaml" --workloads last --faults 0 --preemptions 1 --until-refuted \
 		--lanes 2 --out "$out/explored" || status=$?
-	bin/loadtest run --quick --service "$out/shop.yaml" --out "$out/load" || [ $? = 1 ] || return 1
+	# What a load finds depends on the machine, so its status is not compared.
+	bin/loadtest run --quick --service "$out/shop.yaml" --out "$out/load" || [ $? != 2 ] || return 1
 	[ "$status" = "$2" ] || {
 		echo "$0: $1: exit status $status, not $2" >&2
 		return 1
