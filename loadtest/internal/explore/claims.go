@@ -17,19 +17,6 @@ const (
 	WithKey      = "with a key"
 )
 
-// claimKind is the claim of the catalogue that a fault or a workload tests.
-type claimKind int
-
-const (
-	claimNone claimKind = iota // nothing is claimed
-	claimCorrect
-	claimCrash
-	claimLate
-	claimRetry
-	claimRestock
-	claimSet
-)
-
 // cells are what schedules led to, by cellName.
 type cells map[string]*trace.Cell
 
@@ -124,30 +111,28 @@ func (s ofStrategy) expects(requests, faults string) (words string, must, may bo
 	if faults == "" {
 		return claim, claim != verify.ClaimCorrect, false
 	}
-	at := slices.IndexFunc(faultTable, func(f fault) bool { return f.name == faults })
-	if claim != verify.ClaimCorrect || at < 0 {
+	if claim != verify.ClaimCorrect {
 		return "", false, true
 	}
-	switch faultTable[at].claim {
-	case claimSet:
-		if !s.keepsStocksApart() {
-			return "", false, true
+	switch faults {
+	case StockSet:
+		if s.keepsStocksApart() {
+			return "keeps stocks apart", false, false
 		}
-		return "keeps stocks apart", false, false
-	case claimCorrect:
+	case TimeOver:
 		return claim, false, false
-	case claimLate:
+	case LeaseEnds:
 		return s.Claim.LateWrite, s.Claim.LateWrite == verify.ClaimLosesUpdates, s.Claim.LateWrite == ""
-	case claimRetry:
+	case SentAgain:
 		retry := s.Claim.ClientRetry
 		if s.Idempotent && requests != WithKey && !s.own {
 			retry = deductsAgain
 		}
 		return retry, retry == deductsAgain, retry == ""
-	case claimRestock:
+	case Restocked:
 		claim = s.ClaimFor(2, true)
 		return claim, claim != verify.ClaimCorrect, false
-	case claimCrash:
+	case LostRequest, LostReply, ReplicaDies:
 		return s.Claim.HolderCrash, false, slices.Contains([]string{"loses-units", "blocks-forever"}, s.Claim.HolderCrash)
 	}
 	return "", false, true

@@ -224,8 +224,7 @@ func (x *Explorer) workloads(choice scenario.Choice) []workload {
 		all = x.subject.workloads(x.requests)
 	}
 	return slices.DeleteFunc(slices.Clone(all), func(w workload) bool {
-		return w.applies != nil && !w.applies(choice.Strategy, choice.Store) ||
-			x.Workloads != nil && !slices.Contains(x.Workloads, w.name)
+		return !w.suits(choice.Strategy, choice.Store) || x.Workloads != nil && !slices.Contains(x.Workloads, w.name)
 	})
 }
 

@@ -292,9 +292,7 @@ func (s *schedule) passTime(ctx context.Context, polls []Option, idle *idleTime)
 func (s *schedule) lostHolder() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.renewNothing || slices.ContainsFunc(s.faults, func(f fault) bool {
-		return f.claim == claimCrash && slices.Contains(s.struck, f.name)
-	})
+	return s.renewNothing || slices.ContainsFunc(s.actors, func(a *actor) bool { return a.cut })
 }
 
 // pause waits for an event, or for a short time.
