@@ -220,8 +220,8 @@ const watchInterval = 100 * time.Millisecond
 // workloads lists what is asked for.
 func (x *Explorer) workloads(choice scenario.Choice) []workload {
 	all := workloadsOf(x.requests)
-	if x.subject != nil {
-		all = x.subject.workloads(x.requests)
+	if own, ok := x.subject.(Service); ok {
+		all = own.workloads(x.requests)
 	}
 	return slices.DeleteFunc(slices.Clone(all), func(w workload) bool {
 		return !w.suits(choice.Strategy, choice.Store) || x.Workloads != nil && !slices.Contains(x.Workloads, w.name)

@@ -98,11 +98,12 @@ func (l *lane) start(
 	if err := l.connect(ctx, at); err != nil {
 		return err
 	}
-	prepare := migrate
-	if l.subject != nil {
-		prepare = l.subject.prepare
+	if own, ok := l.subject.(Service); ok {
+		err = own.prepare(ctx, l)
+	} else {
+		_, err = migrations.Up(ctx, l.db.DB)
 	}
-	if err := prepare(ctx, l); err != nil {
+	if err != nil {
 		return err
 	}
 	for n := range requests + 1 {
@@ -113,12 +114,6 @@ func (l *lane) start(
 		}
 	}
 	return nil
-}
-
-// migrate makes the tables of this repository's service.
-func migrate(ctx context.Context, l *lane) error {
-	_, err := migrations.Up(ctx, l.db.DB)
-	return err
 }
 
 func (l *lane) connect(ctx context.Context, at topology.Addresses) (err error) {
@@ -195,10 +190,12 @@ func (r *replica) start(ctx context.Context, t *topology.Topology, name string) 
 	}
 	config.Addr = inMySQL[0]
 	r.at.MySQLDSN = config.FormatDSN()
-	if r.lane.subject != nil {
-		r.Replica, err = r.lane.subject.start(ctx, t, name, r.at)
-	} else {
+	switch subject := r.lane.subject.(type) {
+	case nil:
 		r.Replica, err = t.StartReplica(ctx, name, r.at, topology.Options{ReplicaArgs: serviceArgs})
+	case Service:
+		r.Replica, err = t.StartCommand(ctx, name, subject.Command, subject.Dir, r.at)
+	case *scripted: // sessions are executed in this process
 	}
 	r.lane.onStop(func(context.Context) error {
 		if r.Replica != nil && r.Process() != nil {

@@ -213,20 +213,10 @@ func (s *scripted) hangUp() {
 	s.open = nil
 }
 
-// goodStock has the stock where scripts have it. There are no replicas.
-func goodStock(l *lane) *service.Running {
+// running has the stock where scripts have it. There are no replicas.
+func (s *scripted) running(l *lane) *service.Running {
 	return &service.Running{Description: service.Default(nil), DB: l.db.DB, Redis: l.keys}
 }
-
-func (s *scripted) Choice() scenario.Choice { return scriptChoice(s.Script) }
-
-func (s *scripted) prepare(ctx context.Context, l *lane) error { return migrate(ctx, l) }
-
-func (s *scripted) start(context.Context, *topology.Topology, string, topology.Addresses) (*topology.Replica, error) {
-	return nil, nil //nolint:nilnil // sessions are executed in this process
-}
-
-func (s *scripted) workloads(int) []workload { return []workload{scriptWorkload(s.Script)} }
 
 // setStock makes the stores what they are before each schedule.
 func (s *scripted) setStock(ctx context.Context, l *lane, stock map[int64]int64) error {
@@ -241,7 +231,7 @@ func (s *scripted) setStock(ctx context.Context, l *lane, stock map[int64]int64)
 			return err
 		}
 	}
-	if err := goodStock(l).SetStock(ctx, stock); err != nil || !s.Setup {
+	if err := s.running(l).SetStock(ctx, stock); err != nil || !s.Setup {
 		return err
 	}
 	made := len(s.direct.Once)
@@ -261,10 +251,6 @@ func (s *scripted) setStock(ctx context.Context, l *lane, stock map[int64]int64)
 
 func (s *scripted) env(l *lane, stores *script.Stores, item int64) script.Env {
 	return script.Env{Item: item, Prefix: l.at.KeyPrefix, Stores: stores}
-}
-
-func (s *scripted) stock(ctx context.Context, l *lane, items []int64) (map[int64]int64, error) {
-	return goodStock(l).ReadStock(ctx, items)
 }
 
 // client executes a session.

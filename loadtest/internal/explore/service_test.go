@@ -12,6 +12,7 @@ import (
 	"stock/internal/servers/serverstest"
 	"stock/loadtest/internal/explore"
 	"stock/loadtest/internal/explore/trace"
+	"stock/loadtest/internal/scenario"
 	"stock/loadtest/internal/service"
 )
 
@@ -65,7 +66,7 @@ func startOwn(t *testing.T, o explore.Options) *explore.Explorer {
 
 func exploreOwn(t *testing.T, x *explore.Explorer, s explore.Service, bounds trace.Bounds) trace.Result {
 	t.Helper()
-	r, err := x.Explore(t.Context(), s.Choice(), bounds)
+	r, err := x.Explore(t.Context(), scenario.OwnService(s.Description), bounds)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +115,7 @@ func TestServicesInOtherLanguages(t *testing.T) {
 			if got, want := r.Replay(s.Token), "loadtest explore --service "+file+" --replay "+s.Token; got != want {
 				t.Errorf("the replay is %q, want %q", got, want)
 			}
-			again, err := x.Replay(t.Context(), wrong.Choice(), s.Token)
+			again, err := x.Replay(t.Context(), scenario.OwnService(wrong.Description), s.Token)
 			if err != nil || shape(again) != shape(s.Outcome) {
 				t.Errorf("%v: the replay is\n%s\nand was\n%s", err, shape(again), shape(s.Outcome))
 			}
