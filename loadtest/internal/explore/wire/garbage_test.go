@@ -27,7 +27,7 @@ func TestGarbageDoesNoHarm(t *testing.T) {
 	before := runtime.NumGoroutine()
 	random := rand.New(rand.NewPCG(1, 2))
 	for protocol, server := range map[Protocol]string{MySQL: config.Addr, Redis: redis, Frames: redis} {
-		g := &gate{errs: map[*Exchange]error{}, opened: map[int]bool{}, held: make(chan *heldExchange, 1)}
+		g := &gate{errs: map[*Exchange]error{}, opened: map[*Conn]bool{}, held: make(chan *heldExchange, 1)}
 		p, err := Start(protocol, server, g, asked)
 		if err != nil {
 			t.Fatal(err)

@@ -68,7 +68,6 @@ type mysqlSession struct {
 	conn      *Conn
 	phase     mysqlPhase
 	sql       sqlState
-	opened    bool // it has sent more than what opens a connection
 	answered  bool // the client has answered the greeting
 	continued bool // the packet before this one was of the maximal length
 
@@ -208,7 +207,6 @@ func (s *mysqlSession) exchange(body []byte) *Exchange {
 	if e.Shape == "" {
 		e.Shape = e.Text
 	}
-	s.opened = s.opened || !e.Handshake && s.command != comPing
 	return e
 }
 
@@ -221,9 +219,7 @@ func (s *mysqlSession) touch(e *Exchange, text string) {
 			return " " + quoteSQL([]byte(t.text)), t.kind == literal && !legible(t.text)
 		})
 	}
-	e.Reads, e.Writes = effect.reads.list(), effect.writes.list()
-	e.Local = effect.local
-	e.Handshake = effect.opening && !s.opened
+	e.Reads, e.Writes, e.Local = effect.reads.list(), effect.writes.list(), effect.local
 }
 
 func statementID(body []byte) uint32 {

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -36,14 +37,13 @@ type column struct {
 	unsigned bool
 }
 
+// bytesOf are the lengths of integers in the binary protocol, by type.
+var bytesOf = map[byte]int{typeTiny: 1, typeShort: 2, typeYear: 2, typeLong: 4, typeInt24: 4, typeLongLong: 8}
+
 // numeric reports whether a value is written without quotes.
 func (c column) numeric() bool {
-	switch c.kind {
-	case typeDecimal, typeTiny, typeShort, typeLong, typeFloat, typeDouble, typeLongLong, typeInt24, typeYear,
-		typeNewDecimal:
-		return true
-	}
-	return false
+	return bytesOf[c.kind] > 0 ||
+		slices.Contains([]byte{typeDecimal, typeNewDecimal, typeFloat, typeDouble}, c.kind)
 }
 
 // columnOf reads the definition of a column.
@@ -107,14 +107,8 @@ func (c *cursor) text() []byte {
 // value reads a value of the binary protocol, and returns it as a literal of SQL.
 func (c *cursor) value(t column) string {
 	switch t.kind {
-	case typeTiny:
-		return c.number(1, t.unsigned)
-	case typeShort, typeYear:
-		return c.number(2, t.unsigned)
-	case typeLong, typeInt24:
-		return c.number(4, t.unsigned)
-	case typeLongLong:
-		return c.number(8, t.unsigned)
+	case typeTiny, typeShort, typeYear, typeLong, typeInt24, typeLongLong:
+		return c.number(bytesOf[t.kind], t.unsigned)
 	case typeFloat:
 		value := math.Float32frombits(uint32(c.integer(4)))
 		return strconv.FormatFloat(float64(value), 'g', -1, 32)

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -76,7 +77,6 @@ type Proxy struct {
 
 	mu       sync.Mutex
 	links    map[*link]struct{}
-	accepted int
 	refusing bool
 	closed   bool
 }
@@ -196,13 +196,14 @@ func (p *Proxy) link(client *net.TCPConn) *link {
 		server.Close()
 		return nil
 	}
-	p.accepted++
 	l := &link{
-		proxy: p, client: client, server: server, conn: &Conn{Number: p.accepted},
-		gone: make(chan struct{}), closed: make(chan struct{}), decided: make(chan Action),
+		proxy: p, client: client, server: server, conn: &Conn{}, decided: make(chan Action),
 		// A client may send more while a request is held; its hang-up must be noticed nevertheless.
 		requests: make(chan frame, 1024), replies: make(chan frame, 16),
 	}
+	closed, end := context.WithCancel(context.Background())
+	gone, hangUp := context.WithCancel(closed)
+	l.closed, l.end, l.gone, l.hangUp = closed.Done(), end, gone.Done(), hangUp
 	switch p.protocol {
 	case MySQL:
 		l.session = newMySQLSession(l.conn)
@@ -225,13 +226,13 @@ type link struct {
 	server     net.Conn
 	requests   chan frame
 	replies    chan frame
-	requestErr error        // why requests was closed
-	noted      atomic.Int64 // bytes of the requests that the gate has noted
-	asked      atomic.Int64 // when the server was sent what it has not answered; 0: there is nothing
-	goneOnce   sync.Once
-	gone       chan struct{} // closed when the client hangs up, or with closed
-	closeOnce  sync.Once
-	closed     chan struct{}
+	requestErr error           // why requests was closed
+	noted      atomic.Int64    // bytes of the requests that the gate has noted
+	asked      atomic.Int64    // when the server was sent what it has not answered; 0: there is nothing
+	gone       <-chan struct{} // closed by hangUp: the client has hung up, or the connection ends
+	hangUp     func()
+	closed     <-chan struct{} // closed by end
+	end        func()
 
 	// Of the exchange that is held or under way.
 	exchange *Exchange // nil if there is none
@@ -241,8 +242,6 @@ type link struct {
 	action   Action
 	answer   []byte // the response so far
 }
-
-func (l *link) hangUp() { l.goneOnce.Do(func() { close(l.gone) }) }
 
 // left reports whether the client has hung up.
 func (l *link) left() bool {
@@ -255,12 +254,9 @@ func (l *link) left() bool {
 }
 
 func (l *link) close() {
-	l.closeOnce.Do(func() {
-		l.hangUp()
-		close(l.closed)
-		l.client.Close()
-		l.server.Close()
-	})
+	l.end()
+	l.client.Close()
+	l.server.Close()
 }
 
 // run serves the connection. It calls opened when the client has logged in.

@@ -20,7 +20,6 @@ const (
 )
 
 type redisSession struct {
-	conn     *Conn
 	keys     keyState
 	expected []string // the commands whose replies have to come, in lower case
 	resp3    bool
@@ -32,7 +31,7 @@ type redisSession struct {
 
 func newRedisSession(conn *Conn, server *redis.Client) *redisSession {
 	conn.Store = "redis"
-	return &redisSession{conn: conn, keys: keyState{server: server}}
+	return &redisSession{keys: keyState{server: server}}
 }
 
 func refuseRedis(text string) refusal {

@@ -38,7 +38,7 @@ type transaction struct {
 
 // exchange describes the commands of a pipeline.
 func (s *keyState) exchange(commands [][]string) *Exchange {
-	e := &Exchange{Local: true, Handshake: true}
+	e := &Exchange{Local: true}
 	var reads, writes names
 	var texts, shapes []string
 	for _, command := range commands {
@@ -47,7 +47,6 @@ func (s *keyState) exchange(commands [][]string) *Exchange {
 		reads.add(one.reads...)
 		writes.add(one.writes...)
 		e.Local = e.Local && one.local
-		e.Handshake = e.Handshake && one.opening
 		e.Blocks = e.Blocks || blocks(verb, args)
 		text, shape := describeCommand(verb, args, keys)
 		texts, shapes = append(texts, text), append(shapes, shape)
@@ -84,7 +83,7 @@ func (s *keyState) command(verb string, args []string) (e effect, keys []string)
 		return e, nil
 	case "DISCARD", "RESET":
 		s.transaction = transaction{}
-		return effect{local: true, opening: verb == "RESET"}, nil
+		return effect{local: true}, nil
 	case "UNWATCH":
 		s.watched = nil
 		return effect{local: true}, nil
@@ -147,13 +146,11 @@ func withoutKeys(verb string, args []string) (e effect, known bool) {
 		subcommand = strings.ToUpper(args[0])
 	}
 	switch verb {
-	case "HELLO", "AUTH", "SELECT", "READONLY", "READWRITE", "COMMAND", "QUIT":
-		return effect{local: true, opening: true}, true
+	case "HELLO", "AUTH", "SELECT", "READONLY", "READWRITE", "COMMAND", "QUIT", "PING", "ECHO", "TIME", "LASTSAVE":
+		return effect{local: true}, true
 	case "CLIENT":
 		own := subcommand != "KILL" && subcommand != "UNBLOCK"
-		return effect{local: true, opening: true}, own
-	case "PING", "ECHO", "TIME", "LASTSAVE":
-		return effect{local: true}, true
+		return effect{local: true}, own
 	case "WAIT", "WAITAOF", "ROLE":
 		return effect{}, true // their answers depend on other servers
 	case "SCRIPT":

@@ -34,7 +34,6 @@ func (n names) list() []string {
 type effect struct {
 	reads, writes names
 	local         bool // see Exchange.Local
-	opening       bool // it may belong to the opening of a connection
 }
 
 // The isolation levels that are told apart.
@@ -95,7 +94,7 @@ func (s *sqlState) level() string {
 // It errs on the side of more: whatever it does not know, such as a stored function, touches everything. It cannot see
 // what a name stands for, and what a write leads to: views, triggers and foreign keys.
 func (s *sqlState) analyse(tokens []token) effect {
-	all := effect{local: true, opening: true}
+	all := effect{local: true}
 	for len(tokens) > 0 {
 		one := tokens
 		if end := slices.IndexFunc(tokens, func(t token) bool { return t.is(";") }); end >= 0 {
@@ -113,7 +112,6 @@ func (s *sqlState) analyse(tokens []token) effect {
 		all.reads.add(e.reads...)
 		all.writes.add(e.writes...)
 		all.local = all.local && e.local
-		all.opening = all.opening && e.opening && e.local
 	}
 	return all
 }
@@ -161,10 +159,10 @@ func (s *sqlState) statement(tokens []token, o string) effect {
 	case "SET":
 		return s.set(tokens, s.query(tables, locks, has), o, has)
 	case "SAVEPOINT", "RELEASE", "USE", "PREPARE", "DEALLOCATE":
-		return effect{local: true, opening: verb == "USE"}
+		return effect{local: true}
 	case "SHOW":
 		if begins("SHOW WARNINGS") || begins("SHOW ERRORS") {
-			return effect{local: true, opening: true}
+			return effect{local: true}
 		}
 	case "LOCK", "UNLOCK":
 		s.locked = verb == "LOCK"
@@ -205,7 +203,7 @@ func (s *sqlState) joins(e effect) effect {
 // query returns the effect of a SELECT, which may ask for named locks.
 func (s *sqlState) query(tables, locks names, has func(words string) bool) effect {
 	if len(tables) == 0 && len(locks) == 0 {
-		return effect{local: true, opening: true}
+		return effect{local: true}
 	}
 	locking := has("FOR UPDATE") || has("FOR SHARE") || has("LOCK IN SHARE MODE") ||
 		s.joinable() && s.level() == serializable

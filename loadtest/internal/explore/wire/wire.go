@@ -26,11 +26,8 @@ type Exchange struct {
 	// of a function that is not known touches "*".
 	Reads, Writes []string
 	// Local reports that no other connection can notice whether and when it is executed, unless it is lost: BEGIN, SET of
-	// the session, PREPARE, PING.
+	// the session, PREPARE, PING, and what opens a connection: HELLO, AUTH, SET NAMES.
 	Local bool
-	// Handshake reports that it belongs to the opening of a connection: HELLO, AUTH, CLIENT SETNAME, SELECT, SET NAMES.
-	Handshake bool
-
 	// Blocks reports that Redis may answer it only when something has happened, and drops it when its client hangs up:
 	// BLPOP.
 	Blocks bool
@@ -51,8 +48,7 @@ func (e *Exchange) Noted() {
 
 // Conn is a connection of a client.
 type Conn struct {
-	Number int    // from 1, of its proxy
-	Store  string // "mysql" or "redis"
+	Store string // "mysql" or "redis"
 	// ID is the connection's id in MySQL (CONNECTION_ID()), 0 for Redis.
 	ID uint32
 }

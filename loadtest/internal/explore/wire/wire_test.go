@@ -27,7 +27,7 @@ type gate struct {
 	errs     map[*Exchange]error
 	arrived  int
 	pushes   int
-	opened   map[int]bool
+	opened   map[*Conn]bool
 	closed   int
 	hold     string
 	held     chan *heldExchange
@@ -42,7 +42,7 @@ type heldExchange struct {
 func (g *gate) Arrive(e *Exchange, gone <-chan struct{}) Action {
 	g.mu.Lock()
 	g.arrived++
-	g.opened[e.Conn.Number] = true
+	g.opened[e.Conn] = true
 	hold := g.hold != "" && strings.Contains(e.Text, g.hold)
 	g.mu.Unlock()
 	if !hold {
@@ -137,7 +137,7 @@ func commands(t testing.TB) *redis.Client {
 
 func start(t testing.TB, protocol Protocol, server string) (*Proxy, *gate) {
 	t.Helper()
-	g := &gate{errs: map[*Exchange]error{}, opened: map[int]bool{}, held: make(chan *heldExchange, 64)}
+	g := &gate{errs: map[*Exchange]error{}, opened: map[*Conn]bool{}, held: make(chan *heldExchange, 64)}
 	p, err := Start(protocol, server, g, commands(t))
 	if err != nil {
 		t.Fatal(err)
