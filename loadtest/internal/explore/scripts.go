@@ -22,17 +22,11 @@ import (
 	"stock/loadtest/internal/topology"
 )
 
-// ScriptOptions are those of StartScripts.
-type ScriptOptions struct {
-	Lanes int
-	// At is where MySQL, with a database of the explorer's own, and Redis are, if they are the user's. There is one lane
-	// then. KeyPrefix begins all keys. Empty fields stand for servers of each lane's own.
-	At topology.Addresses
-}
-
-// StartScripts starts lanes for scripts: for three sessions, and one that a fault starts.
-func StartScripts(ctx context.Context, o ScriptOptions) (*Explorer, error) {
-	return start(ctx, nil, o.At, Options{Lanes: o.Lanes, Requests: 3, Subject: &scripted{}})
+// StartScripts starts lanes for scripts: for three sessions, and one that a fault starts. The addresses are those of
+// MySQL, with a database of the explorer's own, and Redis, if they are the user's. There is one lane then. KeyPrefix
+// begins all keys. Empty fields stand for servers of each lane's own.
+func StartScripts(ctx context.Context, lanes int, at topology.Addresses) (*Explorer, error) {
+	return start(ctx, nil, at, Options{Lanes: lanes, Requests: 3, Subject: &scripted{}})
 }
 
 // scripted is the script that a lane executes. It implements Subject.

@@ -131,15 +131,22 @@ func TestParsersReadAnything(t *testing.T) {
 	}
 }
 
-func TestRawRedis(t *testing.T) {
-	t.Parallel()
-	p, g := start(t, Redis, shared.Redis(t).Addr)
+// dial returns a connection to a proxy, for a while.
+func dial(t *testing.T, p *Proxy) net.Conn {
+	t.Helper()
 	conn, err := net.Dial("tcp", p.Addr())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
+	t.Cleanup(func() { conn.Close() })
 	conn.SetDeadline(time.Now().Add(limit))
+	return conn
+}
+
+func TestRawRedis(t *testing.T) {
+	t.Parallel()
+	p, g := start(t, Redis, shared.Redis(t).Addr)
+	conn := dial(t, p)
 	r := bufio.NewReader(conn)
 	for _, c := range []struct{ send, want string }{
 		{"\r\nPING\r\n", "+PONG\r\n"}, // an empty line has no reply
@@ -160,12 +167,7 @@ func TestRawRedis(t *testing.T) {
 func TestFramesPassUnasked(t *testing.T) {
 	t.Parallel()
 	p, g := start(t, Frames, shared.Redis(t).Addr)
-	conn, err := net.Dial("tcp", p.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(limit))
+	conn := dial(t, p)
 	fmt.Fprint(conn, "PING\r\n")
 	if line, err := bufio.NewReader(conn).ReadString('\n'); err != nil || line != "+PONG\r\n" {
 		t.Fatalf("%q, %v", line, err)
@@ -188,11 +190,7 @@ func TestFramesPassUnasked(t *testing.T) {
 func TestAProxyIsBusyFromTheFirstByteOfARequest(t *testing.T) {
 	t.Parallel()
 	p, g := start(t, Redis, shared.Redis(t).Addr)
-	conn, err := net.Dial("tcp", p.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
+	conn := dial(t, p)
 	serverstest.Eventually(t, "the connection is open", func() bool { return !p.Busy() })
 	if fmt.Fprint(conn, "EC"); runtime.GOOS == "linux" && !p.Busy() { // other systems do not tell what has arrived
 		t.Error("nobody knows that a request is on its way")

@@ -78,7 +78,6 @@ type Proxy struct {
 	mu       sync.Mutex
 	links    map[*link]struct{}
 	refusing bool
-	closed   bool
 }
 
 // Start starts a proxy in front of a server (host:port), on a free port of the loopback interface. asked is a client of
@@ -146,9 +145,7 @@ const answerTime = 100 * time.Millisecond
 // Close ends the proxy and its connections. It returns when the gate is not called any more.
 func (p *Proxy) Close() {
 	p.listener.Close()
-	p.mu.Lock()
-	p.closed = true
-	p.mu.Unlock()
+	p.Refuse(true)
 	p.CutAll()
 	p.serving.Wait()
 }
@@ -169,7 +166,9 @@ func (p *Proxy) accept() {
 			defer opened()
 			if l := p.link(client); l != nil {
 				l.run(opened)
+				return
 			}
+			client.Close()
 		})
 	}
 }
@@ -177,22 +176,18 @@ func (p *Proxy) accept() {
 // link connects to the server. It returns nil if there is no connection.
 func (p *Proxy) link(client *net.TCPConn) *link {
 	p.mu.Lock()
-	refuse := p.refusing || p.closed
+	refuses := p.refusing
 	p.mu.Unlock()
-	var server net.Conn
-	if !refuse {
-		var err error
-		server, err = net.DialTimeout("tcp", p.server, 5*time.Second)
-		refuse = err != nil
+	if refuses {
+		return nil
 	}
-	if refuse {
-		client.Close()
+	server, err := net.DialTimeout("tcp", p.server, 5*time.Second)
+	if err != nil {
 		return nil
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.refusing || p.closed {
-		client.Close()
+	if p.refusing {
 		server.Close()
 		return nil
 	}

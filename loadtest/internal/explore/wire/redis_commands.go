@@ -14,8 +14,6 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
-
-	"github.com/redis/go-redis/v9"
 )
 
 const (
@@ -24,12 +22,7 @@ const (
 	channels = "redis:channel:*"
 )
 
-// keyState is what is known about the session of a connection.
-type keyState struct {
-	server *redis.Client // tells the keys of commands
-	transaction
-}
-
+// transaction is what is known about MULTI and WATCH.
 type transaction struct {
 	inMulti bool
 	watched names
@@ -37,7 +30,7 @@ type transaction struct {
 }
 
 // exchange describes the commands of a pipeline.
-func (s *keyState) exchange(commands [][]string) *Exchange {
+func (s *redisSession) exchange(commands [][]string) *Exchange {
 	e := &Exchange{Local: true}
 	var reads, writes names
 	var texts, shapes []string
@@ -71,7 +64,7 @@ func blocks(verb string, args []string) bool {
 }
 
 // command tells what a command touches, with its keys, and keeps the books about MULTI and WATCH.
-func (s *keyState) command(verb string, args []string) (e effect, keys []string) {
+func (s *redisSession) command(verb string, args []string) (e effect, keys []string) {
 	switch verb {
 	case "MULTI":
 		s.inMulti, s.queued = true, effect{}
@@ -105,7 +98,7 @@ func (s *keyState) command(verb string, args []string) (e effect, keys []string)
 
 // keysOf asks the server for the keys of a command, and what the command does with them. A command of which the server
 // knows no keys may touch everything. Servers before Redis 7.0 do not tell what only reads.
-func (s *keyState) keysOf(verb string, args []string) (e effect, keys []string) {
+func (s *redisSession) keysOf(verb string, args []string) (e effect, keys []string) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	command := []any{verb}

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"net"
 	"reflect"
 	"slices"
 	"strings"
@@ -241,11 +240,7 @@ func TestBlockingCommandIsDroppedWithItsClient(t *testing.T) {
 	t.Parallel()
 	_, direct, p, g := openRedis(t, 2)
 	queue := t.Name()
-	conn, err := net.Dial("tcp", p.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
+	conn := dial(t, p)
 	fmt.Fprintf(conn, "SELECT %d\r\nBLPOP %s 0\r\n", direct.Options().DB, queue)
 	serverstest.Eventually(t, "BLPOP waits", func() bool {
 		return strings.Contains(direct.Info(t.Context(), "clients").Val(), "blocked_clients:1")

@@ -179,7 +179,7 @@ func TestWhatCommandsTouch(t *testing.T) {
 		"EVAL x 1 a b": "writes a", "EVAL x 0": "", "BLPOP": "reads * writes *", "FLUSHALL": "reads * writes *",
 		"SORT a GET b*": "reads * writes *",
 	} {
-		s := keyState{server: server}
+		s := redisSession{server: server}
 		e := s.exchange([][]string{strings.Fields(command)})
 		got := strings.Join(append(prefixedBy("reads", e.Reads), prefixedBy("writes", e.Writes)...), " ")
 		if got = strings.ReplaceAll(got, keyPrefix, ""); got != want || e.Local {
@@ -189,7 +189,7 @@ func TestWhatCommandsTouch(t *testing.T) {
 	for _, command := range []string{
 		"HELLO 3 AUTH a b", "CLIENT SETNAME x", "SELECT 1", "PING", "SCRIPT LOAD x", "UNWATCH",
 	} {
-		s := keyState{server: server}
+		s := redisSession{server: server}
 		e := s.exchange([][]string{strings.Fields(command)})
 		if !e.Local || len(e.Reads)+len(e.Writes) > 0 {
 			t.Errorf("%s: %+v", command, e)
@@ -208,7 +208,7 @@ func TestOlderServersTellTheKeysOfCommandsToo(t *testing.T) {
 	options.Username, options.Password = "older", "any"
 	older := redis.NewClient(&options)
 	defer older.Close()
-	s := keyState{server: older}
+	s := redisSession{server: older}
 	e := s.exchange([][]string{{"MGET", "a", "b"}})
 	wantNames(t, "writes", e.Writes, "redis:a", "redis:b")
 }
