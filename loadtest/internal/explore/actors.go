@@ -236,14 +236,6 @@ func (s *schedule) serves(replica int) bool {
 	return a != nil && !a.answered
 }
 
-// died reports whether a replica was killed.
-func (s *schedule) died(replica int) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	a := s.of(replica)
-	return a != nil && a.lost
-}
-
 // touches notes what an exchange touches. s.mu is held.
 func (s *schedule) touches(e *wire.Exchange) {
 	for _, name := range slices.Concat(e.Reads, e.Writes) {

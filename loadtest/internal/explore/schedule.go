@@ -179,7 +179,7 @@ func (s *schedule) options() (options []Option, repeating bool) {
 		if a.lost {
 			continue
 		}
-		slices.SortStableFunc(a.pending, func(x, y *exchange) int { return strings.Compare(x.Shape, y.Shape) })
+		slices.SortStableFunc(a.pending, func(x, y *exchange) int { return strings.Compare(x.Shape(), y.Shape()) })
 		for n, h := range a.pending {
 			o := Option{
 				Label: label(i, n), Actor: i, Text: h.Text,

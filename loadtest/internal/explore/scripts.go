@@ -273,7 +273,7 @@ func (s *scripted) client(l *lane, at int, op history.Op) client {
 			op.Count = result.Units
 			s.answered.sold.Store(true)
 		}
-		if now := l.running(); now == nil || !now.died(at) {
+		if ctx.Err() == nil { // its client is there
 			s.answered.last.Store(inWords(op.Outcome, op.Error))
 			tell(inWords(op.Outcome, op.Error))
 		}

@@ -48,7 +48,6 @@ const everything = "*"
 type Point struct {
 	Options []Option
 	Current int // the actor that moved last; -1 at the beginning
-	Chosen  int // index of the option
 }
 
 // String lists the steps that can be taken.

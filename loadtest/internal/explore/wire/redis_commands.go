@@ -6,7 +6,6 @@ import (
 	"crypto/sha1"
 	"encoding/hex"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,7 +32,7 @@ type transaction struct {
 func (s *redisSession) exchange(commands [][]string) *Exchange {
 	e := &Exchange{Local: true}
 	var reads, writes names
-	var texts, shapes []string
+	var texts []string
 	for _, command := range commands {
 		verb, args := strings.ToUpper(command[0]), command[1:]
 		one, keys := s.command(verb, args)
@@ -41,14 +40,13 @@ func (s *redisSession) exchange(commands [][]string) *Exchange {
 		writes.add(one.writes...)
 		e.Local = e.Local && one.local
 		e.Blocks = e.Blocks || blocks(verb, args)
-		text, shape := describeCommand(verb, args, keys)
-		texts, shapes = append(texts, text), append(shapes, shape)
+		texts = append(texts, describeCommand(verb, args, keys))
 		if script, _ := scriptOf(verb, args); script.source != "" {
 			e.Scripts = append(e.Scripts, script.source)
 		}
 	}
 	e.Reads, e.Writes = reads.list(), writes.list()
-	e.Text, e.Shape = strings.Join(texts, "\n"), strings.Join(shapes, "\n")
+	e.Text = strings.Join(texts, "\n")
 	return e
 }
 
@@ -211,46 +209,25 @@ func scriptOf(verb string, args []string) (s script, isScript bool) {
 	return script{}, false
 }
 
-// describeCommand returns a command as a person would type it, and without what differs from run to run.
-func describeCommand(verb string, args, keys []string) (text, shape string) {
-	texts, shapes := []string{verb}, []string{verb}
+// describeCommand returns a command as a person would type it. A script has its title, without the number of its keys.
+func describeCommand(verb string, args, keys []string) string {
+	words := []string{verb}
 	if s, isScript := scriptOf(verb, args); isScript {
 		title := cmp.Or(s.title, args[0][:min(8, len(args[0]))])
-		texts, shapes = append(texts, "{"+title+"}", "KEYS"), append(shapes, "{"+title+"}", "KEYS")
+		words = append(words, "{"+title+"}", "KEYS")
 		for _, key := range keys {
-			texts, shapes = append(texts, quoteRedis(key)), append(shapes, shapeKey(key))
+			words = append(words, quoteRedis(key))
 		}
-		others := args[min(len(args), 2+len(keys)):]
-		texts, shapes = append(texts, "ARGV"), append(shapes, "ARGV", strconv.Itoa(len(others)))
-		for _, arg := range others {
-			texts = append(texts, quoteRedis(arg))
-		}
-		return strings.Join(texts, " "), strings.Join(shapes, " ")
+		words, args = append(words, "ARGV"), args[min(len(args), 2+len(keys)):]
 	}
 	if verb == "AUTH" || verb == "HELLO" {
-		return verb, verb // without the password
+		return verb // without the password
 	}
 	for _, arg := range args {
-		texts = append(texts, quoteRedis(arg))
-		switch {
-		case slices.Contains(keys, arg) || len(keys) == 0:
-			shapes = append(shapes, shapeKey(arg))
-		case option.MatchString(arg):
-			shapes = append(shapes, arg)
-		default:
-			shapes = append(shapes, "?")
-		}
+		words = append(words, quoteRedis(arg))
 	}
-	return strings.Join(texts, " "), strings.Join(shapes, " ")
+	return strings.Join(words, " ")
 }
-
-// withDigits matches the words with digits in a key: ids of items, and random ones.
-var withDigits = regexp.MustCompile(`[\pL\p{Nd}]*\p{Nd}[\pL\p{Nd}]*`)
-
-func shapeKey(key string) string { return quoteRedis(withDigits.ReplaceAllString(key, "?")) }
-
-// option matches an argument that is a word such as NX or PX.
-var option = regexp.MustCompile(`^[A-Z]{1,12}$`)
 
 // quoteRedis quotes an argument if it must be quoted.
 func quoteRedis(arg string) string {

@@ -157,11 +157,11 @@ func TestTransactionsGatherWhatTheyTouch(t *testing.T) {
 	}
 }
 
-func TestShapesOfStatements(t *testing.T) {
+func TestShapes(t *testing.T) {
 	t.Parallel()
-	const text = "UPDATE `a?` SET b = b - 5.0e-3, c = 0xFF\n  WHERE d2 = 'it''s \\'5\\'' AND e = \"x\" -- 7\n"
-	const want = "UPDATE `a?` SET b = b - ?, c = ? WHERE d2 = ? AND e = ? -- 7"
-	if got := shapeSQL(text, tokenize(text)); got != want {
+	e := Exchange{Text: "UPDATE a SET b = b - 5.0e, c = 0xFF WHERE d = 'it\\'s 5' AND e = \"x\" OR f = K7QX"}
+	const want = "UPDATE a SET b = b - ?, c = ? WHERE d = ? AND e = ? OR f = ?"
+	if got := e.Shape(); got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 }

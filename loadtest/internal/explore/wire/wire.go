@@ -4,6 +4,8 @@
 // encrypted.
 package wire
 
+import "regexp"
+
 // Exchange is one request of a client, which is held until Gate.Arrive returns.
 type Exchange struct {
 	Conn  *Conn
@@ -12,9 +14,6 @@ type Exchange struct {
 	// Text is the statement with its arguments, or the commands of a pipeline, one in each line, as a person would type
 	// them.
 	Text string
-	// Shape is Text without what differs from run to run: literals, numbers, random values.
-	Shape string
-
 	// Scripts are the sources of the Lua scripts that it runs, of which Text has the titles.
 	Scripts []string
 
@@ -38,6 +37,12 @@ type Exchange struct {
 	// before Gate.Answered.
 	Reply string
 }
+
+// varying matches what differs from run to run: literals, and words with digits, such as numbers and random values.
+var varying = regexp.MustCompile(`'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[\pL\p{Nd}]*\p{Nd}[\pL\p{Nd}.]*`)
+
+// Shape returns Text with question marks for what differs from run to run.
+func (e *Exchange) Shape() string { return varying.ReplaceAllString(e.Text, "?") }
 
 // Noted is to be called by Gate.Arrive when everybody can see that the exchange is held. Until then, the proxy is busy.
 func (e *Exchange) Noted() {
