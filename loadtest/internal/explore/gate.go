@@ -42,15 +42,8 @@ func (r *replica) Answered(e *wire.Exchange, err error) {
 	}
 }
 
-// Pushed implements wire.Gate.
-func (r *replica) Pushed(*wire.Conn) {
-	if s := r.lane.running(); s != nil {
-		s.heard(r.number)
-	}
-}
-
-// Closed implements wire.Gate.
-func (r *replica) Closed(*wire.Conn) {
+// Heard implements wire.Gate.
+func (r *replica) Heard() {
 	if s := r.lane.running(); s != nil {
 		s.heard(r.number)
 	}

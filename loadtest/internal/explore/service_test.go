@@ -151,21 +151,13 @@ func odd(t *testing.T, habit string) explore.Service {
 	return s
 }
 
-func TestACommandAloneIsAskedAsUsual(t *testing.T) {
-	t.Parallel()
-	s := own(inPython(t, "testdata/odd.py", "usual"))
-	x := startOwn(t, explore.Options{Lanes: 1, Requests: 2, Subject: s})
-	x.Workloads = []string{"last"}
-	wantRight(t, exploreOwn(t, x, s, trace.Bounds{Preemptions: 1}), "")
-}
-
 func TestAProgramMakesTheTables(t *testing.T) {
 	t.Parallel()
 	s := own(inPython(t, "testdata/odd.py", "usual"))
 	s.SetupSQL, s.Migrate = "", inPython(t, "testdata/odd.py", "migrate")
 	x := startOwn(t, explore.Options{Lanes: 1, Requests: 2, Subject: s})
-	x.Workloads = []string{"one"}
-	wantRight(t, exploreOwn(t, x, s, trace.Bounds{}), "")
+	x.Workloads = []string{"last"}
+	wantRight(t, exploreOwn(t, x, s, trace.Bounds{Preemptions: 1}), "")
 	s.Migrate = []string{"sh", "-c", "echo no tables today; exit 3"}
 	_, err := explore.Start(t.Context(), start(t).lab.Topology, explore.Options{Lanes: 1, Requests: 2, Subject: s})
 	if err == nil || !strings.Contains(err.Error(), "exit status 3; its output ends with:\nno tables today") {

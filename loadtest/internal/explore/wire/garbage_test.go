@@ -27,7 +27,7 @@ func TestGarbageDoesNoHarm(t *testing.T) {
 	before := runtime.NumGoroutine()
 	random := rand.New(rand.NewPCG(1, 2))
 	for protocol, server := range map[Protocol]string{MySQL: config.Addr, Redis: redis, Frames: redis} {
-		g := &gate{errs: map[*Exchange]error{}, opened: map[*Conn]bool{}, held: make(chan *heldExchange, 1)}
+		g := &gate{errs: map[*Exchange]error{}, held: make(chan *heldExchange, 1)}
 		p, err := Start(protocol, server, g, asked)
 		if err != nil {
 			t.Fatal(err)
@@ -176,8 +176,8 @@ func TestFramesPassUnasked(t *testing.T) {
 		t.Error("the proxy is busy, although everything is answered")
 	}
 	g.mu.Lock()
-	if g.pushes != 2 || g.arrived > 0 {
-		t.Errorf("%d frames were pushed, and %d requests arrived", g.pushes, g.arrived)
+	if g.heard != 2 || g.arrived > 0 {
+		t.Errorf("%d frames were pushed, and %d requests arrived", g.heard, g.arrived)
 	}
 	g.mu.Unlock()
 	serverstest.Eventually(t, "a request without an answer makes the proxy busy", func() bool {

@@ -215,7 +215,7 @@ func (s *mysqlSession) touch(e *Exchange, text string) {
 			return " " + quoteSQL([]byte(t.text)), t.kind == literal && !legible(t.text)
 		})
 	}
-	e.Reads, e.Writes, e.Local = effect.reads.list(), effect.writes.list(), effect.local
+	e.Reads, e.Writes, e.Local = effect.reads, effect.writes, effect.local
 }
 
 func statementID(body []byte) uint32 {

@@ -192,17 +192,12 @@ func TestLargeResult(t *testing.T) {
 	t.Parallel()
 	through, direct, _, g := openSQL(t, nil)
 	exec(t, direct, "SET GLOBAL max_allowed_packet = 64*1024*1024")
-	var length int
-	err := through.QueryRowContext(t.Context(), "SELECT REPEAT('x', 15000000)").Scan(new(sql.RawBytes))
-	if err == nil {
-		t.Error("RawBytes of QueryRow worked")
-	}
 	var text string
 	if err := through.QueryRowContext(t.Context(), "SELECT REPEAT('x', 17000000)").Scan(&text); err != nil {
 		t.Fatal(err)
 	}
-	if length = len(text); length != 17_000_000 {
-		t.Errorf("%d bytes", length)
+	if len(text) != 17_000_000 {
+		t.Errorf("%d bytes", len(text))
 	}
 	if e := g.find(t, "SELECT REPEAT('x', 17"); !strings.HasPrefix(e.Reply, "1 row") {
 		t.Errorf("the reply is %q", e.Reply)

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -284,7 +285,7 @@ func (l *link) run(opened func()) {
 		}
 		l.proxy.gate.Answered(l.exchange, err)
 	}
-	l.proxy.gate.Closed(l.conn)
+	l.proxy.gate.Heard()
 	l.proxy.mu.Lock()
 	defer l.proxy.mu.Unlock()
 	delete(l.proxy.links, l)
@@ -347,7 +348,7 @@ func (l *link) request(f frame) (goOn bool) {
 		defer noted()
 		if l.proxy.protocol == Frames {
 			l.asked.Store(time.Now().UnixNano())
-			l.proxy.gate.Pushed(l.conn)
+			l.proxy.gate.Heard()
 		}
 		return l.send(f)
 	}
@@ -366,7 +367,7 @@ func (l *link) reply(f frame) (goOn bool) {
 	switch l.session.reply(f, e) {
 	case pushed:
 		l.asked.Store(0)
-		l.proxy.gate.Pushed(l.conn)
+		l.proxy.gate.Heard()
 		if len(l.answer) > 0 { // it keeps its place
 			l.answer = append(l.answer, f.raw...)
 			return true
@@ -423,14 +424,7 @@ func readChunk(r *bufio.Reader) (frame, error) {
 
 // readN appends n bytes to buf. Memory is taken as they arrive, whatever n is.
 func readN(r *bufio.Reader, buf []byte, n int) ([]byte, error) {
-	for n > 0 {
-		part := min(n, 64<<10)
-		at := len(buf)
-		buf = slices.Grow(buf, part)[:at+part]
-		if _, err := io.ReadFull(r, buf[at:]); err != nil {
-			return nil, err
-		}
-		n -= part
-	}
-	return buf, nil
+	b := bytes.NewBuffer(buf)
+	_, err := io.CopyN(b, r, int64(n))
+	return b.Bytes(), err
 }

@@ -45,7 +45,7 @@ func (s *redisSession) exchange(commands [][]string) *Exchange {
 			e.Scripts = append(e.Scripts, script.source)
 		}
 	}
-	e.Reads, e.Writes = reads.list(), writes.list()
+	e.Reads, e.Writes = reads, writes
 	e.Text = strings.Join(texts, "\n")
 	return e
 }

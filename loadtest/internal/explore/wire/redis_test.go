@@ -189,8 +189,8 @@ func TestMessagesArePushed(t *testing.T) {
 		}
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		if g.pushes != 4 {
-			t.Errorf("%d frames were pushed, want a message and three further confirmations", g.pushes)
+		if g.heard != 4 {
+			t.Errorf("%d frames were pushed, want a message and three further confirmations", g.heard)
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"regexp"
 	"slices"
 	"strings"
@@ -9,25 +10,15 @@ import (
 // everything stands for all that all stores have.
 const everything = "*"
 
-// names is a set of what statements touch. It is small.
+// names is a sorted set of what statements touch. It is small.
 type names []string
 
 func (n *names) add(more ...string) {
 	for _, name := range more {
-		if !slices.Contains(*n, name) {
-			*n = append(*n, name)
+		if at, found := slices.BinarySearch(*n, name); !found {
+			*n = slices.Insert(*n, at, name)
 		}
 	}
-}
-
-// list returns what the set contains, sorted.
-func (n names) list() []string {
-	if len(n) == 0 {
-		return nil
-	}
-	list := slices.Clone(n)
-	slices.Sort(list)
-	return list
 }
 
 // effect is what a request touches.
@@ -79,15 +70,7 @@ func (s *sqlState) end() {
 // joinable reports whether a statement is part of a transaction of several.
 func (s *sqlState) joinable() bool { return s.inTrans || !s.autocommit }
 
-func (s *sqlState) level() string {
-	switch {
-	case s.next != "":
-		return s.next
-	case s.usual != "":
-		return s.usual
-	}
-	return repeatableRead
-}
+func (s *sqlState) level() string { return cmp.Or(s.next, s.usual, repeatableRead) }
 
 // analyse tells what statements touch.
 //
@@ -140,7 +123,8 @@ func (s *sqlState) statement(tokens []token, o string) effect {
 			return s.query(tables, locks, has)
 		}
 	case "INSERT", "REPLACE", "UPDATE", "DELETE":
-		return s.joins(effect{writes: append(tables, locks...)})
+		tables.add(locks...)
+		return s.joins(effect{writes: tables})
 	case "BEGIN", "START":
 		if !s.locked && (len(tokens) == 1 || begins("BEGIN WORK") || begins("START TRANSACTION")) {
 			return s.begin(has("CONSISTENT SNAPSHOT"))
@@ -209,7 +193,8 @@ func (s *sqlState) query(tables, locks names, has func(words string) bool) effec
 		s.joinable() && s.level() == serializable
 	e := effect{reads: tables, writes: locks}
 	if locking {
-		e = effect{writes: append(locks, tables...)}
+		locks.add(tables...)
+		e = effect{writes: locks}
 	}
 	e = s.joins(e)
 	if !locking && s.joinable() && s.level() == repeatableRead && !s.snapshot && len(tables) > 0 {

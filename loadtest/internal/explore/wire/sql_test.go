@@ -42,8 +42,8 @@ func TestWhatStatementsTouch(t *testing.T) {
 	} {
 		s := sqlState{autocommit: true}
 		e := s.analyse(tokenize(c.text))
-		wantNames(t, c.text+": reads", e.reads.list(), prefixAll(c.reads)...)
-		wantNames(t, c.text+": writes", e.writes.list(), prefixAll(c.writes)...)
+		wantNames(t, c.text+": reads", e.reads, prefixAll(c.reads)...)
+		wantNames(t, c.text+": writes", e.writes, prefixAll(c.writes)...)
 		if e.local {
 			t.Errorf("%s is taken for local", c.text)
 		}
@@ -52,8 +52,8 @@ func TestWhatStatementsTouch(t *testing.T) {
 		s := sqlState{autocommit: true, inTrans: true}
 		for _, text := range []string{text, "COMMIT"} {
 			e := s.analyse(tokenize(text))
-			wantNames(t, text+": reads", e.reads.list(), everything)
-			wantNames(t, text+": writes", e.writes.list(), everything)
+			wantNames(t, text+": reads", e.reads, everything)
+			wantNames(t, text+": writes", e.writes, everything)
 			if e.local {
 				t.Errorf("%s is taken for local", text)
 			}

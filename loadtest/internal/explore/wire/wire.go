@@ -68,7 +68,7 @@ const (
 )
 
 // Gate decides about exchanges. Its methods must be safe for concurrent use: those of several connections are called
-// side by side, and Pushed also while Arrive holds a request of the same connection.
+// side by side, and Heard also while Arrive holds a request of the same connection.
 type Gate interface {
 	// Arrive is called with each request, and blocks until it is decided what becomes of it. The request does not reach
 	// the server before. It must return when gone is closed: the client, the server or the proxy has closed the
@@ -77,9 +77,7 @@ type Gate interface {
 	// Answered is called once after each Arrive: when the server has answered, before the client gets the response; or,
 	// with an error, when the connection has ended before that, also because of LoseBoth.
 	Answered(e *Exchange, err error)
-	// Pushed is called when the server sends what answers no request, such as messages of a subscription, before the
-	// client gets it.
-	Pushed(c *Conn)
-	// Closed is called once when a connection has ended, after everything else about it.
-	Closed(c *Conn)
+	// Heard is called when the server sends what answers no request, such as messages of a subscription, before the
+	// client gets it. It is called once more when the connection has ended, after everything else about it.
+	Heard()
 }
