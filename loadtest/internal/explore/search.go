@@ -150,21 +150,15 @@ func (s *Search) Run(ctx context.Context, systems []System) (trace.Tally, error)
 	defer stop()
 	var working sync.WaitGroup
 	for _, system := range systems {
-		working.Go(func() { s.work(ctx, system) })
+		working.Go(func() {
+			for j, ok := s.next(ctx); ok; j, ok = s.next(ctx) {
+				s.finish(s.execute(ctx, system, j))
+			}
+		})
 	}
 	working.Wait()
 	s.tally.Waiting = len(s.todo)
 	return s.tally, cmp.Or(s.err, ctx.Err())
-}
-
-func (s *Search) work(ctx context.Context, system System) {
-	for {
-		j, ok := s.next(ctx)
-		if !ok {
-			return
-		}
-		s.finish(s.execute(ctx, system, j))
-	}
 }
 
 // next waits for a job. It returns false if there will be none.
