@@ -106,6 +106,7 @@ func (l *lane) start(
 	if err != nil {
 		return err
 	}
+	_, l.watching = l.subject.(Service)
 	for n := range requests + 1 {
 		r := &replica{lane: l, number: n, at: at}
 		l.replicas = append(l.replicas, r)
@@ -113,8 +114,20 @@ func (l *lane) start(
 			return err
 		}
 	}
+	if l.watching {
+		select {
+		case <-time.After(watchTime):
+		case <-ctx.Done():
+		}
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.watching = false
+	}
 	return nil
 }
+
+// watchTime is that of most jobs which a service repeats.
+const watchTime = time.Second
 
 func (l *lane) connect(ctx context.Context, at topology.Addresses) (err error) {
 	l.at = at
