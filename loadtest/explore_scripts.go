@@ -72,13 +72,13 @@ func (f *exploreFlags) runScripts(ctx context.Context, stdout, stderr io.Writer)
 	screen := newScreen(stderr)
 	defer screen.clear()
 	screen.starting()
-	o := explore.ScriptOptions{Lanes: f.lanes}
-	release, err := f.rent(ctx, &o.At)
+	var at topology.Addresses
+	release, err := f.rent(ctx, &at)
 	defer func() { err = errors.Join(err, release()) }()
 	if err != nil {
 		return startError(ctx, err)
 	}
-	x, err := explore.StartScripts(ctx, o)
+	x, err := explore.StartScripts(ctx, f.lanes, at)
 	if err != nil {
 		return startError(ctx, err)
 	}

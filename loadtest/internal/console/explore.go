@@ -16,6 +16,7 @@ import (
 	"stock/loadtest/internal/page"
 	"stock/loadtest/internal/report"
 	"stock/loadtest/internal/scenario"
+	"stock/loadtest/internal/topology"
 	"stock/loadtest/scripts"
 )
 
@@ -172,7 +173,7 @@ func (s *searching) run(ctx context.Context) {
 func (s *searching) explore(ctx context.Context) (r trace.Result, err error) {
 	var x *explore.Explorer
 	if s.script != nil {
-		x, err = explore.StartScripts(ctx, explore.ScriptOptions{Lanes: exploreLanes})
+		x, err = explore.StartScripts(ctx, exploreLanes, topology.Addresses{})
 	} else {
 		x, err = explore.Start(ctx, s.console.lab.Topology, explore.Options{Lanes: exploreLanes, Requests: 2})
 	}

@@ -82,7 +82,7 @@ func (s *schedule) event(a *actor) {
 func (s *schedule) arrive(replica int, e *wire.Exchange, gone <-chan struct{}) wire.Action {
 	s.mu.Lock()
 	a := s.of(replica)
-	if a == nil || e.Local || e.Handshake {
+	if a == nil || e.Local {
 		if a != nil {
 			a.flying = append(a.flying, &exchange{Exchange: e})
 			s.event(a)
@@ -127,7 +127,7 @@ func (s *schedule) arrive(replica int, e *wire.Exchange, gone <-chan struct{}) w
 func (s *schedule) pass(e *wire.Exchange) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if e.Local && !e.Handshake && e.Store == "mysql" && e.Text != "PING" {
+	if e.Local && e.Store == "mysql" && e.Text != "PING" {
 		s.opening[e.Conn] = append(s.opening[e.Conn], e.Text)
 	} else {
 		delete(s.opening, e.Conn)
@@ -173,7 +173,6 @@ func (s *schedule) replied(replica int, e *wire.Exchange, err error) {
 // note adds a reply to the trace.
 func (s *schedule) note(a *actor, f *exchange, reply string) {
 	switch {
-	case f.Handshake:
 	case f.step == nil:
 		s.step(a, f.Exchange, trace.Passes).Reply = reply
 	case f.step.Kind == trace.Waits:
@@ -235,14 +234,6 @@ func (s *schedule) serves(replica int) bool {
 	defer s.mu.Unlock()
 	a := s.of(replica)
 	return a != nil && !a.answered
-}
-
-// died reports whether a replica was killed.
-func (s *schedule) died(replica int) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	a := s.of(replica)
-	return a != nil && a.lost
 }
 
 // touches notes what an exchange touches. s.mu is held.

@@ -17,19 +17,6 @@ const (
 	WithKey      = "with a key"
 )
 
-// claimKind is the claim of the catalogue that a fault or a workload tests.
-type claimKind int
-
-const (
-	claimNone claimKind = iota // nothing is claimed
-	claimCorrect
-	claimCrash
-	claimLate
-	claimRetry
-	claimRestock
-	claimSet
-)
-
 // cells are what schedules led to, by cellName.
 type cells map[string]*trace.Cell
 
@@ -109,48 +96,45 @@ type ofStrategy struct {
 }
 
 // expects returns what the catalogue claims about schedules in which a fault strikes, in words, and whether some of
-// them must, or may, do damage. The words are empty if it claims nothing. requests is that of a Cell.
-func (s ofStrategy) expects(requests, faults string) (words string, must, may bool) {
+// them must do damage. The words are empty if it claims nothing. requests is that of a Cell.
+func (s ofStrategy) expects(requests, faults string) (words string, must bool) {
 	claim := s.ClaimFor(2, false)
 	if requests == LimitedBuyer && s.Claim.BuyerLimit == "exceeded" {
 		if faults == "" {
-			return "limit " + s.Claim.BuyerLimit, true, false
+			return "limit " + s.Claim.BuyerLimit, true
 		}
-		return "", false, true
+		return "", false
 	}
 	if requests == WithKey && claim != verify.ClaimCorrect {
-		return "", false, true // two requests with the same key do no damage
+		return "", false // two requests with the same key do no damage
 	}
-	if faults == "" {
-		return claim, claim != verify.ClaimCorrect, false
+	if faults != "" && claim != verify.ClaimCorrect {
+		return "", false
 	}
-	at := slices.IndexFunc(faultTable, func(f fault) bool { return f.name == faults })
-	if claim != verify.ClaimCorrect || at < 0 {
-		return "", false, true
-	}
-	switch faultTable[at].claim {
-	case claimSet:
-		if !s.keepsStocksApart() {
-			return "", false, true
+	switch faults {
+	case "":
+		return claim, claim != verify.ClaimCorrect
+	case StockSet:
+		if s.keepsStocksApart() {
+			return "keeps stocks apart", false
 		}
-		return "keeps stocks apart", false, false
-	case claimCorrect:
-		return claim, false, false
-	case claimLate:
-		return s.Claim.LateWrite, s.Claim.LateWrite == verify.ClaimLosesUpdates, s.Claim.LateWrite == ""
-	case claimRetry:
+	case TimeOver:
+		return claim, false
+	case LeaseEnds:
+		return s.Claim.LateWrite, s.Claim.LateWrite == verify.ClaimLosesUpdates
+	case SentAgain:
 		retry := s.Claim.ClientRetry
 		if s.Idempotent && requests != WithKey && !s.own {
 			retry = deductsAgain
 		}
-		return retry, retry == deductsAgain, retry == ""
-	case claimRestock:
+		return retry, retry == deductsAgain
+	case Restocked:
 		claim = s.ClaimFor(2, true)
-		return claim, claim != verify.ClaimCorrect, false
-	case claimCrash:
-		return s.Claim.HolderCrash, false, slices.Contains([]string{"loses-units", "blocks-forever"}, s.Claim.HolderCrash)
+		return claim, claim != verify.ClaimCorrect
+	case LostRequest, LostReply, ReplicaDies:
+		return s.Claim.HolderCrash, false
 	}
-	return "", false, true
+	return "", false
 }
 
 // deductsAgain is what a strategy without keys claims of a request that is sent again, and what any strategy does with
@@ -165,15 +149,17 @@ func (s ofStrategy) keepsStocksApart() bool {
 
 // judge implements claims.
 func (s ofStrategy) judge(c *trace.Cell, exhausted bool) {
-	words, must, may := s.expects(c.Requests, c.Fault)
+	words, must := s.expects(c.Requests, c.Fault)
 	c.Claim = words
-	c.Held = may || must && (c.Damaged() > 0 || !exhausted) || !must && c.Damaged() == 0
+	c.Held = must == (c.Damaged() > 0) || must && !exhausted
 	switch words {
+	case "", "blocks-forever":
+		c.Held = true
 	case "loses-units":
 		allowed := []string{trace.Right, trace.Unjudged, trace.Leaked, trace.Undersold, trace.SellsLess}
-		for kind := range c.Kinds {
-			c.Held = c.Held && slices.Contains(allowed, kind)
-		}
+		c.Held = !slices.ContainsFunc(slices.Collect(maps.Keys(c.Kinds)), func(kind string) bool {
+			return !slices.Contains(allowed, kind)
+		})
 	case "harmless", "rolls-back", "unlocks":
 		c.Held = c.Held && c.Waited == 0
 	case "blocks-until-lease-ends":
@@ -190,12 +176,9 @@ func (s ofStrategy) settled(all cells, special, faults string) bool {
 	if c := all[cellName(special, "")]; c != nil && faults != "" && c.Damaged() > 0 {
 		return true
 	}
+	words, must := s.expects(special, faults)
 	c := all[cellName(special, faults)]
-	if c == nil {
-		return false
-	}
-	words, must, _ := s.expects(c.Requests, faults)
-	return (must || words == "") && c.Damaged() > 0
+	return c != nil && (must || words == "") && c.Damaged() > 0
 }
 
 // ofScript is what a script expects, by fault. What it does not name must be right.

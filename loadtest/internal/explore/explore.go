@@ -75,11 +75,7 @@ func Start(ctx context.Context, t *topology.Topology, o Options) (*Explorer, err
 		at = t.Addresses()
 		at.MySQLDSN, at.Redis, at.RedisReplica = "", nil, false // each lane has its own
 	}
-	x, err := start(ctx, t, at, o)
-	if err == nil {
-		x.watch(ctx)
-	}
-	return x, err
+	return start(ctx, t, at, o)
 }
 
 // start starts lanes, with servers of their own in place of addresses that are empty.
@@ -88,7 +84,7 @@ func start(ctx context.Context, t *topology.Topology, at topology.Addresses, o O
 	items := func() int64 { return firstItem + x.items.Add(1) }
 	group, starting := errgroup.WithContext(ctx)
 	for i := range x.lanes {
-		x.lanes[i] = &lane{items: items, subject: o.Subject, pause: o.Pause, idle: map[string]bool{}, watching: true}
+		x.lanes[i] = &lane{items: items, subject: o.Subject, pause: o.Pause, idle: map[string]bool{}}
 		group.Go(func() error { return x.lanes[i].start(starting, t, fmt.Sprintf("lane-%d", i+1), at, o.Requests) })
 	}
 	if err := group.Wait(); err != nil {
@@ -97,24 +93,6 @@ func start(ctx context.Context, t *topology.Topology, at topology.Addresses, o O
 	}
 	return x, nil
 }
-
-// watch waits for what the processes of a Subject do without a request.
-func (x *Explorer) watch(ctx context.Context) {
-	if x.subject != nil {
-		select {
-		case <-time.After(watchTime):
-		case <-ctx.Done():
-		}
-	}
-	for _, l := range x.lanes {
-		l.mu.Lock()
-		l.watching = false
-		l.mu.Unlock()
-	}
-}
-
-// watchTime is that of most jobs which a service repeats.
-const watchTime = time.Second
 
 // Close stops the lanes.
 func (x *Explorer) Close() {
@@ -220,12 +198,11 @@ const watchInterval = 100 * time.Millisecond
 // workloads lists what is asked for.
 func (x *Explorer) workloads(choice scenario.Choice) []workload {
 	all := workloadsOf(x.requests)
-	if x.subject != nil {
-		all = x.subject.workloads(x.requests)
+	if own, ok := x.subject.(Service); ok {
+		all = own.workloads(x.requests)
 	}
 	return slices.DeleteFunc(slices.Clone(all), func(w workload) bool {
-		return w.applies != nil && !w.applies(choice.Strategy, choice.Store) ||
-			x.Workloads != nil && !slices.Contains(x.Workloads, w.name)
+		return !w.suits(choice.Strategy, choice.Store) || x.Workloads != nil && !slices.Contains(x.Workloads, w.name)
 	})
 }
 

@@ -15,8 +15,6 @@ type fault struct {
 	// sign stands for it in tokens, after the letter of the actor that it strikes, if it strikes one.
 	sign  string
 	title string
-	// of the claim that it tests
-	claim claimKind
 
 	action wire.Action // what becomes of a step that it strikes
 	kills  bool        // it strikes an actor's replica
@@ -43,53 +41,53 @@ const (
 // faultTable lists all faults. An actor is lost if its replica dies: its locks stay until their leases end.
 var faultTable = []fault{
 	{
-		name: LostRequest, sign: "-", claim: claimCrash, action: wire.LoseBoth,
+		name: LostRequest, sign: "-", action: wire.LoseBoth,
 		title: "the connection is cut before a request reaches the store",
 	},
 	{
-		name: LostReply, sign: "~", claim: claimCrash, action: wire.LoseReply,
+		name: LostReply, sign: "~", action: wire.LoseReply,
 		title: "the store executes a request, and its reply is lost with the connection",
 	},
 	{
-		name: ReplicaDies, sign: "#", claim: claimCrash, action: wire.LoseBoth, kills: true,
+		name: ReplicaDies, sign: "#", action: wire.LoseBoth, kills: true,
 		title: "a replica dies: its connections are cut, and nothing follows",
 	},
 	{
-		name: LeaseEnds, sign: "!lease", claim: claimLate,
+		name: LeaseEnds, sign: "!lease",
 		title: "the leases of all locks end in the store, and no holder notices; GET_LOCK loses its connection",
 		when:  func(s *schedule) bool { return len(s.leases()) > 0 },
 		store: func(_ context.Context, s *schedule) error { s.end(s.leases); return nil },
 	},
 	{
-		name: SentAgain, sign: "!again", claim: claimRetry,
+		name: SentAgain, sign: "!again",
 		title:  "a client gets no answer in time, and sends its request again to another replica",
 		when:   func(s *schedule) bool { return !s.actors[0].answered },
 		starts: againName,
 	},
 	{
-		name: Restocked, sign: "!restock", claim: claimRestock,
+		name: Restocked, sign: "!restock",
 		title:  "units are put back",
 		starts: restockName,
 	},
 	{
-		name: StockSet, sign: "!set", claim: claimSet,
+		name: StockSet, sign: "!set",
 		title:  "the stock is set",
 		starts: setName,
 	},
 	{
-		name: KeyGone, sign: "!gone", claim: claimNone,
+		name: KeyGone, sign: "!gone",
 		title: "the keys of all locks are deleted in Redis, also those without a lease",
 		when:  func(s *schedule) bool { return len(s.lockKeys()) > len(s.leases()) },
 		store: func(_ context.Context, s *schedule) error { s.end(s.lockKeys); return nil },
 	},
 	{
-		name: Promoted, sign: "!promoted", claim: claimNone,
+		name: Promoted, sign: "!promoted",
 		title: "a replica of Redis is promoted that has not received the last write; all connections are cut",
 		when:  func(s *schedule) bool { return s.saved != nil },
 		store: func(_ context.Context, s *schedule) error { s.lane.promote(s.saved); return nil },
 	},
 	{
-		name: TimeOver, sign: "!over", claim: claimCorrect,
+		name: TimeOver, sign: "!over",
 		title: "the time of all reservations is over",
 		when:  func(s *schedule) bool { return s.lane.reservations(s.items[0]) > 0 },
 		store: func(ctx context.Context, s *schedule) error {

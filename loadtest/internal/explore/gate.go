@@ -42,15 +42,8 @@ func (r *replica) Answered(e *wire.Exchange, err error) {
 	}
 }
 
-// Pushed implements wire.Gate.
-func (r *replica) Pushed(*wire.Conn) {
-	if s := r.lane.running(); s != nil {
-		s.heard(r.number)
-	}
-}
-
-// Closed implements wire.Gate.
-func (r *replica) Closed(*wire.Conn) {
+// Heard implements wire.Gate.
+func (r *replica) Heard() {
 	if s := r.lane.running(); s != nil {
 		s.heard(r.number)
 	}
@@ -67,7 +60,7 @@ func (l *lane) concerned(e *wire.Exchange, serving bool) *schedule {
 	defer l.mu.Unlock()
 	if l.now == nil {
 		if l.watching {
-			l.idle[e.Shape] = true
+			l.idle[e.Shape()] = true
 		}
 		return nil
 	}
@@ -78,7 +71,7 @@ func (l *lane) concerned(e *wire.Exchange, serving bool) *schedule {
 		l.sticky[e.Conn] = true
 		l.names = append(l.names, uuids.FindAllString(e.Text, -1)...)
 	case l.sticky[e.Conn] && endsTransaction(e):
-	case serving && !l.idle[e.Shape]:
+	case serving && !l.idle[e.Shape()]:
 		l.sticky[e.Conn] = l.sticky[e.Conn] || !e.Local
 	default:
 		if beginsTransaction(e) { // for something else: connections are shared
@@ -141,9 +134,10 @@ func (p *passing) Arrive(e *wire.Exchange, _ <-chan struct{}) wire.Action {
 
 // Answered implements wire.Gate.
 func (p *passing) Answered(e *wire.Exchange, err error) {
+	shape := e.Shape()
 	p.mu.Lock()
-	same := p.last[e.Shape] == e.Reply
-	p.last[e.Shape] = e.Reply
+	same := p.last[shape] == e.Reply
+	p.last[shape] = e.Reply
 	p.mu.Unlock()
 	if !same {
 		p.replica.Answered(e, err)
@@ -153,7 +147,7 @@ func (p *passing) Answered(e *wire.Exchange, err error) {
 // pass is the gate of requests over HTTP, which no proxy sees.
 func (r *replica) pass(ctx context.Context, text string, send func() (string, error)) error {
 	all := []string{everything}
-	e := &wire.Exchange{Conn: &wire.Conn{Store: "http"}, Store: "http", Text: text, Shape: text, Reads: all, Writes: all}
+	e := &wire.Exchange{Conn: &wire.Conn{Store: "http"}, Store: "http", Text: text, Reads: all, Writes: all}
 	action := r.Arrive(e, ctx.Done())
 	if action == wire.LoseBoth {
 		r.Answered(e, errNotAnswered)

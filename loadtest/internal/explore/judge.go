@@ -210,7 +210,7 @@ func (x *session) left(ctx context.Context, items []int64, told []answers) (*his
 // settled reads the stock when what is written behind has reached MySQL: sales, or units that were put back.
 func (x *session) settled(ctx context.Context, durable string, items []int64) (map[int64]int64, error) {
 	if x.lane.subject != nil {
-		return x.lane.subject.stock(ctx, x.lane, items)
+		return x.lane.subject.running(x.lane).ReadStock(ctx, items)
 	}
 	if x.strategy.WriteBehind || x.strategy.WriteThrough {
 		deadline := time.Now().Add(writeBehindTime)

@@ -98,13 +98,15 @@ func (l *lane) start(
 	if err := l.connect(ctx, at); err != nil {
 		return err
 	}
-	prepare := migrate
-	if l.subject != nil {
-		prepare = l.subject.prepare
+	if own, ok := l.subject.(Service); ok {
+		err = own.prepare(ctx, l)
+	} else {
+		_, err = migrations.Up(ctx, l.db.DB)
 	}
-	if err := prepare(ctx, l); err != nil {
+	if err != nil {
 		return err
 	}
+	_, l.watching = l.subject.(Service)
 	for n := range requests + 1 {
 		r := &replica{lane: l, number: n, at: at}
 		l.replicas = append(l.replicas, r)
@@ -112,14 +114,20 @@ func (l *lane) start(
 			return err
 		}
 	}
+	if l.watching {
+		select {
+		case <-time.After(watchTime):
+		case <-ctx.Done():
+		}
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.watching = false
+	}
 	return nil
 }
 
-// migrate makes the tables of this repository's service.
-func migrate(ctx context.Context, l *lane) error {
-	_, err := migrations.Up(ctx, l.db.DB)
-	return err
-}
+// watchTime is that of most jobs which a service repeats.
+const watchTime = time.Second
 
 func (l *lane) connect(ctx context.Context, at topology.Addresses) (err error) {
 	l.at = at
@@ -195,10 +203,12 @@ func (r *replica) start(ctx context.Context, t *topology.Topology, name string) 
 	}
 	config.Addr = inMySQL[0]
 	r.at.MySQLDSN = config.FormatDSN()
-	if r.lane.subject != nil {
-		r.Replica, err = r.lane.subject.start(ctx, t, name, r.at)
-	} else {
+	switch subject := r.lane.subject.(type) {
+	case nil:
 		r.Replica, err = t.StartReplica(ctx, name, r.at, topology.Options{ReplicaArgs: serviceArgs})
+	case Service:
+		r.Replica, err = t.StartCommand(ctx, name, subject.Command, subject.Dir, r.at)
+	case *scripted: // sessions are executed in this process
 	}
 	r.lane.onStop(func(context.Context) error {
 		if r.Replica != nil && r.Process() != nil {

@@ -48,15 +48,18 @@ func (s *schedule) lockKeys() []string {
 	return slices.DeleteFunc(s.redisKeys(), func(key string) bool { return !strings.HasPrefix(key, s.locks) })
 }
 
-// end ends locks.
+// end ends locks. If that fails, none has ended, which the schedule shows.
 func (s *schedule) end(which func() []string) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
 	s.mu.Lock()
-	keys := which()
+	locks := which()
 	s.mu.Unlock()
-	if len(keys) > 0 {
-		s.add(trace.Step{Kind: trace.Strikes, Store: storeOf(keys), Text: inCommands(keys)})
+	for _, lock := range locks {
+		store, command, end := s.lane.ending(ctx, lock)
+		s.add(trace.Step{Kind: trace.Strikes, Store: store, Text: command})
+		end()
 	}
-	s.lane.endLeases(keys)
 }
 
 // longestLease is longer than the leases of locks, and shorter than the time to live of anything else.
@@ -82,27 +85,29 @@ func (l *lane) leases(keys, locks []string) (leases []string) {
 	return slices.Concat(leases, l.heldInMySQL(ctx, locks, items), l.heldInEtcd(ctx, items), l.heldInZooKeeper(items))
 }
 
-// endLeases deletes keys and ends locks. If it fails, no lease has ended, which the schedule shows.
-func (l *lane) endLeases(names []string) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	keys := slices.DeleteFunc(slices.Clone(names), func(name string) bool {
-		return isLockInMySQL(name) || strings.HasPrefix(name, etcdPrefix) || strings.HasPrefix(name, zookeeperPrefix)
-	})
-	for _, client := range l.masters() {
-		_ = client.Del(ctx, keys...).Err()
+// ending returns what ends a lock, and how a person would do that.
+func (l *lane) ending(ctx context.Context, lock string) (store, command string, end func()) {
+	if name, ok := strings.CutPrefix(lock, namedLock); ok {
+		command = fmt.Sprintf("KILL CONNECTION (the one with IS_USED_LOCK('%s'))", name)
+		return "mysql", command, func() { l.killHolder(ctx, name) }
 	}
-	for _, name := range names {
-		if lock, ok := strings.CutPrefix(name, namedLock); ok {
-			l.killHolder(ctx, lock)
-		} else if key, ok := strings.CutPrefix(name, etcdPrefix); ok {
-			_, _ = l.etcd.Delete(ctx, key)
-		} else if node, ok := strings.CutPrefix(name, zookeeperPrefix); ok {
-			_ = l.zookeeper.Delete(node, -1)
-		} else if name == lockRow {
+	if lock == lockRow {
+		const expire = "UPDATE lock_row SET expires = UTC_TIMESTAMP(6)"
+		return "mysql", expire, func() {
 			for _, item := range l.itemNames() {
-				_, _ = l.db.ExecContext(ctx, "UPDATE lock_row SET expires = UTC_TIMESTAMP(6) WHERE name LIKE ?", "%"+item+"%")
+				_, _ = l.db.ExecContext(ctx, expire+" WHERE name LIKE ?", "%"+item+"%")
 			}
+		}
+	}
+	if key, ok := strings.CutPrefix(lock, etcdPrefix); ok {
+		return "etcd", "etcdctl del " + key, func() { _, _ = l.etcd.Delete(ctx, key) }
+	}
+	if node, ok := strings.CutPrefix(lock, zookeeperPrefix); ok {
+		return "zookeeper", "delete " + node, func() { _ = l.zookeeper.Delete(node, -1) }
+	}
+	return "redis", "DEL " + lock, func() {
+		for _, client := range l.masters() {
+			_ = client.Del(ctx, lock).Err()
 		}
 	}
 }
@@ -121,34 +126,6 @@ func (l *lane) killHolder(ctx context.Context, lock string) {
 		_, _ = l.db.ExecContext(ctx, fmt.Sprintf("KILL CONNECTION %d", *id))
 		time.Sleep(time.Millisecond)
 	}
-}
-
-// inCommands says how a person would end locks and delete keys.
-func inCommands(keys []string) string {
-	var commands, deleted []string
-	for _, key := range keys {
-		name, named := strings.CutPrefix(key, namedLock)
-		switch {
-		case named:
-			commands = append(commands, fmt.Sprintf("KILL CONNECTION (the one with IS_USED_LOCK('%s'))", name))
-		case key == lockRow:
-			commands = append(commands, "UPDATE lock_row SET expires = UTC_TIMESTAMP(6)")
-		default:
-			deleted = append(deleted, key)
-		}
-	}
-	if len(deleted) > 0 {
-		commands = append(commands, "DEL "+strings.Join(deleted, " "))
-	}
-	return strings.Join(commands, "; ")
-}
-
-// storeOf returns the store that has the keys or locks.
-func storeOf(keys []string) string {
-	if slices.ContainsFunc(keys, isLockInMySQL) {
-		return "mysql"
-	}
-	return "redis"
 }
 
 // connectLocks connects to the servers that keep only locks. All lanes share them.

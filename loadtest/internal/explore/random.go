@@ -62,18 +62,20 @@ const defaultChanges = 3
 func newChance(number uint64, b trace.Bounds, length int) *chance {
 	c := &chance{
 		execution: execution{bounds: b}, random: rand.New(rand.NewPCG(b.Seed, number)), //nolint:gosec // not a secret
-		priorities: map[int]int{}, changes: map[int]bool{}, strikes: map[int]bool{},
+		priorities: map[int]int{},
+	}
+	points := func(n int) map[int]bool {
+		all := map[int]bool{}
+		for range n {
+			all[c.random.IntN(max(length, 1))] = true
+		}
+		return all
 	}
 	changes := b.Preemptions
 	if changes < 0 {
 		changes = defaultChanges
 	}
-	for range changes {
-		c.changes[c.random.IntN(max(length, 1))] = true
-	}
-	for range b.Faults {
-		c.strikes[c.random.IntN(max(length, 1))] = true
-	}
+	c.changes, c.strikes = points(changes), points(b.Faults)
 	return c
 }
 

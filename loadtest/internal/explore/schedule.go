@@ -180,7 +180,7 @@ func (s *schedule) options() (options []Option, repeating bool) {
 		if a.lost {
 			continue
 		}
-		slices.SortStableFunc(a.pending, func(x, y *exchange) int { return strings.Compare(x.Shape, y.Shape) })
+		slices.SortStableFunc(a.pending, func(x, y *exchange) int { return strings.Compare(x.Shape(), y.Shape()) })
 		for n, h := range a.pending {
 			o := Option{
 				Label: label(i, n), Actor: i, Text: h.Text,
@@ -293,9 +293,7 @@ func (s *schedule) passTime(ctx context.Context, polls []Option, idle *idleTime)
 func (s *schedule) lostHolder() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.renewNothing || slices.ContainsFunc(s.faults, func(f fault) bool {
-		return f.claim == claimCrash && slices.Contains(s.struck, f.name)
-	})
+	return s.renewNothing || slices.ContainsFunc(s.actors, func(a *actor) bool { return a.cut })
 }
 
 // pause waits for an event, or for a short time.

@@ -22,17 +22,11 @@ import (
 	"stock/loadtest/internal/topology"
 )
 
-// ScriptOptions are those of StartScripts.
-type ScriptOptions struct {
-	Lanes int
-	// At is where MySQL, with a database of the explorer's own, and Redis are, if they are the user's. There is one lane
-	// then. KeyPrefix begins all keys. Empty fields stand for servers of each lane's own.
-	At topology.Addresses
-}
-
-// StartScripts starts lanes for scripts: for three sessions, and one that a fault starts.
-func StartScripts(ctx context.Context, o ScriptOptions) (*Explorer, error) {
-	return start(ctx, nil, o.At, Options{Lanes: o.Lanes, Requests: 3, Subject: &scripted{}})
+// StartScripts starts lanes for scripts: for three sessions, and one that a fault starts. The addresses are those of
+// MySQL, with a database of the explorer's own, and Redis, if they are the user's. There is one lane then. KeyPrefix
+// begins all keys. Empty fields stand for servers of each lane's own.
+func StartScripts(ctx context.Context, lanes int, at topology.Addresses) (*Explorer, error) {
+	return start(ctx, nil, at, Options{Lanes: lanes, Requests: 3, Subject: &scripted{}})
 }
 
 // scripted is the script that a lane executes. It implements Subject.
@@ -213,20 +207,10 @@ func (s *scripted) hangUp() {
 	s.open = nil
 }
 
-// goodStock has the stock where scripts have it. There are no replicas.
-func goodStock(l *lane) *service.Running {
+// running has the stock where scripts have it. There are no replicas.
+func (s *scripted) running(l *lane) *service.Running {
 	return &service.Running{Description: service.Default(nil), DB: l.db.DB, Redis: l.keys}
 }
-
-func (s *scripted) Choice() scenario.Choice { return scriptChoice(s.Script) }
-
-func (s *scripted) prepare(ctx context.Context, l *lane) error { return migrate(ctx, l) }
-
-func (s *scripted) start(context.Context, *topology.Topology, string, topology.Addresses) (*topology.Replica, error) {
-	return nil, nil //nolint:nilnil // sessions are executed in this process
-}
-
-func (s *scripted) workloads(int) []workload { return []workload{scriptWorkload(s.Script)} }
 
 // setStock makes the stores what they are before each schedule.
 func (s *scripted) setStock(ctx context.Context, l *lane, stock map[int64]int64) error {
@@ -241,7 +225,7 @@ func (s *scripted) setStock(ctx context.Context, l *lane, stock map[int64]int64)
 			return err
 		}
 	}
-	if err := goodStock(l).SetStock(ctx, stock); err != nil || !s.Setup {
+	if err := s.running(l).SetStock(ctx, stock); err != nil || !s.Setup {
 		return err
 	}
 	made := len(s.direct.Once)
@@ -261,10 +245,6 @@ func (s *scripted) setStock(ctx context.Context, l *lane, stock map[int64]int64)
 
 func (s *scripted) env(l *lane, stores *script.Stores, item int64) script.Env {
 	return script.Env{Item: item, Prefix: l.at.KeyPrefix, Stores: stores}
-}
-
-func (s *scripted) stock(ctx context.Context, l *lane, items []int64) (map[int64]int64, error) {
-	return goodStock(l).ReadStock(ctx, items)
 }
 
 // client executes a session.
@@ -293,7 +273,7 @@ func (s *scripted) client(l *lane, at int, op history.Op) client {
 			op.Count = result.Units
 			s.answered.sold.Store(true)
 		}
-		if now := l.running(); now == nil || !now.died(at) {
+		if ctx.Err() == nil { // its client is there
 			s.answered.last.Store(inWords(op.Outcome, op.Error))
 			tell(inWords(op.Outcome, op.Error))
 		}

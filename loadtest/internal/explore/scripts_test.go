@@ -21,9 +21,9 @@ import (
 
 var unlimited = trace.Bounds{Preemptions: -1, Faults: 1}
 
-func startScripts(t *testing.T, o ScriptOptions) *Explorer {
+func startScripts(t *testing.T, lanes int, at topology.Addresses) *Explorer {
 	t.Helper()
-	x, err := StartScripts(t.Context(), o)
+	x, err := StartScripts(t.Context(), lanes, at)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func load(t *testing.T, text string) *Script {
 
 func TestScripts(t *testing.T) {
 	t.Parallel()
-	x := startScripts(t, ScriptOptions{Lanes: 2})
+	x := startScripts(t, 2, topology.Addresses{})
 	t.Run("gallery", func(t *testing.T) { testGallery(t, x) })
 	t.Run("replay", func(t *testing.T) { testReplay(t, x) })
 	t.Run("mistakes", func(t *testing.T) { testMistakes(t, x) })
@@ -348,7 +348,7 @@ func TestScriptsOnServersOfTheUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	at := topology.Addresses{MySQLDSN: dsn, Redis: []string{redis.Addr}, KeyPrefix: "theirs:"}
-	x := startScripts(t, ScriptOptions{Lanes: 1, At: at})
+	x := startScripts(t, 1, at)
 	if err := x.lanes[0].keys.Set(ctx, "precious", 1, 0).Err(); err != nil {
 		t.Fatal(err)
 	}

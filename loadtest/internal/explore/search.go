@@ -2,7 +2,6 @@ package explore
 
 import (
 	"cmp"
-	"container/heap"
 	"context"
 	"errors"
 	"fmt"
@@ -49,7 +48,6 @@ const everything = "*"
 type Point struct {
 	Options []Option
 	Current int // the actor that moved last; -1 at the beginning
-	Chosen  int // index of the option
 }
 
 // String lists the steps that can be taken.
@@ -83,7 +81,7 @@ type Search struct {
 
 	mu      sync.Mutex
 	changed *sync.Cond
-	todo    queue
+	todo    []job             // in their order
 	planned map[string]bool   // beginnings, and schedules that were found
 	missing map[string]string // beginnings that were offered and could not be repeated, with the reason
 	working int
@@ -125,22 +123,16 @@ type job struct {
 	again bool     // it was executed before, and something was in doubt
 }
 
-// queue is a heap: schedules with few faults and preemptions come first.
-type queue []job
-
-func (q queue) Len() int      { return len(q) }
-func (q queue) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
-func (q *queue) Push(x any)   { *q = append(*q, x.(job)) } //nolint:forcetypeassert // heap.Interface
-func (q *queue) Pop() any {
-	last := (*q)[len(*q)-1]
-	*q = (*q)[:len(*q)-1]
-	return last
+// compareJobs says which of two jobs is executed first: schedules with few faults and preemptions are.
+func compareJobs(a, b job) int {
+	return cmp.Or(cmp.Compare(len(a.faults), len(b.faults)), cmp.Compare(a.preemptions, b.preemptions),
+		cmp.Compare(len(a.labels), len(b.labels)), slices.Compare(a.labels, b.labels))
 }
 
-func (q queue) Less(i, j int) bool {
-	a, b := q[i], q[j]
-	return cmp.Or(cmp.Compare(len(a.faults), len(b.faults)), cmp.Compare(a.preemptions, b.preemptions),
-		cmp.Compare(len(a.labels), len(b.labels)), slices.Compare(a.labels, b.labels)) < 0
+// push puts a job into the queue.
+func (s *Search) push(j job) {
+	at, _ := slices.BinarySearchFunc(s.todo, j, compareJobs)
+	s.todo = slices.Insert(s.todo, at, j)
 }
 
 // Run searches with all systems side by side, until every schedule within the bounds was executed or ctx ends.
@@ -149,7 +141,7 @@ func (s *Search) Run(ctx context.Context, systems []System) (trace.Tally, error)
 		return s.random(ctx, systems)
 	}
 	s.changed = sync.NewCond(&s.mu)
-	s.todo, s.planned, s.missing = queue{{}}, map[string]bool{}, map[string]string{}
+	s.todo, s.planned, s.missing = []job{{}}, map[string]bool{}, map[string]string{}
 	stop := context.AfterFunc(ctx, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -158,21 +150,15 @@ func (s *Search) Run(ctx context.Context, systems []System) (trace.Tally, error)
 	defer stop()
 	var working sync.WaitGroup
 	for _, system := range systems {
-		working.Go(func() { s.work(ctx, system) })
+		working.Go(func() {
+			for j, ok := s.next(ctx); ok; j, ok = s.next(ctx) {
+				s.finish(s.execute(ctx, system, j))
+			}
+		})
 	}
 	working.Wait()
 	s.tally.Waiting = len(s.todo)
 	return s.tally, cmp.Or(s.err, ctx.Err())
-}
-
-func (s *Search) work(ctx context.Context, system System) {
-	for {
-		j, ok := s.next(ctx)
-		if !ok {
-			return
-		}
-		s.finish(s.execute(ctx, system, j))
-	}
 }
 
 // next waits for a job. It returns false if there will be none.
@@ -186,7 +172,8 @@ func (s *Search) next(ctx context.Context) (job, bool) {
 		if len(s.todo) == 0 || s.err != nil || ctx.Err() != nil {
 			return job{}, false
 		}
-		j := heap.Pop(&s.todo).(job) //nolint:forcetypeassert // it holds nothing else
+		j := s.todo[0]
+		s.todo = s.todo[1:]
 		if s.Settled == nil || !s.Settled(j.faults) {
 			s.working++
 			return j, true
@@ -237,7 +224,7 @@ func (s *Search) plan(j job) {
 	}
 	if !s.planned[name] {
 		s.planned[name] = true
-		heap.Push(&s.todo, j)
+		s.push(j)
 	}
 }
 
@@ -255,7 +242,7 @@ func (s *Search) again(e execution) {
 	}
 	s.missing[name] = e.why
 	s.tally.Disturbed++
-	heap.Push(&s.todo, job{beginning: e.beginning, again: true})
+	s.push(job{beginning: e.beginning, again: true})
 }
 
 // execution is what came of a job.

@@ -8,7 +8,6 @@ import (
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/scenario"
 	"stock/loadtest/internal/service"
-	"stock/loadtest/internal/topology"
 	"stock/loadtest/internal/traffic"
 )
 
@@ -27,9 +26,6 @@ func CheckService(d *service.Description) error {
 	return nil
 }
 
-// Choice returns what takes the place of a strategy.
-func (s Service) Choice() scenario.Choice { return scenario.OwnService(s.Description) }
-
 func (s Service) prepare(ctx context.Context, l *lane) error {
 	env, err := l.at.Environment()
 	if err != nil {
@@ -38,19 +34,11 @@ func (s Service) prepare(ctx context.Context, l *lane) error {
 	return s.SetUp(ctx, l.db.DB, env)
 }
 
-func (s Service) start(
-	ctx context.Context, t *topology.Topology, name string, at topology.Addresses,
-) (*topology.Replica, error) {
-	return t.StartCommand(ctx, name, s.Command, s.Dir, at)
-}
-
 // running is the service on a lane.
 func (s Service) running(l *lane) *service.Running {
 	r := &service.Running{Description: s.Description, DB: l.db.DB, Redis: l.keys}
 	for _, replica := range l.replicas {
-		if replica.Replica != nil { // scripts have none
-			r.URLs = append(r.URLs, replica.URL)
-		}
+		r.URLs = append(r.URLs, replica.URL)
 	}
 	return r
 }
@@ -61,10 +49,6 @@ func (s Service) try(ctx context.Context, l *lane) error {
 
 func (s Service) setStock(ctx context.Context, l *lane, stock map[int64]int64) error {
 	return s.running(l).SetStock(ctx, stock)
-}
-
-func (s Service) stock(ctx context.Context, l *lane, items []int64) (map[int64]int64, error) {
-	return s.running(l).ReadStock(ctx, items)
 }
 
 // workloads are those of a service of which nothing is known but how it deducts one item. Nobody knows how it is

@@ -12,6 +12,7 @@ import (
 	"stock/internal/servers/serverstest"
 	"stock/loadtest/internal/explore"
 	"stock/loadtest/internal/explore/trace"
+	"stock/loadtest/internal/scenario"
 	"stock/loadtest/internal/service"
 )
 
@@ -65,7 +66,7 @@ func startOwn(t *testing.T, o explore.Options) *explore.Explorer {
 
 func exploreOwn(t *testing.T, x *explore.Explorer, s explore.Service, bounds trace.Bounds) trace.Result {
 	t.Helper()
-	r, err := x.Explore(t.Context(), s.Choice(), bounds)
+	r, err := x.Explore(t.Context(), scenario.OwnService(s.Description), bounds)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +115,7 @@ func TestServicesInOtherLanguages(t *testing.T) {
 			if got, want := r.Replay(s.Token), "loadtest explore --service "+file+" --replay "+s.Token; got != want {
 				t.Errorf("the replay is %q, want %q", got, want)
 			}
-			again, err := x.Replay(t.Context(), wrong.Choice(), s.Token)
+			again, err := x.Replay(t.Context(), scenario.OwnService(wrong.Description), s.Token)
 			if err != nil || shape(again) != shape(s.Outcome) {
 				t.Errorf("%v: the replay is\n%s\nand was\n%s", err, shape(again), shape(s.Outcome))
 			}
@@ -150,21 +151,13 @@ func odd(t *testing.T, habit string) explore.Service {
 	return s
 }
 
-func TestACommandAloneIsAskedAsUsual(t *testing.T) {
-	t.Parallel()
-	s := own(inPython(t, "testdata/odd.py", "usual"))
-	x := startOwn(t, explore.Options{Lanes: 1, Requests: 2, Subject: s})
-	x.Workloads = []string{"last"}
-	wantRight(t, exploreOwn(t, x, s, trace.Bounds{Preemptions: 1}), "")
-}
-
 func TestAProgramMakesTheTables(t *testing.T) {
 	t.Parallel()
 	s := own(inPython(t, "testdata/odd.py", "usual"))
 	s.SetupSQL, s.Migrate = "", inPython(t, "testdata/odd.py", "migrate")
 	x := startOwn(t, explore.Options{Lanes: 1, Requests: 2, Subject: s})
-	x.Workloads = []string{"one"}
-	wantRight(t, exploreOwn(t, x, s, trace.Bounds{}), "")
+	x.Workloads = []string{"last"}
+	wantRight(t, exploreOwn(t, x, s, trace.Bounds{Preemptions: 1}), "")
 	s.Migrate = []string{"sh", "-c", "echo no tables today; exit 3"}
 	_, err := explore.Start(t.Context(), start(t).lab.Topology, explore.Options{Lanes: 1, Requests: 2, Subject: s})
 	if err == nil || !strings.Contains(err.Error(), "exit status 3; its output ends with:\nno tables today") {

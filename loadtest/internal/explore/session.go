@@ -53,7 +53,7 @@ func (x *session) takeAll(ctx context.Context) error {
 		if takesHolds(x.strategy, x.store) {
 			clients = append(clients, x.client(items, at, at, reserve(1, history.Confirm)))
 		}
-		if slices.Contains(x.strategy.Orders, x.store) {
+		if takesOrders(x.strategy, x.store) {
 			clients = append(clients, x.client(items, at+len(x.lane.replicas), at, oneOfEach))
 		}
 	}

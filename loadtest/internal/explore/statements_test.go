@@ -83,8 +83,7 @@ func (r *recorder) Answered(*wire.Exchange, error) {
 	r.heard, r.under = time.Now(), r.under-1
 }
 
-func (r *recorder) Pushed(*wire.Conn) {}
-func (r *recorder) Closed(*wire.Conn) {}
+func (r *recorder) Heard() {}
 
 // during returns what passes from the beginning of send until nothing is heard for a while after its end.
 func (r *recorder) during(quiet time.Duration, send func()) []*wire.Exchange {

@@ -49,16 +49,11 @@ func (l *lane) blocked(ctx context.Context, flying []*exchange) (bool, error) {
 
 // blockedInRedis counts the clients whose commands wait, such as BLPOP. Background jobs of replicas may be among them.
 func (l *lane) blockedInRedis(ctx context.Context) (n int, err error) {
-	clients, err := l.keys.Info(ctx, "clients").Result()
-	if err != nil {
+	clients := l.keys.InfoMap(ctx, "clients")
+	if err := clients.Err(); err != nil {
 		return 0, fmt.Errorf("ask Redis what waits: %w", err)
 	}
-	for line := range strings.Lines(clients) {
-		if count, found := strings.CutPrefix(strings.TrimSpace(line), "blocked_clients:"); found {
-			return strconv.Atoi(count)
-		}
-	}
-	return 0, fmt.Errorf("ask Redis what waits: INFO clients has no blocked_clients: %q", clients)
+	return strconv.Atoi(clients.Item("Clients", "blocked_clients"))
 }
 
 // awake reports whether an actor does something. The session of a script goes on until it asks a store, or ends.

@@ -13,12 +13,12 @@ type workload struct {
 	title    string
 	stock    []int64 // units of each item
 	requests []request
-	applies  func(s scenario.Strategy, store string) bool // nil: to every strategy
 	// special is LimitedBuyer or WithKey if that is what the requests are: their schedules have cells of their own.
 	special string
 	// faults can strike: those that can do more here than in the workloads before. So can crashes, with some strategies.
 	faults  []string
 	crashes func(scenario.Strategy) bool // nil: with none
+	only    func(scenario.Strategy) bool // the strategies that it is for; nil: all that take its requests
 	slow    bool                         // a quick search leaves it out
 }
 
@@ -97,82 +97,74 @@ var workloads = []workload{
 	},
 	{
 		name: "orders", title: "3 units of item 1, 2 of item 2; A orders 1 of each, B orders 2 of item 2 and 1 of item 1",
-		stock: []int64{3, 2}, applies: takesOrders,
+		stock:    []int64{3, 2},
 		requests: []request{oneOfEach, order(line(1, 2), line(0, 1))},
 	},
 	{
 		name: "one-order", title: "10 units of two items; A orders 1 of each", stock: []int64{10, 10},
-		requests: []request{oneOfEach},
-		applies:  takesOrders, crashes: func(scenario.Strategy) bool { return true },
+		requests: []request{oneOfEach}, crashes: func(scenario.Strategy) bool { return true },
 	},
 	{
 		name: "order-late", title: "10 units of two items; A orders 1 of each, B buys 2 of item 2", stock: []int64{10, 10},
-		applies: func(s scenario.Strategy, store string) bool {
-			return s.Claim.HolderCrash == "blocks-until-lease-ends" && slices.Contains(s.Orders, store)
-		},
+		only:     func(s scenario.Strategy) bool { return s.Claim.HolderCrash == "blocks-until-lease-ends" },
 		requests: []request{oneOfEach, {kind: history.Deduct, lines: []history.Line{line(1, 2)}}},
 		faults:   []string{LeaseEnds},
 	},
 	{
 		name: "one-key", title: "10 units; A buys 1, with a key", stock: []int64{10}, requests: []request{buy(1)},
-		applies: takesKeys, special: WithKey, faults: []string{SentAgain, StockSet}, slow: true,
+		special: WithKey, faults: []string{SentAgain, StockSet}, slow: true,
 	},
 	{
 		name: "two-keys", title: "2 units; A buys 1, B buys 2, each with a key", stock: []int64{2},
-		requests: []request{buy(1), buy(2)}, applies: takesKeys, special: WithKey, slow: true,
+		requests: []request{buy(1), buy(2)}, special: WithKey, slow: true,
 	},
 	{
 		name: "same-key", title: "10 units; A buys 1, and sends its request to both replicas at once", stock: []int64{10},
-		requests: []request{buy(1), again(buy(1))}, applies: takesKeys, special: WithKey,
+		requests: []request{buy(1), again(buy(1))}, special: WithKey,
 		faults: []string{LostReply, ReplicaDies},
 	},
 	{
 		name: "same-order", title: "10 units of two items; A orders 1 of each, at both replicas at once",
-		stock: []int64{10, 10},
-		applies: func(s scenario.Strategy, store string) bool {
-			return s.Idempotent && slices.Contains(s.Orders, store)
-		},
+		stock:    []int64{10, 10},
 		requests: []request{oneOfEach, again(oneOfEach)}, special: WithKey, slow: true,
 	},
 	{
 		name: "cancel-sale", title: "10 units; A buys 1 and then cancels the sale, which B cancels at any time",
-		stock: []int64{10}, requests: []request{cancelled(buy(1)), cancelFirst}, applies: takesKeys, special: WithKey,
+		stock: []int64{10}, requests: []request{cancelled(buy(1)), cancelFirst}, special: WithKey,
 		slow:    true,
 		crashes: func(s scenario.Strategy) bool { return !writesBehind(s) && !locks(s) },
 	},
 	{
 		name: "sold-again", title: "10 units; A buys 1 and then cancels the sale, and B sends A's first request at any time",
-		stock: []int64{10}, requests: []request{cancelled(buy(1)), again(buy(1))}, applies: takesKeys, special: WithKey,
+		stock: []int64{10}, requests: []request{cancelled(buy(1)), again(buy(1))}, special: WithKey,
 		slow: true,
 	},
 	{
 		name: "limit", title: "10 units; a buyer who may have 1 buys 1 twice at once", stock: []int64{10},
 		requests: []request{limited(buy(1), 1), limited(buy(1), 1)}, special: LimitedBuyer,
-		faults:  []string{LostReply},
-		applies: func(s scenario.Strategy, _ string) bool { return s.Claim.BuyerLimit != "" },
+		faults: []string{LostReply},
 	},
 	{
 		name: "limit-later", title: "10 units; a buyer who may have 1 buys 1, and then another", stock: []int64{10},
 		requests: []request{twice(limited(buy(1), 1))}, special: LimitedBuyer, faults: []string{StockSet},
-		applies: func(s scenario.Strategy, _ string) bool { return s.Claim.BuyerLimit != "" },
 	},
 	{
 		name: "confirm", title: "2 units; A holds 1 and confirms, B holds 2 and confirms", stock: []int64{2},
-		requests: []request{reserve(1, history.Confirm), reserve(2, history.Confirm)}, applies: takesHolds,
-		faults: []string{TimeOver, LostReply, ReplicaDies},
+		requests: []request{reserve(1, history.Confirm), reserve(2, history.Confirm)},
+		faults:   []string{TimeOver, LostReply, ReplicaDies},
 	},
 	{
 		name: "hold", title: "10 units; A holds 1 and cancels", stock: []int64{10},
-		requests: []request{reserve(1, history.Cancel)}, applies: takesHolds, faults: []string{StockSet},
+		requests: []request{reserve(1, history.Cancel)}, faults: []string{StockSet},
 	},
 	{
 		name: "cancel", title: "2 units; A holds 1 and cancels, B buys 2", stock: []int64{2},
-		requests: []request{reserve(1, history.Cancel), buy(2)}, applies: takesHolds,
-		faults: []string{TimeOver, LostReply, ReplicaDies},
+		requests: []request{reserve(1, history.Cancel), buy(2)},
+		faults:   []string{TimeOver, LostReply, ReplicaDies},
 	},
 	{
 		name: "same-hold", title: "2 units; A holds 1, and sends its request to both replicas at once",
-		stock: []int64{2}, requests: []request{reserve(1, ""), again(reserve(1, history.Confirm))}, applies: takesHolds,
+		stock: []int64{2}, requests: []request{reserve(1, ""), again(reserve(1, history.Confirm))},
 		special: WithKey, faults: []string{TimeOver},
 	},
 	{
@@ -183,6 +175,17 @@ var workloads = []workload{
 		name: "three-last", title: "3 units; A buys 1, B buys 2, C buys 3", stock: []int64{3},
 		requests: []request{buy(1), buy(2), buy(3)}, faults: crashes,
 	},
+}
+
+// suits reports whether a strategy takes the requests.
+func (w workload) suits(s scenario.Strategy, store string) bool {
+	for _, r := range w.requests {
+		if r.kind == history.Hold && !takesHolds(s, store) || r.kind == history.Order && !takesOrders(s, store) ||
+			r.limit > 0 && s.Claim.BuyerLimit == "" || r.same && !s.Idempotent {
+			return false
+		}
+	}
+	return (w.special != WithKey || s.Idempotent) && (w.only == nil || w.only(s))
 }
 
 func takesHolds(s scenario.Strategy, store string) bool {
@@ -201,8 +204,6 @@ func locks(s scenario.Strategy) bool {
 	return slices.Contains([]string{"blocks-until-lease-ends", "blocks-forever", "unlocks"}, s.Claim.HolderCrash)
 }
 
-func takesKeys(s scenario.Strategy, _ string) bool { return s.Idempotent }
-
 // workloadsOf lists the workloads of a search for a number of requests: with three, all have three.
 func workloadsOf(requests int) []workload {
 	return slices.DeleteFunc(slices.Clone(workloads), func(w workload) bool {
@@ -219,20 +220,12 @@ func known(name string) (w workload, ok bool) {
 	return workloads[at], true
 }
 
-// QuickNames lists the names of the workloads of a quick search.
-func QuickNames() (names []string) {
+// Names lists the names of the workloads, or only of those of a quick search.
+func Names(quick bool) (names []string) {
 	for _, w := range workloads {
-		if !w.slow {
+		if !quick || !w.slow {
 			names = append(names, w.name)
 		}
-	}
-	return names
-}
-
-// Names lists the names of the workloads.
-func Names() (names []string) {
-	for _, w := range workloads {
-		names = append(names, w.name)
 	}
 	return names
 }

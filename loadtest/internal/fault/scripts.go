@@ -59,7 +59,7 @@ func (l *Lab) startScripts(ctx context.Context) (*explore.Explorer, error) {
 	if at.TiDB {
 		return nil, fmt.Errorf("%w: TiDB does not count the statements that wait for locks", errLeftOut)
 	}
-	return explore.StartScripts(ctx, explore.ScriptOptions{Lanes: 1, At: at})
+	return explore.StartScripts(ctx, 1, at)
 }
 
 // explore executes every interleaving of a practice, with the faults of its script at every point.

@@ -175,8 +175,10 @@ func typed(text string) string {
 }
 
 func ofTransaction(text string) bool {
-	word, _, _ := strings.Cut(strings.ToUpper(text), " ")
-	return slices.Contains([]string{"BEGIN", "START", "SET", "COMMIT", "ROLLBACK"}, word)
+	text = strings.ToUpper(text)
+	word, _, _ := strings.Cut(text, " ")
+	return slices.Contains([]string{"BEGIN", "START", "COMMIT", "ROLLBACK"}, word) ||
+		word == "SET" && (strings.Contains(text, "TRANSACTION") || strings.Contains(text, "AUTOCOMMIT"))
 }
 
 var rows = regexp.MustCompile(`^(\d+) rows?(?:: (.*))?$`)

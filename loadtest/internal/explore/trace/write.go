@@ -160,23 +160,20 @@ func (r Result) Service() bool { return r.Own && !strings.HasSuffix(r.Strategy, 
 // Limits says within which bounds they are.
 func (r Result) Limits() string {
 	text := fmt.Sprintf("up to %d requests", r.Requests)
-	switch r.Bounds.Preemptions {
-	case 0:
-		text += ", no preemption"
-	case 1:
-		text += ", at most 1 preemption"
-	default:
-		if r.Bounds.Preemptions > 1 {
-			text += fmt.Sprintf(", at most %d preemptions", r.Bounds.Preemptions)
-		}
+	if r.Bounds.Preemptions >= 0 {
+		text += atMost(r.Bounds.Preemptions, "preemption")
 	}
-	switch r.Bounds.Faults {
+	return text + atMost(r.Bounds.Faults, "fault")
+}
+
+func atMost(n int, what string) string {
+	switch n {
 	case 0:
-		return text + ", no fault"
+		return ", no " + what
 	case 1:
-		return text + ", at most 1 fault"
+		return ", at most 1 " + what
 	}
-	return fmt.Sprintf("%s, at most %d faults", text, r.Bounds.Faults)
+	return fmt.Sprintf(", at most %d %ss", n, what)
 }
 
 // Name says what struck, and what was asked for.

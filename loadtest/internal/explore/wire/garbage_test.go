@@ -27,7 +27,7 @@ func TestGarbageDoesNoHarm(t *testing.T) {
 	before := runtime.NumGoroutine()
 	random := rand.New(rand.NewPCG(1, 2))
 	for protocol, server := range map[Protocol]string{MySQL: config.Addr, Redis: redis, Frames: redis} {
-		g := &gate{errs: map[*Exchange]error{}, opened: map[int]bool{}, held: make(chan *heldExchange, 1)}
+		g := &gate{errs: map[*Exchange]error{}, held: make(chan *heldExchange, 1)}
 		p, err := Start(protocol, server, g, asked)
 		if err != nil {
 			t.Fatal(err)
@@ -131,15 +131,22 @@ func TestParsersReadAnything(t *testing.T) {
 	}
 }
 
-func TestRawRedis(t *testing.T) {
-	t.Parallel()
-	p, g := start(t, Redis, shared.Redis(t).Addr)
+// dial returns a connection to a proxy, for a while.
+func dial(t *testing.T, p *Proxy) net.Conn {
+	t.Helper()
 	conn, err := net.Dial("tcp", p.Addr())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
+	t.Cleanup(func() { conn.Close() })
 	conn.SetDeadline(time.Now().Add(limit))
+	return conn
+}
+
+func TestRawRedis(t *testing.T) {
+	t.Parallel()
+	p, g := start(t, Redis, shared.Redis(t).Addr)
+	conn := dial(t, p)
 	r := bufio.NewReader(conn)
 	for _, c := range []struct{ send, want string }{
 		{"\r\nPING\r\n", "+PONG\r\n"}, // an empty line has no reply
@@ -160,12 +167,7 @@ func TestRawRedis(t *testing.T) {
 func TestFramesPassUnasked(t *testing.T) {
 	t.Parallel()
 	p, g := start(t, Frames, shared.Redis(t).Addr)
-	conn, err := net.Dial("tcp", p.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(limit))
+	conn := dial(t, p)
 	fmt.Fprint(conn, "PING\r\n")
 	if line, err := bufio.NewReader(conn).ReadString('\n'); err != nil || line != "+PONG\r\n" {
 		t.Fatalf("%q, %v", line, err)
@@ -174,8 +176,8 @@ func TestFramesPassUnasked(t *testing.T) {
 		t.Error("the proxy is busy, although everything is answered")
 	}
 	g.mu.Lock()
-	if g.pushes != 2 || g.arrived > 0 {
-		t.Errorf("%d frames were pushed, and %d requests arrived", g.pushes, g.arrived)
+	if g.heard != 2 || g.arrived > 0 {
+		t.Errorf("%d frames were pushed, and %d requests arrived", g.heard, g.arrived)
 	}
 	g.mu.Unlock()
 	serverstest.Eventually(t, "a request without an answer makes the proxy busy", func() bool {
@@ -188,11 +190,7 @@ func TestFramesPassUnasked(t *testing.T) {
 func TestAProxyIsBusyFromTheFirstByteOfARequest(t *testing.T) {
 	t.Parallel()
 	p, g := start(t, Redis, shared.Redis(t).Addr)
-	conn, err := net.Dial("tcp", p.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
+	conn := dial(t, p)
 	serverstest.Eventually(t, "the connection is open", func() bool { return !p.Busy() })
 	if fmt.Fprint(conn, "EC"); runtime.GOOS == "linux" && !p.Busy() { // other systems do not tell what has arrived
 		t.Error("nobody knows that a request is on its way")

@@ -68,7 +68,6 @@ type mysqlSession struct {
 	conn      *Conn
 	phase     mysqlPhase
 	sql       sqlState
-	opened    bool // it has sent more than what opens a connection
 	answered  bool // the client has answered the greeting
 	continued bool // the packet before this one was of the maximal length
 
@@ -183,7 +182,7 @@ func (s *mysqlSession) exchange(body []byte) *Exchange {
 		s.touch(e, string(body))
 	case comStmtPrepare:
 		s.preparing = string(body)
-		e.Text, e.Shape, e.Local = "PREPARE "+s.preparing, "PREPARE "+shapeSQL(s.preparing, tokenize(s.preparing)), true
+		e.Text, e.Local = "PREPARE "+s.preparing, true
 	case comStmtExecute:
 		s.touch(e, s.execution(body))
 	case comInitDB:
@@ -205,25 +204,18 @@ func (s *mysqlSession) exchange(body []byte) *Exchange {
 			e.Text, e.Writes = fmt.Sprintf("command %#02x", s.command), []string{everything}
 		}
 	}
-	if e.Shape == "" {
-		e.Shape = e.Text
-	}
-	s.opened = s.opened || !e.Handshake && s.command != comPing
 	return e
 }
 
 func (s *mysqlSession) touch(e *Exchange, text string) {
-	tokens := tokenize(text)
-	effect := s.sql.analyse(tokens)
-	e.Text, e.Shape = strings.TrimSpace(text), shapeSQL(text, tokens)
+	effect := s.sql.analyse(tokenize(text))
+	e.Text = strings.TrimSpace(text)
 	if !legible(e.Text) {
 		e.Text = replaceTokens(e.Text, tokenize(e.Text), func(t token) (string, bool) {
 			return " " + quoteSQL([]byte(t.text)), t.kind == literal && !legible(t.text)
 		})
 	}
-	e.Reads, e.Writes = effect.reads.list(), effect.writes.list()
-	e.Local = effect.local
-	e.Handshake = effect.opening && !s.opened
+	e.Reads, e.Writes, e.Local = effect.reads, effect.writes, effect.local
 }
 
 func statementID(body []byte) uint32 {

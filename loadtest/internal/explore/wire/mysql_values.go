@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -36,14 +37,13 @@ type column struct {
 	unsigned bool
 }
 
+// bytesOf are the lengths of integers in the binary protocol, by type.
+var bytesOf = map[byte]int{typeTiny: 1, typeShort: 2, typeYear: 2, typeLong: 4, typeInt24: 4, typeLongLong: 8}
+
 // numeric reports whether a value is written without quotes.
 func (c column) numeric() bool {
-	switch c.kind {
-	case typeDecimal, typeTiny, typeShort, typeLong, typeFloat, typeDouble, typeLongLong, typeInt24, typeYear,
-		typeNewDecimal:
-		return true
-	}
-	return false
+	return bytesOf[c.kind] > 0 ||
+		slices.Contains([]byte{typeDecimal, typeNewDecimal, typeFloat, typeDouble}, c.kind)
 }
 
 // columnOf reads the definition of a column.
@@ -107,14 +107,8 @@ func (c *cursor) text() []byte {
 // value reads a value of the binary protocol, and returns it as a literal of SQL.
 func (c *cursor) value(t column) string {
 	switch t.kind {
-	case typeTiny:
-		return c.number(1, t.unsigned)
-	case typeShort, typeYear:
-		return c.number(2, t.unsigned)
-	case typeLong, typeInt24:
-		return c.number(4, t.unsigned)
-	case typeLongLong:
-		return c.number(8, t.unsigned)
+	case typeTiny, typeShort, typeYear, typeLong, typeInt24, typeLongLong:
+		return c.number(bytesOf[t.kind], t.unsigned)
 	case typeFloat:
 		value := math.Float32frombits(uint32(c.integer(4)))
 		return strconv.FormatFloat(float64(value), 'g', -1, 32)
@@ -142,40 +136,32 @@ func (c *cursor) number(bytes int, unsigned bool) string {
 	return strconv.FormatInt(int64(value<<shift)>>shift, 10)
 }
 
+// date reads a date, which may have a time of day. What is zero at the end may be left out, as it is in a duration.
 func (c *cursor) date(dateOnly bool) string {
 	d := cursor{b: c.take(int(c.integer(1)))}
-	whole := len(d.b)
-	field := func(n int) uint64 {
-		if len(d.b) == 0 {
-			return 0 // left out
-		}
-		return d.integer(n)
-	}
-	text := fmt.Sprintf("'%04d-%02d-%02d", field(2), field(1), field(1))
-	if !dateOnly || whole > 4 {
-		text += fmt.Sprintf(" %02d:%02d:%02d", field(1), field(1), field(1))
-	}
-	if whole > 7 {
-		text += fmt.Sprintf(".%06d", field(4))
+	text := fmt.Sprintf("'%04d-%02d-%02d", d.integer(2), d.integer(1), d.integer(1))
+	if !dateOnly || len(d.b) > 0 {
+		text += " " + d.clock(0)
 	}
 	return text + "'"
 }
 
 func (c *cursor) duration() string {
 	d := cursor{b: c.take(int(c.integer(1)))}
-	if len(d.b) == 0 {
-		return "'00:00:00'"
-	}
 	sign := ""
 	if d.integer(1) == 1 {
 		sign = "-"
 	}
-	days := d.integer(4)
-	text := fmt.Sprintf("'%s%02d:%02d:%02d", sign, 24*days+d.integer(1), d.integer(1), d.integer(1))
-	if len(d.b) > 0 {
-		text += fmt.Sprintf(".%06d", d.integer(4))
+	return "'" + sign + d.clock(d.integer(4)) + "'"
+}
+
+// clock reads hours, minutes, seconds and, if there are more bytes, microseconds.
+func (c *cursor) clock(days uint64) string {
+	text := fmt.Sprintf("%02d:%02d:%02d", 24*days+c.integer(1), c.integer(1), c.integer(1))
+	if len(c.b) > 0 {
+		text += fmt.Sprintf(".%06d", c.integer(4))
 	}
-	return text + "'"
+	return text
 }
 
 // legible reports whether a string is text.

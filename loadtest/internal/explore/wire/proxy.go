@@ -2,6 +2,8 @@ package wire
 
 import (
 	"bufio"
+	"bytes"
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -76,9 +78,7 @@ type Proxy struct {
 
 	mu       sync.Mutex
 	links    map[*link]struct{}
-	accepted int
 	refusing bool
-	closed   bool
 }
 
 // Start starts a proxy in front of a server (host:port), on a free port of the loopback interface. asked is a client of
@@ -146,9 +146,7 @@ const answerTime = 100 * time.Millisecond
 // Close ends the proxy and its connections. It returns when the gate is not called any more.
 func (p *Proxy) Close() {
 	p.listener.Close()
-	p.mu.Lock()
-	p.closed = true
-	p.mu.Unlock()
+	p.Refuse(true)
 	p.CutAll()
 	p.serving.Wait()
 }
@@ -169,7 +167,9 @@ func (p *Proxy) accept() {
 			defer opened()
 			if l := p.link(client); l != nil {
 				l.run(opened)
+				return
 			}
+			client.Close()
 		})
 	}
 }
@@ -177,32 +177,29 @@ func (p *Proxy) accept() {
 // link connects to the server. It returns nil if there is no connection.
 func (p *Proxy) link(client *net.TCPConn) *link {
 	p.mu.Lock()
-	refuse := p.refusing || p.closed
+	refuses := p.refusing
 	p.mu.Unlock()
-	var server net.Conn
-	if !refuse {
-		var err error
-		server, err = net.DialTimeout("tcp", p.server, 5*time.Second)
-		refuse = err != nil
+	if refuses {
+		return nil
 	}
-	if refuse {
-		client.Close()
+	server, err := net.DialTimeout("tcp", p.server, 5*time.Second)
+	if err != nil {
 		return nil
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.refusing || p.closed {
-		client.Close()
+	if p.refusing {
 		server.Close()
 		return nil
 	}
-	p.accepted++
 	l := &link{
-		proxy: p, client: client, server: server, conn: &Conn{Number: p.accepted},
-		gone: make(chan struct{}), closed: make(chan struct{}), decided: make(chan Action),
+		proxy: p, client: client, server: server, conn: &Conn{}, decided: make(chan Action),
 		// A client may send more while a request is held; its hang-up must be noticed nevertheless.
 		requests: make(chan frame, 1024), replies: make(chan frame, 16),
 	}
+	closed, end := context.WithCancel(context.Background())
+	gone, hangUp := context.WithCancel(closed)
+	l.closed, l.end, l.gone, l.hangUp = closed.Done(), end, gone.Done(), hangUp
 	switch p.protocol {
 	case MySQL:
 		l.session = newMySQLSession(l.conn)
@@ -225,13 +222,13 @@ type link struct {
 	server     net.Conn
 	requests   chan frame
 	replies    chan frame
-	requestErr error        // why requests was closed
-	noted      atomic.Int64 // bytes of the requests that the gate has noted
-	asked      atomic.Int64 // when the server was sent what it has not answered; 0: there is nothing
-	goneOnce   sync.Once
-	gone       chan struct{} // closed when the client hangs up, or with closed
-	closeOnce  sync.Once
-	closed     chan struct{}
+	requestErr error           // why requests was closed
+	noted      atomic.Int64    // bytes of the requests that the gate has noted
+	asked      atomic.Int64    // when the server was sent what it has not answered; 0: there is nothing
+	gone       <-chan struct{} // closed by hangUp: the client has hung up, or the connection ends
+	hangUp     func()
+	closed     <-chan struct{} // closed by end
+	end        func()
 
 	// Of the exchange that is held or under way.
 	exchange *Exchange // nil if there is none
@@ -241,8 +238,6 @@ type link struct {
 	action   Action
 	answer   []byte // the response so far
 }
-
-func (l *link) hangUp() { l.goneOnce.Do(func() { close(l.gone) }) }
 
 // left reports whether the client has hung up.
 func (l *link) left() bool {
@@ -255,12 +250,9 @@ func (l *link) left() bool {
 }
 
 func (l *link) close() {
-	l.closeOnce.Do(func() {
-		l.hangUp()
-		close(l.closed)
-		l.client.Close()
-		l.server.Close()
-	})
+	l.end()
+	l.client.Close()
+	l.server.Close()
 }
 
 // run serves the connection. It calls opened when the client has logged in.
@@ -293,7 +285,7 @@ func (l *link) run(opened func()) {
 		}
 		l.proxy.gate.Answered(l.exchange, err)
 	}
-	l.proxy.gate.Closed(l.conn)
+	l.proxy.gate.Heard()
 	l.proxy.mu.Lock()
 	defer l.proxy.mu.Unlock()
 	delete(l.proxy.links, l)
@@ -356,7 +348,7 @@ func (l *link) request(f frame) (goOn bool) {
 		defer noted()
 		if l.proxy.protocol == Frames {
 			l.asked.Store(time.Now().UnixNano())
-			l.proxy.gate.Pushed(l.conn)
+			l.proxy.gate.Heard()
 		}
 		return l.send(f)
 	}
@@ -375,7 +367,7 @@ func (l *link) reply(f frame) (goOn bool) {
 	switch l.session.reply(f, e) {
 	case pushed:
 		l.asked.Store(0)
-		l.proxy.gate.Pushed(l.conn)
+		l.proxy.gate.Heard()
 		if len(l.answer) > 0 { // it keeps its place
 			l.answer = append(l.answer, f.raw...)
 			return true
@@ -432,14 +424,7 @@ func readChunk(r *bufio.Reader) (frame, error) {
 
 // readN appends n bytes to buf. Memory is taken as they arrive, whatever n is.
 func readN(r *bufio.Reader, buf []byte, n int) ([]byte, error) {
-	for n > 0 {
-		part := min(n, 64<<10)
-		at := len(buf)
-		buf = slices.Grow(buf, part)[:at+part]
-		if _, err := io.ReadFull(r, buf[at:]); err != nil {
-			return nil, err
-		}
-		n -= part
-	}
-	return buf, nil
+	b := bytes.NewBuffer(buf)
+	_, err := io.CopyN(b, r, int64(n))
+	return b.Bytes(), err
 }

@@ -20,8 +20,9 @@ const (
 )
 
 type redisSession struct {
-	conn     *Conn
-	keys     keyState
+	server *redis.Client // tells the keys of commands
+	transaction
+
 	expected []string // the commands whose replies have to come, in lower case
 	resp3    bool
 	broken   error // why no more commands can be read; only readRequest uses it
@@ -32,7 +33,7 @@ type redisSession struct {
 
 func newRedisSession(conn *Conn, server *redis.Client) *redisSession {
 	conn.Store = "redis"
-	return &redisSession{conn: conn, keys: keyState{server: server}}
+	return &redisSession{server: server}
 }
 
 func refuseRedis(text string) refusal {
@@ -181,7 +182,7 @@ func (s *redisSession) request(f frame) (*Exchange, error) {
 		s.subscribes = s.subscribes || confirmed[strings.ToLower(verb)]
 		s.expected = append(s.expected, strings.ToLower(verb))
 	}
-	return s.keys.exchange(f.commands), nil
+	return s.exchange(f.commands), nil
 }
 
 func (s *redisSession) ready() bool { return true }

@@ -6,7 +6,6 @@ import (
 	"crypto/sha1"
 	"encoding/hex"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,8 +13,6 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
-
-	"github.com/redis/go-redis/v9"
 )
 
 const (
@@ -24,12 +21,7 @@ const (
 	channels = "redis:channel:*"
 )
 
-// keyState is what is known about the session of a connection.
-type keyState struct {
-	server *redis.Client // tells the keys of commands
-	transaction
-}
-
+// transaction is what is known about MULTI and WATCH.
 type transaction struct {
 	inMulti bool
 	watched names
@@ -37,26 +29,24 @@ type transaction struct {
 }
 
 // exchange describes the commands of a pipeline.
-func (s *keyState) exchange(commands [][]string) *Exchange {
-	e := &Exchange{Local: true, Handshake: true}
+func (s *redisSession) exchange(commands [][]string) *Exchange {
+	e := &Exchange{Local: true}
 	var reads, writes names
-	var texts, shapes []string
+	var texts []string
 	for _, command := range commands {
 		verb, args := strings.ToUpper(command[0]), command[1:]
 		one, keys := s.command(verb, args)
 		reads.add(one.reads...)
 		writes.add(one.writes...)
 		e.Local = e.Local && one.local
-		e.Handshake = e.Handshake && one.opening
 		e.Blocks = e.Blocks || blocks(verb, args)
-		text, shape := describeCommand(verb, args, keys)
-		texts, shapes = append(texts, text), append(shapes, shape)
+		texts = append(texts, describeCommand(verb, args, keys))
 		if script, _ := scriptOf(verb, args); script.source != "" {
 			e.Scripts = append(e.Scripts, script.source)
 		}
 	}
-	e.Reads, e.Writes = reads.list(), writes.list()
-	e.Text, e.Shape = strings.Join(texts, "\n"), strings.Join(shapes, "\n")
+	e.Reads, e.Writes = reads, writes
+	e.Text = strings.Join(texts, "\n")
 	return e
 }
 
@@ -72,7 +62,7 @@ func blocks(verb string, args []string) bool {
 }
 
 // command tells what a command touches, with its keys, and keeps the books about MULTI and WATCH.
-func (s *keyState) command(verb string, args []string) (e effect, keys []string) {
+func (s *redisSession) command(verb string, args []string) (e effect, keys []string) {
 	switch verb {
 	case "MULTI":
 		s.inMulti, s.queued = true, effect{}
@@ -84,7 +74,7 @@ func (s *keyState) command(verb string, args []string) (e effect, keys []string)
 		return e, nil
 	case "DISCARD", "RESET":
 		s.transaction = transaction{}
-		return effect{local: true, opening: verb == "RESET"}, nil
+		return effect{local: true}, nil
 	case "UNWATCH":
 		s.watched = nil
 		return effect{local: true}, nil
@@ -106,7 +96,7 @@ func (s *keyState) command(verb string, args []string) (e effect, keys []string)
 
 // keysOf asks the server for the keys of a command, and what the command does with them. A command of which the server
 // knows no keys may touch everything. Servers before Redis 7.0 do not tell what only reads.
-func (s *keyState) keysOf(verb string, args []string) (e effect, keys []string) {
+func (s *redisSession) keysOf(verb string, args []string) (e effect, keys []string) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	command := []any{verb}
@@ -147,13 +137,11 @@ func withoutKeys(verb string, args []string) (e effect, known bool) {
 		subcommand = strings.ToUpper(args[0])
 	}
 	switch verb {
-	case "HELLO", "AUTH", "SELECT", "READONLY", "READWRITE", "COMMAND", "QUIT":
-		return effect{local: true, opening: true}, true
+	case "HELLO", "AUTH", "SELECT", "READONLY", "READWRITE", "COMMAND", "QUIT", "PING", "ECHO", "TIME", "LASTSAVE":
+		return effect{local: true}, true
 	case "CLIENT":
 		own := subcommand != "KILL" && subcommand != "UNBLOCK"
-		return effect{local: true, opening: true}, own
-	case "PING", "ECHO", "TIME", "LASTSAVE":
-		return effect{local: true}, true
+		return effect{local: true}, own
 	case "WAIT", "WAITAOF", "ROLE":
 		return effect{}, true // their answers depend on other servers
 	case "SCRIPT":
@@ -221,46 +209,25 @@ func scriptOf(verb string, args []string) (s script, isScript bool) {
 	return script{}, false
 }
 
-// describeCommand returns a command as a person would type it, and without what differs from run to run.
-func describeCommand(verb string, args, keys []string) (text, shape string) {
-	texts, shapes := []string{verb}, []string{verb}
+// describeCommand returns a command as a person would type it. A script has its title, without the number of its keys.
+func describeCommand(verb string, args, keys []string) string {
+	words := []string{verb}
 	if s, isScript := scriptOf(verb, args); isScript {
 		title := cmp.Or(s.title, args[0][:min(8, len(args[0]))])
-		texts, shapes = append(texts, "{"+title+"}", "KEYS"), append(shapes, "{"+title+"}", "KEYS")
+		words = append(words, "{"+title+"}", "KEYS")
 		for _, key := range keys {
-			texts, shapes = append(texts, quoteRedis(key)), append(shapes, shapeKey(key))
+			words = append(words, quoteRedis(key))
 		}
-		others := args[min(len(args), 2+len(keys)):]
-		texts, shapes = append(texts, "ARGV"), append(shapes, "ARGV", strconv.Itoa(len(others)))
-		for _, arg := range others {
-			texts = append(texts, quoteRedis(arg))
-		}
-		return strings.Join(texts, " "), strings.Join(shapes, " ")
+		words, args = append(words, "ARGV"), args[min(len(args), 2+len(keys)):]
 	}
 	if verb == "AUTH" || verb == "HELLO" {
-		return verb, verb // without the password
+		return verb // without the password
 	}
 	for _, arg := range args {
-		texts = append(texts, quoteRedis(arg))
-		switch {
-		case slices.Contains(keys, arg) || len(keys) == 0:
-			shapes = append(shapes, shapeKey(arg))
-		case option.MatchString(arg):
-			shapes = append(shapes, arg)
-		default:
-			shapes = append(shapes, "?")
-		}
+		words = append(words, quoteRedis(arg))
 	}
-	return strings.Join(texts, " "), strings.Join(shapes, " ")
+	return strings.Join(words, " ")
 }
-
-// withDigits matches the words with digits in a key: ids of items, and random ones.
-var withDigits = regexp.MustCompile(`[\pL\p{Nd}]*\p{Nd}[\pL\p{Nd}]*`)
-
-func shapeKey(key string) string { return quoteRedis(withDigits.ReplaceAllString(key, "?")) }
-
-// option matches an argument that is a word such as NX or PX.
-var option = regexp.MustCompile(`^[A-Z]{1,12}$`)
 
 // quoteRedis quotes an argument if it must be quoted.
 func quoteRedis(arg string) string {

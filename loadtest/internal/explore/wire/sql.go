@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"regexp"
 	"slices"
 	"strings"
@@ -9,32 +10,21 @@ import (
 // everything stands for all that all stores have.
 const everything = "*"
 
-// names is a set of what statements touch. It is small.
+// names is a sorted set of what statements touch. It is small.
 type names []string
 
 func (n *names) add(more ...string) {
 	for _, name := range more {
-		if !slices.Contains(*n, name) {
-			*n = append(*n, name)
+		if at, found := slices.BinarySearch(*n, name); !found {
+			*n = slices.Insert(*n, at, name)
 		}
 	}
-}
-
-// list returns what the set contains, sorted.
-func (n names) list() []string {
-	if len(n) == 0 {
-		return nil
-	}
-	list := slices.Clone(n)
-	slices.Sort(list)
-	return list
 }
 
 // effect is what a request touches.
 type effect struct {
 	reads, writes names
 	local         bool // see Exchange.Local
-	opening       bool // it may belong to the opening of a connection
 }
 
 // The isolation levels that are told apart.
@@ -80,22 +70,14 @@ func (s *sqlState) end() {
 // joinable reports whether a statement is part of a transaction of several.
 func (s *sqlState) joinable() bool { return s.inTrans || !s.autocommit }
 
-func (s *sqlState) level() string {
-	switch {
-	case s.next != "":
-		return s.next
-	case s.usual != "":
-		return s.usual
-	}
-	return repeatableRead
-}
+func (s *sqlState) level() string { return cmp.Or(s.next, s.usual, repeatableRead) }
 
 // analyse tells what statements touch.
 //
 // It errs on the side of more: whatever it does not know, such as a stored function, touches everything. It cannot see
 // what a name stands for, and what a write leads to: views, triggers and foreign keys.
 func (s *sqlState) analyse(tokens []token) effect {
-	all := effect{local: true, opening: true}
+	all := effect{local: true}
 	for len(tokens) > 0 {
 		one := tokens
 		if end := slices.IndexFunc(tokens, func(t token) bool { return t.is(";") }); end >= 0 {
@@ -113,7 +95,6 @@ func (s *sqlState) analyse(tokens []token) effect {
 		all.reads.add(e.reads...)
 		all.writes.add(e.writes...)
 		all.local = all.local && e.local
-		all.opening = all.opening && e.opening && e.local
 	}
 	return all
 }
@@ -142,7 +123,8 @@ func (s *sqlState) statement(tokens []token, o string) effect {
 			return s.query(tables, locks, has)
 		}
 	case "INSERT", "REPLACE", "UPDATE", "DELETE":
-		return s.joins(effect{writes: append(tables, locks...)})
+		tables.add(locks...)
+		return s.joins(effect{writes: tables})
 	case "BEGIN", "START":
 		if !s.locked && (len(tokens) == 1 || begins("BEGIN WORK") || begins("START TRANSACTION")) {
 			return s.begin(has("CONSISTENT SNAPSHOT"))
@@ -161,10 +143,10 @@ func (s *sqlState) statement(tokens []token, o string) effect {
 	case "SET":
 		return s.set(tokens, s.query(tables, locks, has), o, has)
 	case "SAVEPOINT", "RELEASE", "USE", "PREPARE", "DEALLOCATE":
-		return effect{local: true, opening: verb == "USE"}
+		return effect{local: true}
 	case "SHOW":
 		if begins("SHOW WARNINGS") || begins("SHOW ERRORS") {
-			return effect{local: true, opening: true}
+			return effect{local: true}
 		}
 	case "LOCK", "UNLOCK":
 		s.locked = verb == "LOCK"
@@ -205,13 +187,14 @@ func (s *sqlState) joins(e effect) effect {
 // query returns the effect of a SELECT, which may ask for named locks.
 func (s *sqlState) query(tables, locks names, has func(words string) bool) effect {
 	if len(tables) == 0 && len(locks) == 0 {
-		return effect{local: true, opening: true}
+		return effect{local: true}
 	}
 	locking := has("FOR UPDATE") || has("FOR SHARE") || has("LOCK IN SHARE MODE") ||
 		s.joinable() && s.level() == serializable
 	e := effect{reads: tables, writes: locks}
 	if locking {
-		e = effect{writes: append(locks, tables...)}
+		locks.add(tables...)
+		e = effect{writes: locks}
 	}
 	e = s.joins(e)
 	if !locking && s.joinable() && s.level() == repeatableRead && !s.snapshot && len(tables) > 0 {

@@ -106,10 +106,3 @@ func interpolate(text string, args []string) string {
 		return arg, true
 	})
 }
-
-// shapeSQL returns a statement with question marks for its literals, so that it looks the same with other arguments.
-func shapeSQL(text string, tokens []token) string {
-	varies := func(t token) (string, bool) { return "?", t.kind == literal || t.kind == number }
-	shape := replaceTokens(text, tokens, varies)
-	return strings.Join(strings.Fields(shape), " ")
-}

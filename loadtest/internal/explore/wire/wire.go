@@ -4,6 +4,8 @@
 // encrypted.
 package wire
 
+import "regexp"
+
 // Exchange is one request of a client, which is held until Gate.Arrive returns.
 type Exchange struct {
 	Conn  *Conn
@@ -12,9 +14,6 @@ type Exchange struct {
 	// Text is the statement with its arguments, or the commands of a pipeline, one in each line, as a person would type
 	// them.
 	Text string
-	// Shape is Text without what differs from run to run: literals, numbers, random values.
-	Shape string
-
 	// Scripts are the sources of the Lua scripts that it runs, of which Text has the titles.
 	Scripts []string
 
@@ -26,11 +25,8 @@ type Exchange struct {
 	// of a function that is not known touches "*".
 	Reads, Writes []string
 	// Local reports that no other connection can notice whether and when it is executed, unless it is lost: BEGIN, SET of
-	// the session, PREPARE, PING.
+	// the session, PREPARE, PING, and what opens a connection: HELLO, AUTH, SET NAMES.
 	Local bool
-	// Handshake reports that it belongs to the opening of a connection: HELLO, AUTH, CLIENT SETNAME, SELECT, SET NAMES.
-	Handshake bool
-
 	// Blocks reports that Redis may answer it only when something has happened, and drops it when its client hangs up:
 	// BLPOP.
 	Blocks bool
@@ -42,6 +38,12 @@ type Exchange struct {
 	Reply string
 }
 
+// varying matches what differs from run to run: literals, and words with digits, such as numbers and random values.
+var varying = regexp.MustCompile(`'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[\pL\p{Nd}]*\p{Nd}[\pL\p{Nd}.]*`)
+
+// Shape returns Text with question marks for what differs from run to run.
+func (e *Exchange) Shape() string { return varying.ReplaceAllString(e.Text, "?") }
+
 // Noted is to be called by Gate.Arrive when everybody can see that the exchange is held. Until then, the proxy is busy.
 func (e *Exchange) Noted() {
 	if e.noted != nil {
@@ -51,8 +53,7 @@ func (e *Exchange) Noted() {
 
 // Conn is a connection of a client.
 type Conn struct {
-	Number int    // from 1, of its proxy
-	Store  string // "mysql" or "redis"
+	Store string // "mysql" or "redis"
 	// ID is the connection's id in MySQL (CONNECTION_ID()), 0 for Redis.
 	ID uint32
 }
@@ -67,7 +68,7 @@ const (
 )
 
 // Gate decides about exchanges. Its methods must be safe for concurrent use: those of several connections are called
-// side by side, and Pushed also while Arrive holds a request of the same connection.
+// side by side, and Heard also while Arrive holds a request of the same connection.
 type Gate interface {
 	// Arrive is called with each request, and blocks until it is decided what becomes of it. The request does not reach
 	// the server before. It must return when gone is closed: the client, the server or the proxy has closed the
@@ -76,9 +77,7 @@ type Gate interface {
 	// Answered is called once after each Arrive: when the server has answered, before the client gets the response; or,
 	// with an error, when the connection has ended before that, also because of LoseBoth.
 	Answered(e *Exchange, err error)
-	// Pushed is called when the server sends what answers no request, such as messages of a subscription, before the
-	// client gets it.
-	Pushed(c *Conn)
-	// Closed is called once when a connection has ended, after everything else about it.
-	Closed(c *Conn)
+	// Heard is called when the server sends what answers no request, such as messages of a subscription, before the
+	// client gets it. It is called once more when the connection has ended, after everything else about it.
+	Heard()
 }
