@@ -77,7 +77,8 @@ func TestRedisReplicaSyncsAgainWhenItsLinkIsBack(t *testing.T) {
 
 func TestAServerFollowsAnother(t *testing.T) {
 	t.Parallel()
-	master, follower := serverstest.StartRedis(t, servers.RedisOptions{}), serverstest.StartRedis(t, servers.RedisOptions{})
+	master := serverstest.StartRedis(t, servers.RedisOptions{})
+	follower := serverstest.StartRedis(t, servers.RedisOptions{})
 	if err := follower.Follow(t.Context(), master); err != nil {
 		t.Fatal(err)
 	}

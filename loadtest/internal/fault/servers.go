@@ -3,7 +3,6 @@ package fault
 import (
 	"bytes"
 	"context"
-	_ "embed"
 	"fmt"
 	"runtime"
 	"sync"

@@ -1,6 +1,7 @@
 package messages
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -39,7 +40,7 @@ func TestWhatHappensToALock(t *testing.T) {
 	command := func(arguments ...string) tcpproxy.Message {
 		data := []byte{'*', byte('0' + len(arguments))}
 		for _, a := range arguments {
-			data = append(data[:len(data):len(data)], argument(a)...)
+			data = append(slices.Clip(data), argument(a)...)
 			data = data[:len(data)-2]
 		}
 		return tcpproxy.Message{Data: append(data, "\r\n"...)}

@@ -1,5 +1,6 @@
-// Package messages tells what the messages between a replica and its stores do: which of them read or write the stock of
-// an item, make a sale durable, or are about the item's lock. It knows the statements, commands and keys of the service.
+// Package messages tells what the messages between a replica and its stores do: which of them read or write the stock
+// of an item, make a sale durable, or are about the item's lock. It knows the statements, commands and keys of the
+// service.
 package messages
 
 import (
@@ -146,8 +147,8 @@ func (s Sale) Decides() func(tcpproxy.Message) bool {
 	}
 }
 
-// DecidesBatch returns a function that matches the message that makes a batch durable. escrow first tries the row of its
-// replica, which has one unit at most, and so too few. That transaction is one message; the one that follows has a
+// DecidesBatch returns a function that matches the message that makes a batch durable. escrow first tries the row of
+// its replica, which has one unit at most, and so too few. That transaction is one message; the one that follows has a
 // message for its COMMIT.
 func (s Sale) DecidesBatch() func(tcpproxy.Message) bool {
 	decides := s.Decides()

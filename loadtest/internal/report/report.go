@@ -73,7 +73,7 @@ type Row struct {
 	Baseline       bool `json:"baseline"` // deducts nothing: the cost of a request without a store
 	// JudgedOnly is set if the workload is too small to measure anything: the row's rates mean nothing.
 	JudgedOnly bool `json:"judged_only,omitempty"`
-	// Short is set if the load of the row or of its baseline was too short to compare speeds: it is judged, but not ranked.
+	// Short is set if the load of the row or of its baseline was too short to compare speeds: it is judged, not ranked.
 	Short     bool   `json:"short,omitempty"`
 	Own       bool   `json:"own,omitempty"` // the strategy is a service of the user's, which claims nothing
 	ClaimHeld bool   `json:"claim_held"`
