@@ -281,7 +281,7 @@ func (s Store) rowsOfBatchStatement(members []*batching.Member, left int64) []le
 	rows := s.rowsOfBatch(members)
 	for i := range rows {
 		rows[i].Remaining -= left
-		rows[i].relative = true
+		rows[i].left = s.left(rows[i].GoodsID)
 	}
 	return rows
 }

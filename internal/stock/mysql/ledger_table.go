@@ -28,9 +28,9 @@ type ledgerRow struct {
 	Epoch int64 // of the stock; 0 in a new row if the server must read it
 	slot  int   // in which to read it, for slots
 
-	// relative reports that Remaining is counted from the units that the deducting statement leaves, which only the server
-	// knows when the row is inserted.
-	relative bool
+	// left is an expression for the units that the deducting statement leaves, from which Remaining is counted. It is
+	// empty if they are known before the row is inserted.
+	left string
 }
 
 type ledgerOutcome string
@@ -73,9 +73,20 @@ func (s Store) rowsOf(req stock.Request, remaining int64) []ledgerRow {
 func (s Store) rowsOfStatement(req stock.Request) []ledgerRow {
 	rows := s.rowsOf(req, 0)
 	for i := range rows {
-		rows[i].relative = s.name.TellsRemaining()
+		if s.name.TellsRemaining() {
+			rows[i].left = s.left(req.GoodsID)
+		}
 	}
 	return rows
+}
+
+// left is an expression for the units that the statement before has left, in the transaction that it belongs to. On
+// TiDB, LAST_INSERT_ID() may have the value of an earlier statement: if this one set 0, or was tried again.
+func (s Store) left(goodsID int64) string {
+	if s.tidb {
+		return fmt.Sprintf("(SELECT stock FROM good_stock WHERE goods_id = %d)", goodsID)
+	}
+	return "CAST(LAST_INSERT_ID() AS SIGNED)"
 }
 
 // rowsOfOrder is rowsOf for an order.
@@ -247,8 +258,8 @@ func recordSQL(rows []ledgerRow) (epochs string, values []string, args []any) {
 	}
 	for _, r := range rows {
 		value := "?, ?, ?, ?, "
-		if r.relative {
-			value += "CAST(LAST_INSERT_ID() AS SIGNED) + "
+		if r.left != "" {
+			value += r.left + " + "
 		}
 		value += "?, ?, ?, ?, ?, ?, "
 		if r.Count > 0 {
