@@ -56,7 +56,7 @@ type Request struct {
 
 // Answer is a kind of answer.
 type Answer struct {
-	Status words  `yaml:"status"` // such as 409 or 4xx
+	Status words  `yaml:"status"` // such as 409 or 4xx; empty: a usual one, or any if there is a field
 	Field  string `yaml:"field"`  // of the JSON in the body, such as result.code; empty: the status alone decides
 	Value  string `yaml:"value"`  // of the field
 }
@@ -169,7 +169,7 @@ func (d *Description) setDefaults() {
 		answer *Answer
 		usual  words
 	}{{&d.Sold, words{"2xx"}}, {&d.SoldOut, words{"409"}}, {&d.Refused, words{"4xx", "503"}}} {
-		if len(a.answer.Status) == 0 {
+		if len(a.answer.Status) == 0 && a.answer.Field == "" {
 			a.answer.Status = a.usual
 		}
 	}

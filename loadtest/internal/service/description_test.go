@@ -125,6 +125,8 @@ func TestAnswersMeanWhatTheFileSays(t *testing.T) {
 		{inBody, 200, `{"code": 2}`, history.Busy},
 		{inBody, 201, `{"code": 2}`, history.Unknown},
 		{inBody, 200, `<html>`, history.Busy},
+		{usual + "sold_out: {field: reason, value: gone}\n", 200, `{"reason": "gone"}`, history.SoldOut},
+		{usual + "sold_out: {field: reason, value: gone}\n", 200, `{}`, history.Sold},
 		{inBody, 201, `<html>`, history.Unknown},
 	} {
 		var op history.Op

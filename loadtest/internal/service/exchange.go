@@ -104,7 +104,7 @@ func (d *Description) outcome(status int, body []byte) history.Outcome {
 
 func (a Answer) fits(status int, body []byte) bool {
 	exact := strconv.Itoa(status)
-	if !slices.Contains(a.Status, exact) && !slices.Contains(a.Status, exact[:1]+"xx") {
+	if len(a.Status) > 0 && !slices.Contains(a.Status, exact) && !slices.Contains(a.Status, exact[:1]+"xx") {
 		return false
 	}
 	if a.Field == "" {
