@@ -83,6 +83,25 @@ func TestALinkToACellOpensItInTheSamePage(t *testing.T) {
 	p.WaitFor("window.changed && !document.getElementById('story').open")
 }
 
+func TestAStoryThatIsOpenedWhileAnotherOneClosesKeepsItsAddress(t *testing.T) {
+	t.Parallel()
+	p := openFaults(t)
+	browsertest.Eval[bool](p, `(() => {
+		const [first, second] = document.querySelectorAll("button[data-story]");
+		const dialog = document.getElementById("story");
+		dialog.addEventListener("close", () => { window.heard = true; });
+		first.click();
+		dialog.close(); // the browser tells the page later
+		second.click();
+		window.want = location.hash;
+		return true;
+	})()`)
+	p.WaitFor("window.heard")
+	if !browsertest.Eval[bool](p, `want.startsWith("#late-write/") && location.hash === want`) {
+		t.Errorf("the address ends with %q", browsertest.Eval[string](p, "location.hash"))
+	}
+}
+
 func TestAFailedCopyIsNotCalledCopied(t *testing.T) {
 	t.Parallel()
 	p := openFaults(t)
