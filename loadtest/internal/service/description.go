@@ -313,7 +313,7 @@ func (d *Description) NotJudged(replicas int) (notes []string) {
 	}
 	add(d.Remaining == "", "whether answers agree with each other: remaining is not in the reply")
 	add(d.IdempotencyHeader == "", "requests that are sent again: there is no idempotency_header")
-	add(d.IdempotencyHeader != "", "keys that are sent again with another request, and repeats that are refused")
+	add(d.IdempotencyHeader != "", "keys that are sent again with another request")
 	add(d.OneUnit(), "sales of several units: the request has no {count}")
 	add(replicas == 1, "whether every replica sells: replicas are not told apart")
 	add(d.Stock.HTTP != nil, "whether the service tells the truth about its stock: it is read from the service itself")

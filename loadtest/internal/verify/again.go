@@ -2,6 +2,7 @@ package verify
 
 import (
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 
@@ -46,14 +47,15 @@ func (b *books) replays() (r result) {
 		}
 	}
 	for op := range b.again() {
-		if op.Outcome == history.Rejected {
+		was, known := first[op.Name]
+		if op.Outcome == history.Rejected || known && was.ReceivedNS <= op.SentNS && refusedForGood(op) {
 			r.findf("%s was refused when it was sent again (%d %s)", inWords(op), op.Status, op.Error)
 			continue
 		}
 		if !decided(op) {
 			continue // no answer, or the first request is still in progress: that is no contradiction
 		}
-		switch was, known := first[op.Name]; {
+		switch {
 		case !known:
 			first[op.Name] = op
 		case !sameAnswer(op, was):
@@ -73,6 +75,15 @@ func decided(op history.Op) bool {
 		return true
 	}
 	return false
+}
+
+// refusedForGood reports whether a service of the user's refuses a request, and not only for now.
+func refusedForGood(op history.Op) bool {
+	switch op.Status {
+	case http.StatusRequestTimeout, http.StatusConflict, http.StatusTooEarly, http.StatusTooManyRequests:
+		return false
+	}
+	return op.Outcome == history.Busy && op.Status/100 == 4
 }
 
 func sameAnswer(a, b history.Op) bool {

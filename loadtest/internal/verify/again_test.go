@@ -52,6 +52,14 @@ func TestPlantedBugsOfRetriesAreFound(t *testing.T) {
 			again, _ := findRetry(t, h, history.Sold)
 			again.Remaining++
 		}, verify.Wrong, "remaining, and on the retry sold"},
+		{"a retry that is refused after the first answer", single, func(t *testing.T, h *history.History) {
+			again, _ := findRetry(t, h, history.Sold)
+			again.Outcome, again.Status, again.Replayed, again.Remaining = history.Busy, 422, false, 0
+		}, verify.Wrong, "was refused when it was sent again (422"},
+		{"a retry that is told to wait", single, func(t *testing.T, h *history.History) {
+			again, _ := findRetry(t, h, history.Sold)
+			again.Outcome, again.Status, again.Replayed, again.Remaining = history.Busy, 409, false, 0
+		}, verify.Correct, ""},
 		{"a retry that is refused while stock is left", single, func(t *testing.T, h *history.History) {
 			again, first := findRetry(t, h, history.Sold)
 			again.Outcome, again.Replayed, again.Remaining = history.SoldOut, false, 0
