@@ -52,7 +52,7 @@ func (f *exploreFlags) register(flags *pflag.FlagSet) {
 	flags.DurationVar(&f.bounds.Duration, "duration", 10*time.Second, "with --random: how long each strategy is explored")
 	flags.StringSliceVar(&f.workloads, "workloads", nil,
 		"what the requests ask for: only these workloads, a comma-separated list of "+
-			strings.Join(explore.Names(false), ", "))
+			strings.Join(explore.Names(), ", "))
 	flags.BoolVar(&f.refuted, "until-refuted", false, "explore a strategy only until one of its claims is refuted")
 	flags.IntVar(&f.lanes, "lanes", 4, "how many schedules are executed at the same time, each on servers of its own")
 	flags.StringVar(&f.replay, "replay", "", "execute only the schedule of this token, and print its trace; "+
@@ -86,7 +86,7 @@ func (f *exploreFlags) check(flags *pflag.FlagSet, args []string, dash int, gete
 		f.bounds.Faults = 0
 	}
 	if f.quick && len(f.workloads) == 0 {
-		f.workloads = explore.Names(true)
+		f.workloads = explore.QuickNames()
 	}
 	if areScripts(args, dash) {
 		return f.checkScripts(flags, args, getenv)
@@ -105,7 +105,7 @@ func (f *exploreFlags) check(flags *pflag.FlagSet, args []string, dash int, gete
 // checkSearch returns what is wrong with the flags that say how schedules are chosen.
 func (f *exploreFlags) checkSearch(flags *pflag.FlagSet) error {
 	for _, name := range f.workloads {
-		if known := explore.Names(false); !slices.Contains(known, name) {
+		if known := explore.Names(); !slices.Contains(known, name) {
 			return fmt.Errorf("--workloads: no workload is named %q%s", name,
 				cmp.Or(suggest.DidYouMean(name, known), "; the names are "+strings.Join(known, ", ")))
 		}

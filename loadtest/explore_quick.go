@@ -33,7 +33,7 @@ func exploreQuickly(ctx context.Context, l *lab.Lab, run *lab.Run, screen *scree
 		return startError(ctx, err)
 	}
 	defer x.Close()
-	x.Workloads = explore.Names(true)
+	x.Workloads = explore.QuickNames()
 	for i, choice := range run.Choices {
 		if choice.Strategy.Baseline() || explore.Obstacle(choice.Strategy) != "" {
 			continue

@@ -220,10 +220,15 @@ func known(name string) (w workload, ok bool) {
 	return workloads[at], true
 }
 
-// Names lists the names of the workloads, or only of those of a quick search.
-func Names(quick bool) (names []string) {
+// Names lists the names of the workloads.
+func Names() []string { return namesOf(func(workload) bool { return true }) }
+
+// QuickNames lists the names of those of a quick search.
+func QuickNames() []string { return namesOf(func(w workload) bool { return !w.slow }) }
+
+func namesOf(wanted func(workload) bool) (names []string) {
 	for _, w := range workloads {
-		if !quick || !w.slow {
+		if wanted(w) {
 			names = append(names, w.name)
 		}
 	}
