@@ -49,7 +49,9 @@ func (b *books) replays() (r result) {
 	for op := range b.again() {
 		was, known := first[op.Name]
 		if op.Outcome == history.Rejected || known && was.ReceivedNS <= op.SentNS && refusedForGood(op) {
-			r.findf("%s was refused when it was sent again (%d %s)", inWords(op), op.Status, op.Error)
+			status := fmt.Sprint(op.Status) // with which a service of the user's begins its error
+			r.findf("%s was refused when it was sent again (%s %s)", inWords(op), status,
+				strings.TrimPrefix(op.Error, status+" "))
 			continue
 		}
 		if !decided(op) {
