@@ -5,7 +5,6 @@ package httpapi
 
 import (
 	"cmp"
-	"context"
 	"crypto/rand"
 	"fmt"
 	"log/slog"
@@ -127,20 +126,21 @@ func New(config Config) (*API, error) {
 func (a *API) Public() http.Handler {
 	r := a.router()
 	r.Method(http.MethodGet, "/", http.RedirectHandler("/docs", http.StatusFound))
-	r.Post("/stock/deduct", a.sell((*call).deduct))
-	r.Post("/stock/deduct/{strategy}", a.sell((*call).deduct))
-	r.Post("/stock/orders", a.sell((*call).order))
-	r.Post("/stock/orders/{strategy}", a.sell((*call).order))
-	r.Post("/stock/reservations", a.reserve)
+	deduct, order := a.handle(http.StatusOK, (*call).deduct), a.handle(http.StatusOK, (*call).order)
+	r.Post("/stock/deduct", deduct)
+	r.Post("/stock/deduct/{strategy}", deduct)
+	r.Post("/stock/orders", order)
+	r.Post("/stock/orders/{strategy}", order)
+	r.Post("/stock/reservations", a.handle(http.StatusCreated, (*call).reserve))
 	r.Get("/stock/reservations/{id}", a.onReservation(operationRead, stock.Reserver.Reservation))
 	r.Delete("/stock/reservations/{id}", a.onReservation(operationCancel, stock.Reserver.Cancel))
 	r.Post("/stock/reservations/{id}/confirm", a.onReservation(operationConfirm, stock.Reserver.Confirm))
-	r.Get("/stock/sales/{key}", a.onSale((*call).find))
-	r.Post("/stock/sales/{key}/cancel", a.onSale((*call).cancel))
+	r.Get("/stock/sales/{key}", a.handle(http.StatusOK, (*call).find))
+	r.Post("/stock/sales/{key}/cancel", a.handle(http.StatusOK, (*call).cancel))
 	// The pattern does not match /stock/deduct, so that GET on that is answered 405.
-	r.Get("/stock/{goods_id:-?[0-9]+}", a.getStock)
+	r.Get("/stock/{goods_id:-?[0-9]+}", a.handle(http.StatusOK, (*call).stock))
 	r.Get("/strategies", a.getStrategies)
-	r.Get("/problems/{slug}", a.getProblem)
+	r.Get("/problems/{slug}", a.handle(http.StatusOK, (*call).problem))
 	r.Get("/livez", a.livez)
 	r.Get("/healthz", a.livez)
 	r.Get("/readyz", a.readyz(false))
@@ -246,8 +246,3 @@ func (a *API) nameStrategy(w http.ResponseWriter, name string) {
 
 // Drain makes /readyz answer 503 from now on. All other requests are served as before.
 func (a *API) Drain() { a.draining.Store(true) }
-
-// timeout limits the time for one request.
-func (a *API) timeout(r *http.Request) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(r.Context(), a.RequestTimeout)
-}

@@ -30,8 +30,6 @@ type call struct {
 	started time.Time
 	offer   *offer // the strategy; set by choose
 
-	reserves bool // it is a hold, which always takes a key
-
 	// Set by options.
 	hold  time.Duration
 	wait  *time.Duration // nil for the usual limit
@@ -53,8 +51,8 @@ type receipt struct {
 	LeftNS    int64       `json:"left_ns"`
 }
 
-// sell makes a handler of a function that carries out a deduction or an order and returns the reply.
-func (a *API) sell(carryOut func(*call) (reply any, err error)) http.HandlerFunc {
+// handle makes a handler of a function that carries out a request and returns the reply.
+func (a *API) handle(status int, carryOut func(*call) (reply any, err error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		c := &call{api: a, w: w, r: r, started: time.Now()}
 		a.nameStrategy(w, c.inPath()) // also if the request turns out to be malformed
@@ -63,7 +61,7 @@ func (a *API) sell(carryOut func(*call) (reply any, err error)) http.HandlerFunc
 			a.fail(w, r, err)
 			return
 		}
-		writeJSON(w, http.StatusOK, typeJSON, reply)
+		writeJSON(w, status, typeJSON, reply)
 	}
 }
 
@@ -88,7 +86,8 @@ func (c *call) choose(requested string) error {
 	return nil
 }
 
-// options reads hold_ms, wait_ms, the buyer and the header Idempotency-Key.
+// options reads hold_ms, wait_ms, the buyer and the header Idempotency-Key. It refuses what the strategy would ignore,
+// because the client relies on it.
 func (c *call) options(t terms) (err error) {
 	if c.hold, err = c.api.hold(t.HoldMS); err != nil {
 		return err
@@ -99,15 +98,14 @@ func (c *call) options(t terms) (err error) {
 	if c.key, err = idempotencyKey(c.r); err != nil {
 		return err
 	}
-	if !c.reserves {
-		if err := c.offer.checkKey(c.key, c.api.RequireKey); err != nil {
-			return err
-		}
-	}
 	if c.buyer, err = t.buyer(); err != nil {
 		return err
 	}
-	return c.offer.checkBuyer(c.buyer)
+	if err := c.offer.CheckBuyer(c.buyer); err != nil {
+		return describe(err, "strategy %s does not count what buyers have bought and takes no buyer; nothing was deducted; "+
+			"GET /strategies lists those that do", c.offer.Name)
+	}
+	return nil
 }
 
 // buyer checks buyer and buyer_limit.
@@ -133,15 +131,6 @@ func isPrintable(text string) bool {
 		}
 	}
 	return true
-}
-
-// checkBuyer refuses a limit that the strategy would ignore, because the client relies on it.
-func (o *offer) checkBuyer(buyer stock.Buyer) error {
-	if err := o.CheckBuyer(buyer); err != nil {
-		return describe(err, "strategy %s does not count what buyers have bought and takes no buyer; nothing was deducted; "+
-			"GET /strategies lists those that do", o.Name)
-	}
-	return nil
 }
 
 // hold checks hold_ms against --max-hold.
@@ -173,19 +162,29 @@ func (a *API) waitLimit(ms *int64) (*time.Duration, error) {
 	return &limit, nil
 }
 
-// carryOut runs a deduction or an order within the request timeout and counts it.
-func (c *call) carryOut(on stock.Store, do func(context.Context) (stock.Receipt, error)) error {
-	ctx, cancel := c.api.timeout(c.r)
-	defer cancel()
+// limited limits the time for the request, and the waits in it.
+func (c *call) limited() (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(c.r.Context(), c.api.RequestTimeout)
 	if c.wait != nil {
 		ctx = stock.LimitWait(ctx, *c.wait)
 	}
+	return ctx, cancel
+}
+
+// carryOut runs a deduction or an order and counts it.
+func (c *call) carryOut(on stock.Store, do func(context.Context) (stock.Receipt, error)) error {
+	ctx, cancel := c.limited()
+	defer cancel()
 	done, err := do(ctx)
 	c.offer.series[on].observe(done, err, time.Since(c.started), c.r.Context().Err() != nil)
-	if done.Replayed {
-		c.w.Header()["Idempotency-Replayed"] = replayed
-	}
+	c.tellReplay(done.Replayed)
 	return err
+}
+
+func (c *call) tellReplay(replayed bool) {
+	if replayed {
+		c.w.Header()["Idempotency-Replayed"] = isTrue
+	}
 }
 
 func (c *call) receipt(on stock.Store, done stock.Receipt) receipt {

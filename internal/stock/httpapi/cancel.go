@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
-	"time"
 
 	"github.com/go-chi/chi/v5"
 	jsonv2 "github.com/go-json-experiment/json"
@@ -62,21 +61,8 @@ type saleLine struct {
 	GivenBack int   `json:"given_back"`
 }
 
-// onSale makes a handler of a function that reads or cancels a sale.
-func (a *API) onSale(do func(*call) (*saleReply, error)) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		c := &call{api: a, w: w, r: r, started: time.Now()}
-		reply, err := do(c)
-		if err != nil {
-			a.fail(w, r, err)
-			return
-		}
-		writeJSON(w, http.StatusOK, typeJSON, reply)
-	}
-}
-
 // find answers GET /stock/sales/{key}.
-func (c *call) find() (*saleReply, error) {
+func (c *call) find() (any, error) {
 	if has, err := hasBody(c.r); err != nil {
 		return nil, err
 	} else if has {
@@ -93,7 +79,7 @@ func (c *call) find() (*saleReply, error) {
 }
 
 // cancel answers POST /stock/sales/{key}/cancel.
-func (c *call) cancel() (*saleReply, error) {
+func (c *call) cancel() (any, error) {
 	var asked cancellation
 	if err := asked.read(c.r); err != nil {
 		return nil, err
@@ -126,7 +112,7 @@ func (c *call) withSale(
 	if err != nil {
 		return nil, c.describe(describeSale(operation, err), 0, on)
 	}
-	ctx, cancel := c.api.timeout(c.r)
+	ctx, cancel := c.limited()
 	defer cancel()
 	found, err := do(ctx, canceller, id)
 	err = describeSale(operation, err)
@@ -134,9 +120,7 @@ func (c *call) withSale(
 	if err != nil {
 		return nil, err
 	}
-	if found.Replayed {
-		c.w.Header()["Idempotency-Replayed"] = replayed
-	}
+	c.tellReplay(found.Replayed)
 	reply := &saleReply{
 		Key: found.Key, State: found.State, Lines: []saleLine{},
 		Strategy: found.Guard, Store: on, Replica: c.api.Replica, RequestID: requestID(c.w),

@@ -38,6 +38,9 @@ func (c *call) deduct() (any, error) {
 	if err := c.options(d.terms); err != nil {
 		return nil, err
 	}
+	if err := c.checkKey(); err != nil {
+		return nil, err
+	}
 	deducter, on, err := c.api.Strategies.Resolve(c.offer.Name, d.Store)
 	if err != nil {
 		return nil, c.describe(err, d.GoodsID, on)

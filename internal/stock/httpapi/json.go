@@ -167,7 +167,7 @@ var (
 	typeProblem = []string{"application/problem+json"}
 	noSniff     = []string{"nosniff"}
 	noStore     = []string{"no-store"}
-	replayed    = []string{"true"}
+	isTrue      = []string{"true"}
 )
 
 func writeJSON(w http.ResponseWriter, status int, contentType []string, v any) {

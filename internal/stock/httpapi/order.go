@@ -56,6 +56,9 @@ func (c *call) order() (any, error) {
 	if err := c.options(o.terms); err != nil {
 		return nil, err
 	}
+	if err := c.checkKey(); err != nil {
+		return nil, err
+	}
 	request.Hold, request.Key = c.hold, c.key
 	request.Buyer = c.buyer
 	orderer, on, err := c.api.Strategies.ResolveOrders(c.offer.Name, o.Store)

@@ -274,19 +274,18 @@ func (a *API) logFailure(ctx context.Context, k *kind, id string, err error) {
 	}
 }
 
-// getProblem answers GET /problems/{slug}, the URL of a problem type.
-func (a *API) getProblem(w http.ResponseWriter, r *http.Request) {
-	slug := chi.URLParam(r, "slug")
+// problem answers GET /problems/{slug}, the URL of a problem type.
+func (c *call) problem() (any, error) {
+	slug := chi.URLParam(c.r, "slug")
 	for _, k := range kinds {
 		if k.slug == slug {
-			writeJSON(w, http.StatusOK, typeJSON, struct {
+			return struct {
 				Type        string `json:"type"`
 				Title       string `json:"title"`
 				Status      int    `json:"status"`
 				Description string `json:"description"`
-			}{"/problems/" + slug, k.title, k.status, k.detail})
-			return
+			}{"/problems/" + slug, k.title, k.status, k.detail}, nil
 		}
 	}
-	a.fail(w, r, describe(errNotFound, "there is no problem type %q", slug))
+	return nil, describe(errNotFound, "there is no problem type %q", slug)
 }

@@ -52,17 +52,7 @@ const (
 )
 
 // reserve answers POST /stock/reservations.
-func (a *API) reserve(w http.ResponseWriter, r *http.Request) {
-	c := &call{api: a, w: w, r: r, started: time.Now()}
-	reply, err := c.holdUnits()
-	if err != nil {
-		a.fail(w, r, err)
-		return
-	}
-	writeJSON(w, http.StatusCreated, typeJSON, reply)
-}
-
-func (c *call) holdUnits() (*holdReply, error) {
+func (c *call) reserve() (any, error) {
 	var h hold
 	if c.r.URL.RawQuery != "" {
 		return nil, describe(errMalformed, "the request has a query: a reservation must be asked for in JSON")
@@ -84,19 +74,14 @@ func (c *call) holdUnits() (*holdReply, error) {
 	if err := c.options(h.terms); err != nil {
 		return nil, err
 	}
-	ctx, cancel := c.api.timeout(c.r)
+	ctx, cancel := c.limited()
 	defer cancel()
-	if c.wait != nil {
-		ctx = stock.LimitWait(ctx, *c.wait)
-	}
 	held, done, err := reserver.Hold(ctx, stock.HoldRequest{
 		Request: stock.Request{GoodsID: h.GoodsID, Count: int(h.Count), Key: c.key, Hold: c.hold},
 		TTL:     time.Duration(h.TTLMS) * time.Millisecond,
 	})
 	c.api.reservations.observe(operationHold, err)
-	if done.Replayed {
-		c.w.Header()["Idempotency-Replayed"] = replayed
-	}
+	c.tellReplay(done.Replayed)
 	if err != nil {
 		return nil, c.describe(describeReservation(operationHold, err), h.GoodsID, on)
 	}
@@ -122,25 +107,16 @@ func (c *call) reserver(t terms) (stock.Reserver, stock.Store, error) {
 	}
 	reserver, on, err := c.api.Strategies.ResolveReservations(c.offer.Name, t.Store)
 	if err != nil {
-		return nil, on, c.describe(err, 0, on)
+		err = c.describe(err, 0, on)
 	}
-	c.reserves = true
-	return reserver, on, nil
+	return reserver, on, err
 }
 
 // onReservation makes a handler of a method that reads or ends a reservation.
 func (a *API) onReservation(
 	operation string, method func(stock.Reserver, context.Context, stock.ReservationID) (stock.Reservation, error),
 ) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		c := &call{api: a, w: w, r: r, started: time.Now()}
-		reply, err := c.onReservation(operation, method)
-		if err != nil {
-			a.fail(w, r, err)
-			return
-		}
-		writeJSON(w, http.StatusOK, typeJSON, reply)
-	}
+	return a.handle(http.StatusOK, func(c *call) (any, error) { return c.onReservation(operation, method) })
 }
 
 func (c *call) onReservation(
@@ -166,7 +142,7 @@ func (c *call) onReservation(
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := c.api.timeout(c.r)
+	ctx, cancel := c.limited()
 	defer cancel()
 	found, err := method(reserver, ctx, id)
 	c.api.reservations.observe(operation, err)

@@ -14,24 +14,22 @@ import (
 type stockReply struct {
 	GoodsID int64       `json:"goods_id"`
 	Stock   int64       `json:"stock"`
-	Store   stock.Store `json:"store"`
+	Store   stock.Store `json:"store,omitempty"` // empty for all
 }
 
-// getStock answers GET /stock/{goods_id}.
-func (a *API) getStock(w http.ResponseWriter, r *http.Request) {
-	id, on, err := itemInStore(r)
+// stock answers GET /stock/{goods_id}.
+func (c *call) stock() (any, error) {
+	id, on, err := itemInStore(c.r)
 	if err != nil {
-		a.fail(w, r, err)
-		return
+		return nil, err
 	}
-	ctx, cancel := a.timeout(r)
+	ctx, cancel := c.limited()
 	defer cancel()
-	units, err := a.inventory.Stock(ctx, on, id)
+	units, err := c.api.inventory.Stock(ctx, on, id)
 	if err != nil {
-		a.fail(w, r, describeStock(err, id, on))
-		return
+		return nil, describeStock(err, id, on)
 	}
-	writeJSON(w, http.StatusOK, typeJSON, stockReply{GoodsID: id, Stock: units, Store: on})
+	return stockReply{GoodsID: id, Stock: units, Store: on}, nil
 }
 
 // describeStock adds to an error what the client may know about it.
