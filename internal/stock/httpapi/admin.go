@@ -67,6 +67,15 @@ func (c *call) setStock() (any, error) {
 	return stockReply{GoodsID: id, Stock: *body.Stock}, c.api.inventory.SetStock(ctx, id, *body.Stock)
 }
 
+var restocking = details{
+	stock.ErrUnknown: "the restock was sent, but its result did not arrive: it may have taken effect; " +
+		"read the stock before you try again",
+	stock.ErrBusy:        notRestocked,
+	stock.ErrUnavailable: notRestocked,
+}
+
+const notRestocked = "the store did not answer in time or is not configured; nothing was added; try again later"
+
 // restock adds units to an existing item in one store: MySQL unless ?store= names another. It takes one store only, so
 // that the outcome is clear: with several, units could be added to one while the outcome in another is unknown.
 func (c *call) restock() (any, error) {
@@ -94,19 +103,7 @@ func (c *call) restock() (any, error) {
 	defer cancel()
 	units, err := c.api.inventory.Restock(ctx, on, id, body.Count)
 	if err != nil {
-		return nil, describeRestock(err, id, on)
+		return nil, restocking.describe(c.describe(err, id, on))
 	}
 	return stockReply{GoodsID: id, Stock: units, Store: on}, nil
-}
-
-// describeRestock adds to an error what the client may know about it.
-func describeRestock(err error, id int64, on stock.Store) error {
-	switch kindOf(err).slug {
-	case slugUnknown:
-		return describe(err, "the restock was sent, but its result did not arrive: it may have taken effect; "+
-			"read the stock before you try again")
-	case slugBusy, slugUnavailable:
-		return describe(err, "store %s did not answer in time or is not configured; nothing was added; try again later", on)
-	}
-	return describeStock(err, id, on)
 }

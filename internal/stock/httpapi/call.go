@@ -28,7 +28,7 @@ type call struct {
 	w       http.ResponseWriter
 	r       *http.Request
 	started time.Time
-	offer   *offer // the strategy; set by choose
+	offer   *offer // the strategy; nil until choose has set it
 
 	// Set by options.
 	hold  time.Duration
@@ -203,16 +203,16 @@ func (c *call) receipt(on stock.Store, done stock.Receipt) receipt {
 
 // describe adds to an error what the client may know about it.
 func (c *call) describe(err error, goodsID int64, on stock.Store) error {
-	switch kindOf(err).slug {
-	case slugUnknownItem:
+	switch kind := kindOf(err).err; {
+	case kind == stock.ErrUnknownItem:
 		return describe(err, "item %d does not exist in store %s", goodsID, on)
-	case slugUnsupportedStore:
+	case kind == stock.ErrUnsupportedStore && c.offer == nil:
+		return describe(err, "there is no store %q, only %s", on, list(stock.Stores))
+	case kind == stock.ErrUnsupportedStore:
 		return describe(err, "strategy %s works on %s, not on %q; name a strategy of that store, as GET /strategies lists",
 			c.offer.Name, list(c.offer.Stores), on)
-	case slugUnavailable:
-		if reason, ok := c.offer.Unavailable[on]; ok {
-			return describe(err, "strategy %s is unavailable on store %s: %s", c.offer.Name, on, reason)
-		}
+	case kind == stock.ErrUnavailable && c.offer != nil && c.offer.Unavailable[on] != "":
+		return describe(err, "strategy %s is unavailable on store %s: %s", c.offer.Name, on, c.offer.Unavailable[on])
 	}
 	return err
 }

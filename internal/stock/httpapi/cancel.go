@@ -61,6 +61,33 @@ type saleLine struct {
 	GivenBack int   `json:"given_back"`
 }
 
+const (
+	elsewhere = "If it was sold by another strategy or from another store than the default, name both"
+	noKeys    = "the strategy keeps no keys, and so knows no sale by its key; GET /strategies lists those that do"
+	selling   = "The request with this key is still being carried out, and may sell. Try again."
+)
+
+var (
+	reading = details{
+		stock.ErrUnknownSale:    "%v. " + elsewhere + ". The request may also still arrive.",
+		stock.ErrKeyUnsupported: noKeys,
+		stock.ErrKeyReused:      "%v",
+		stock.ErrInProgress:     selling,
+	}
+	cancelling = details{
+		stock.ErrMoreThanSold: "%v; nothing was cancelled. GET /stock/sales/{key} tells what was sold.",
+		stock.ErrUnknownSale: "%v; nothing was cancelled. " + elsewhere + ". If the request may still arrive, cancel " +
+			"everything, without a number: then it sells nothing.",
+		stock.ErrKeyUnsupported: noKeys,
+		stock.ErrKeyReused:      "%v; nothing was cancelled",
+		stock.ErrInProgress:     selling,
+		stock.ErrUnknown: "The cancellation was sent, but no result arrived: the sale may or may not be cancelled. " +
+			"Send the request again, which tells what happened.",
+		stock.ErrBusy:        "The service gave up waiting; the sale is as it was. Try again.",
+		stock.ErrUnavailable: "A server that the strategy needs does not answer; the sale is as it was. Try again later.",
+	}
+)
+
 // find answers GET /stock/sales/{key}.
 func (c *call) find() (any, error) {
 	if has, err := hasBody(c.r); err != nil {
@@ -75,7 +102,7 @@ func (c *call) find() (any, error) {
 	read := func(ctx context.Context, in stock.Canceller, id stock.SaleID) (stock.Sale, error) {
 		return in.Sale(ctx, id)
 	}
-	return c.withSale(operationRead, asked, read)
+	return c.withSale(operationRead, reading, asked, read)
 }
 
 // cancel answers POST /stock/sales/{key}/cancel.
@@ -91,12 +118,13 @@ func (c *call) cancel() (any, error) {
 	cancel := func(ctx context.Context, in stock.Canceller, id stock.SaleID) (stock.Sale, error) {
 		return in.CancelSale(ctx, stock.CancelRequest{SaleID: id, Lines: lines})
 	}
-	return c.withSale(operationCancel, asked, cancel)
+	return c.withSale(operationCancel, cancelling, asked, cancel)
 }
 
 func (c *call) withSale(
-	operation string, asked cancellation, do func(context.Context, stock.Canceller, stock.SaleID) (stock.Sale, error),
-) (*saleReply, error) {
+	operation string, means details, asked cancellation,
+	do func(context.Context, stock.Canceller, stock.SaleID) (stock.Sale, error),
+) (any, error) {
 	if err := c.choose(asked.Strategy); err != nil {
 		return nil, err
 	}
@@ -110,15 +138,14 @@ func (c *call) withSale(
 	}
 	canceller, on, err := c.api.Strategies.ResolveSales(c.offer.Name, asked.Store)
 	if err != nil {
-		return nil, c.describe(describeSale(operation, err), 0, on)
+		return nil, c.describe(means.describe(err), 0, on)
 	}
 	ctx, cancel := c.limited()
 	defer cancel()
 	found, err := do(ctx, canceller, id)
-	err = describeSale(operation, err)
 	c.api.sales.observe(operation, found.Replayed, err)
 	if err != nil {
-		return nil, err
+		return nil, means.describe(err)
 	}
 	c.tellReplay(found.Replayed)
 	reply := &saleReply{
@@ -199,7 +226,7 @@ func (c *cancellation) lines() (lines []stock.Line, err error) {
 			err = describe(errMalformed, "cancelled is %d or missing: it must be 1 to %d", line.Cancelled, stock.MaxCount)
 		}
 		if err != nil && c.Lines.is {
-			err = &linesError{error: err, goodsID: max(line.GoodsID, 0), lines: []int{i}}
+			err = onLines(err, line.GoodsID, i)
 		}
 		if err != nil {
 			return nil, err
@@ -208,42 +235,4 @@ func (c *cancellation) lines() (lines []stock.Line, err error) {
 		lines = append(lines, stock.Line{GoodsID: line.GoodsID, Count: int(line.Cancelled)})
 	}
 	return lines, nil
-}
-
-// describeSale tells what an error means for a sale that was read or is to be cancelled.
-func describeSale(operation string, err error) error {
-	if err == nil {
-		return nil
-	}
-	cancels, unchanged := operation == operationCancel, ""
-	if cancels {
-		unchanged = "; nothing was cancelled"
-	}
-	const elsewhere = "If it was sold by another strategy or from another store than the default, name both"
-	switch slug := kindOf(err).slug; {
-	case errors.Is(err, stock.ErrItemNotNamed):
-		return describe(errMalformed, "goods_id is missing: a Redis Cluster keeps the key beside the item")
-	case errors.Is(err, stock.ErrMoreThanSold):
-		return describe(err, "%v; nothing was cancelled. GET /stock/sales/{key} tells what was sold.", err)
-	case errors.Is(err, stock.ErrUnknownSale) && cancels:
-		return describe(err, "%v; nothing was cancelled. %s. If the request may still arrive, cancel everything, "+
-			"without a number: then it sells nothing.", err, elsewhere)
-	case errors.Is(err, stock.ErrUnknownSale):
-		return describe(err, "%v. %s. The request may also still arrive.", err, elsewhere)
-	case slug == slugKeyUnsupported:
-		return describe(err, "the strategy keeps no keys, and so knows no sale by its key; "+
-			"GET /strategies lists those that do")
-	case slug == slugKeyReused:
-		return describe(err, "%v%s", err, unchanged)
-	case slug == slugInProgress:
-		return describe(err, "The request with this key is still being carried out, and may sell. Try again.")
-	case slug == slugUnknown && cancels:
-		return describe(err, "The cancellation was sent, but no result arrived: the sale may or may not be cancelled. "+
-			"Send the request again, which tells what happened.")
-	case slug == slugBusy && cancels:
-		return describe(err, "The service gave up waiting; the sale is as it was. Try again.")
-	case slug == slugUnavailable && cancels:
-		return describe(err, "A server that the strategy needs does not answer; the sale is as it was. Try again later.")
-	}
-	return err
 }

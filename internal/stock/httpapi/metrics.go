@@ -88,7 +88,7 @@ type usedSeries struct {
 func (m *metrics) series(strategy string, on stock.Store) *series {
 	by := prometheus.Labels{"strategy": strategy, "store": string(on)}
 	outcomes := m.deductions.MustCurryWith(by)
-	for _, outcome := range []string{outcomeDone, slugBusy, slugUnavailable} {
+	for _, outcome := range []string{outcomeDone, "busy", "unavailable"} {
 		outcomes.WithLabelValues(outcome) // from 0, so that rates see the first of them, too
 	}
 	return &series{outcomes, sync.OnceValue(func() *usedSeries {
@@ -122,11 +122,11 @@ func (s *series) observe(receipt stock.Receipt, err error, took time.Duration, c
 		return
 	}
 	k := kindOf(err)
-	if clientGone && k.slug != slugUnknown {
+	if clientGone && k.err != stock.ErrUnknown {
 		used.clientGone.Inc()
 		return
 	}
-	if k.slug == slugBusy {
+	if k.err == stock.ErrBusy {
 		// All of its time was waiting. Without these, the histogram would lack the longest waits.
 		used.wait.Observe(took.Seconds())
 	}

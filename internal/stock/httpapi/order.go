@@ -31,15 +31,6 @@ type lineReply struct {
 	Token     uint64 `json:"token"`
 }
 
-// linesError names the lines for which an order was refused.
-type linesError struct {
-	error
-	goodsID int64
-	lines   []int // of the client's order, counted from 0
-}
-
-func (e *linesError) Unwrap() error { return e.error }
-
 // order answers POST /stock/orders.
 func (c *call) order() (any, error) {
 	var o order
@@ -97,7 +88,7 @@ func (o *order) request() (stock.OrderRequest, error) {
 	lines := make([]stock.Line, len(o.Lines))
 	for i, line := range o.Lines {
 		if err := checkLine(line.GoodsID, line.Count); err != nil {
-			return stock.OrderRequest{}, &linesError{error: err, goodsID: max(line.GoodsID, 0), lines: []int{i}}
+			return stock.OrderRequest{}, onLines(err, line.GoodsID, i)
 		}
 		lines[i] = stock.Line{GoodsID: line.GoodsID, Count: int(line.Count)}
 	}
@@ -117,11 +108,11 @@ func (c *call) describeOrder(err error, o order, on stock.Store) error {
 	if !ok {
 		return c.describe(err, 0, on)
 	}
-	refused := &linesError{error: c.describe(err, line.GoodsID, on), goodsID: line.GoodsID}
+	var lines []int
 	for i, l := range o.Lines {
 		if l.GoodsID == line.GoodsID {
-			refused.lines = append(refused.lines, i)
+			lines = append(lines, i)
 		}
 	}
-	return refused
+	return onLines(c.describe(err, line.GoodsID, on), line.GoodsID, lines...)
 }

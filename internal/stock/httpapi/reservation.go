@@ -43,12 +43,26 @@ type reservationReply struct {
 	RequestID string      `json:"request_id"`
 }
 
-// What is done with reservations, in the metrics.
+// What is done with reservations and sales, in the metrics.
 const (
 	operationHold    = "hold"
 	operationConfirm = "confirm"
 	operationCancel  = "cancel"
 	operationRead    = "read"
+)
+
+var (
+	holding = details{
+		stock.ErrUnknown: "The hold was sent, but no result arrived: units may or may not be held. Send the request " +
+			"again with its Idempotency-Key; without a key, the units come back when the time of the hold has passed.",
+	}
+	ending = details{
+		stock.ErrUnknown: "The request was sent, but no result arrived: the reservation may or may not have ended. " +
+			"Send the request again, which tells what happened, or read the reservation.",
+		stock.ErrBusy: "The service gave up waiting; the reservation is as it was. Try again, before it expires.",
+		stock.ErrUnavailable: "A server that the strategy needs does not answer; the reservation is as it was. " +
+			"Try again, before it expires.",
+	}
 )
 
 // reserve answers POST /stock/reservations.
@@ -83,7 +97,7 @@ func (c *call) reserve() (any, error) {
 	c.api.reservations.observe(operationHold, err)
 	c.tellReplay(done.Replayed)
 	if err != nil {
-		return nil, c.describe(describeReservation(operationHold, err), h.GoodsID, on)
+		return nil, c.describe(holding.describe(err), h.GoodsID, on)
 	}
 	reply := &holdReply{reservation: newReservation(held), receipt: c.receipt(on, done)}
 	if !done.Replayed {
@@ -147,7 +161,7 @@ func (c *call) onReservation(
 	found, err := method(reserver, ctx, id)
 	c.api.reservations.observe(operation, err)
 	if err != nil {
-		return nil, describeReservation(operation, err)
+		return nil, ending.describe(err)
 	}
 	return &reservationReply{
 		reservation: newReservation(found),
@@ -156,25 +170,6 @@ func (c *call) onReservation(
 		Replica:     c.api.Replica,
 		RequestID:   requestID(c.w),
 	}, nil
-}
-
-// describeReservation tells what an error means for a reservation.
-func describeReservation(operation string, err error) error {
-	switch slug := kindOf(err).slug; {
-	case slug == slugUnknown && operation == operationHold:
-		return describe(err, "The hold was sent, but no result arrived: units may or may not be held. Send the request "+
-			"again with its Idempotency-Key; without a key, the units come back when the time of the hold has passed.")
-	case slug == slugUnknown:
-		return describe(err, "The request was sent, but no result arrived: the reservation may or may not have ended. "+
-			"Send the request again, which tells what happened, or read the reservation.")
-	case slug == slugBusy && operation != operationHold:
-		return describe(err, "The service gave up waiting; the reservation is as it was. Try again, "+
-			"before it expires.")
-	case slug == slugUnavailable && operation != operationHold:
-		return describe(err, "A server that the strategy needs does not answer; the reservation is as it was. "+
-			"Try again, before it expires.")
-	}
-	return err
 }
 
 func newReservation(r stock.Reservation) reservation {

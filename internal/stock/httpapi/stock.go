@@ -27,20 +27,9 @@ func (c *call) stock() (any, error) {
 	defer cancel()
 	units, err := c.api.inventory.Stock(ctx, on, id)
 	if err != nil {
-		return nil, describeStock(err, id, on)
+		return nil, c.describe(err, id, on)
 	}
 	return stockReply{GoodsID: id, Stock: units, Store: on}, nil
-}
-
-// describeStock adds to an error what the client may know about it.
-func describeStock(err error, id int64, on stock.Store) error {
-	switch kindOf(err).slug {
-	case slugUnknownItem:
-		return describe(err, "item %d does not exist in store %s", id, on)
-	case slugUnsupportedStore:
-		return describe(err, "there is no store %q, only %s", on, list(stock.Stores))
-	}
-	return err
 }
 
 // goodsID reads {goods_id} from the path.
