@@ -63,18 +63,17 @@ type API struct {
 	listing   []byte                        // reply of GET /strategies
 	problems  map[string]prometheus.Counter // by slug
 
-	reservations reservationMetrics
-	sales        saleMetrics
-	draining     atomic.Bool
-	wasReady     atomic.Bool
-	nextWarned   atomic.Int64 // earliest time of the next warning, Unix seconds
+	metrics    *metrics
+	draining   atomic.Bool
+	wasReady   atomic.Bool
+	nextWarned atomic.Int64 // earliest time of the next warning, Unix seconds
 }
 
 // offer is a strategy, with what all of its requests share.
 type offer struct {
 	catalogue.Status
 	header []string // value of X-Strategy
-	series map[stock.Store]*series
+	series map[stock.Store]func() *series
 }
 
 // New returns an API and registers its metrics.
@@ -85,18 +84,18 @@ func New(config Config) (*API, error) {
 		inventory: inventory.New(config.Deps),
 		health:    health.New(config.Deps),
 		offers:    map[string]*offer{},
+		metrics:   newMetrics(config.Registry),
 	}
 	a.wasReady.Store(true)
-	metrics := newMetrics(config.Registry)
-	config.Registry.MustRegister(serverStates{a.health})
-	a.problems = metrics.problemCounters()
+	config.Registry.MustRegister(serverStates(a.health))
+	a.problems = a.metrics.problemCounters()
 	for _, status := range config.Strategies.Statuses() {
-		o := &offer{Status: status, header: []string{status.Name}, series: map[stock.Store]*series{}}
+		o := &offer{Status: status, header: []string{status.Name}, series: map[stock.Store]func() *series{}}
 		for _, on := range status.Stores {
-			o.series[on] = metrics.series(status.Name, on)
+			o.series[on] = a.metrics.series(status.Name, on)
 		}
 		if status.WriteBehind && len(status.Unavailable) == 0 {
-			config.Registry.MustRegister(backlog{stream.NewAdmin(config.Deps)})
+			config.Registry.MustRegister(backlog(stream.NewAdmin(config.Deps)))
 		}
 		if a.reserver == "" && len(status.Reservations) > 0 {
 			a.reserver = status.Name
@@ -113,11 +112,14 @@ func New(config Config) (*API, error) {
 			cmp.Or(suggest.DidYouMean(config.DefaultStrategy, a.names), ", only "+strings.Join(a.names, ", ")))
 	}
 	a.DefaultStrategy = byDefault.Name
-	a.sales = newSaleMetrics(config.Registry)
-	var err error
-	if a.reservations, err = a.newReservationMetrics(); err != nil {
-		return nil, err
+	if a.reserver != "" {
+		reserver, _, err := config.Strategies.ResolveReservations(a.reserver, "")
+		if err != nil {
+			return nil, err
+		}
+		config.Registry.MustRegister(reservationStats(reserver))
 	}
+	var err error
 	a.listing, err = listStrategies(a.Config)
 	return a, err
 }

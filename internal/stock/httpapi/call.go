@@ -176,7 +176,7 @@ func (c *call) carryOut(on stock.Store, do func(context.Context) (stock.Receipt,
 	ctx, cancel := c.limited()
 	defer cancel()
 	done, err := do(ctx)
-	c.offer.series[on].observe(done, err, time.Since(c.started), c.r.Context().Err() != nil)
+	c.offer.series[on]().observe(done, err, time.Since(c.started), c.r.Context().Err() != nil)
 	c.tellReplay(done.Replayed)
 	return err
 }

@@ -143,7 +143,7 @@ func (c *call) withSale(
 	ctx, cancel := c.limited()
 	defer cancel()
 	found, err := do(ctx, canceller, id)
-	c.api.sales.observe(operation, found.Replayed, err)
+	countOperation(c.api.metrics.sales, operation, found.Replayed, err)
 	if err != nil {
 		return nil, means.describe(err)
 	}

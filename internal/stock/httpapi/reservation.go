@@ -94,7 +94,7 @@ func (c *call) reserve() (any, error) {
 		Request: stock.Request{GoodsID: h.GoodsID, Count: int(h.Count), Key: c.key, Hold: c.hold},
 		TTL:     time.Duration(h.TTLMS) * time.Millisecond,
 	})
-	c.api.reservations.observe(operationHold, err)
+	countOperation(c.api.metrics.reservations, operationHold, false, err)
 	c.tellReplay(done.Replayed)
 	if err != nil {
 		return nil, c.describe(holding.describe(err), h.GoodsID, on)
@@ -159,7 +159,7 @@ func (c *call) onReservation(
 	ctx, cancel := c.limited()
 	defer cancel()
 	found, err := method(reserver, ctx, id)
-	c.api.reservations.observe(operation, err)
+	countOperation(c.api.metrics.reservations, operation, false, err)
 	if err != nil {
 		return nil, ending.describe(err)
 	}
