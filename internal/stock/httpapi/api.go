@@ -192,7 +192,7 @@ func allowedMethods(r *http.Request) string {
 func (a *API) frame(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id := r.Header.Get("X-Request-Id")
-		if !validRequestID(id) {
+		if !isPrintable(id, '!', maxRequestID) {
 			id = rand.Text()
 		}
 		header := w.Header()
@@ -223,18 +223,8 @@ func (a *API) frame(next http.Handler) http.Handler {
 	})
 }
 
-// validRequestID reports whether a client's request id can be logged and sent back: 1 to 128 visible ASCII characters.
-func validRequestID(id string) bool {
-	if id == "" || len(id) > 128 {
-		return false
-	}
-	for i := range len(id) {
-		if id[i] < '!' || id[i] > '~' {
-			return false
-		}
-	}
-	return true
-}
+// maxRequestID limits the characters of a client's request id, which must be visible to be logged and sent back.
+const maxRequestID = 128
 
 // requestID returns the id that frame gave to the request.
 func requestID(w http.ResponseWriter) string { return w.Header()["X-Request-Id"][0] }

@@ -115,7 +115,7 @@ func (t *terms) buyer() (stock.Buyer, error) {
 		return stock.Buyer{}, nil
 	case t.Buyer == nil || t.BuyerLimit == nil:
 		return stock.Buyer{}, describe(errMalformed, "buyer and buyer_limit must be given together")
-	case len(*t.Buyer) < 1 || len(*t.Buyer) > stock.MaxBuyer || !isPrintable(*t.Buyer):
+	case !isPrintable(*t.Buyer, ' ', stock.MaxBuyer):
 		return stock.Buyer{}, describe(errMalformed, "buyer must have 1 to %d printable ASCII characters", stock.MaxBuyer)
 	case *t.BuyerLimit < 1 || *t.BuyerLimit > stock.MaxCount:
 		return stock.Buyer{}, describe(errMalformed, "buyer_limit is %d: it must be 1 to %d", *t.BuyerLimit, stock.MaxCount)
@@ -123,14 +123,15 @@ func (t *terms) buyer() (stock.Buyer, error) {
 	return stock.Buyer{Name: *t.Buyer, Limit: int(*t.BuyerLimit)}, nil
 }
 
-// isPrintable reports whether a text is printable ASCII. Such a text may contain blanks.
-func isPrintable(text string) bool {
+// isPrintable reports whether a text has at least one character and at most so many, all of them ASCII, from the given
+// one up: a blank, or the first that is visible.
+func isPrintable(text string, from byte, most int) bool {
 	for i := range len(text) {
-		if text[i] < ' ' || text[i] > '~' {
+		if text[i] < from || text[i] > '~' {
 			return false
 		}
 	}
-	return true
+	return text != "" && len(text) <= most
 }
 
 // hold checks hold_ms against --max-hold.

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -90,13 +91,8 @@ var (
 
 // find answers GET /stock/sales/{key}.
 func (c *call) find() (any, error) {
-	if has, err := hasBody(c.r); err != nil {
-		return nil, err
-	} else if has {
-		return nil, describe(errMalformed, "the request has a body: only the path and the query are read")
-	}
 	var asked cancellation
-	if err := asked.readQuery(c.r.URL.RawQuery); err != nil {
+	if err := cmp.Or(refuseBody(c.r), asked.readQuery(c.r.URL.RawQuery)); err != nil {
 		return nil, err
 	}
 	read := func(ctx context.Context, in stock.Canceller, id stock.SaleID) (stock.Sale, error) {
@@ -169,7 +165,7 @@ func (c *call) keyInPath() (key string, err error) {
 	if key == "" {
 		return "", describe(errNotFound, "the key of the sale is missing in the path %s", c.r.URL.Path)
 	}
-	if len(key) > stock.MaxKey || !isPrintable(key) {
+	if !isPrintable(key, ' ', stock.MaxKey) {
 		return "", describe(errMalformed, "the key in the path must have 1 to %d printable ASCII characters", stock.MaxKey)
 	}
 	return key, nil
@@ -177,25 +173,19 @@ func (c *call) keyInPath() (key string, err error) {
 
 // read reads the cancellation from the body or from the query.
 func (c *cancellation) read(r *http.Request) error {
-	has, err := hasBody(r)
-	switch {
-	case err != nil:
+	if r.URL.RawQuery != "" {
+		return cmp.Or(refuseBody(r), c.readQuery(r.URL.RawQuery))
+	}
+	if has, err := hasBody(r); err != nil || !has {
 		return err
-	case has && r.URL.RawQuery != "":
-		return describe(errMalformed, "the request has a body and a query: use only one of them")
-	case !has:
-		return c.readQuery(r.URL.RawQuery)
 	}
 	return readJSON(r, maxOrderBody, c)
 }
 
 func (c *cancellation) readQuery(query string) error {
 	var d deduction
-	if err := d.readQuery(query); err != nil {
+	if err := d.readQuery(query, "strategy", "store", "goods_id"); err != nil {
 		return err
-	}
-	if d != (deduction{GoodsID: d.GoodsID, terms: terms{Strategy: d.Strategy, Store: d.Store}}) {
-		return describe(errMalformed, "the only parameters here are ?strategy=, ?store= and ?goods_id=")
 	}
 	c.Strategy, c.Store, c.GoodsID = d.Strategy, d.Store, d.GoodsID
 	return nil

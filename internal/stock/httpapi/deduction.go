@@ -4,7 +4,9 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
+	"strings"
 
 	"stock/internal/stock"
 )
@@ -86,20 +88,22 @@ func (d *deduction) read(r *http.Request) error {
 		}
 		return readJSON(r, maxBody, d)
 	}
-	if has, err := hasBody(r); err != nil {
+	if err := refuseBody(r); err != nil {
 		return err
-	} else if has {
-		return describe(errMalformed, "the request has a body and a query: use only one of them")
 	}
 	return d.readQuery(r.URL.RawQuery)
 }
 
-func (d *deduction) readQuery(query string) error {
+// readQuery reads the members from a query, or only those that are allowed.
+func (d *deduction) readQuery(query string, allowed ...string) error {
 	values, err := url.ParseQuery(query)
 	if err != nil {
 		return describe(errMalformed, "the query is not well formed")
 	}
 	for name, given := range values {
+		if allowed != nil && !slices.Contains(allowed, name) {
+			return describe(errMalformed, "there is no parameter %q here, only %s", name, strings.Join(allowed, ", "))
+		}
 		if len(given) > 1 {
 			return describe(errMalformed, "%s is given %d times", name, len(given))
 		}

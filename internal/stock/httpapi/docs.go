@@ -35,8 +35,8 @@ func getDocs(w http.ResponseWriter, _ *http.Request) {
 	writeRaw(w, http.StatusOK, []string{"text/html; charset=utf-8"}, docsPage)
 }
 
-// getDocsAsset serves the files that the page loads. Most are embedded compressed, and none is copied: clients that read
-// slowly would fill the memory.
+// getDocsAsset serves the files that the page loads. Most are embedded compressed, and none is copied: clients that
+// read slowly would fill the memory.
 func (a *API) getDocsAsset(w http.ResponseWriter, r *http.Request) {
 	name := chi.URLParam(r, "asset")
 	contentType := mime.TypeByExtension(path.Ext(name))

@@ -3,7 +3,6 @@ package httpapi
 import (
 	"context"
 	"errors"
-	"net/http"
 
 	"stock/internal/stock"
 )
@@ -34,7 +33,7 @@ type lineReply struct {
 // order answers POST /stock/orders.
 func (c *call) order() (any, error) {
 	var o order
-	if err := o.read(c.r); err != nil {
+	if err := readOnlyJSON(c.r, maxOrderBody, &o); err != nil {
 		return nil, err
 	}
 	if err := c.choose(o.Strategy); err != nil {
@@ -74,13 +73,6 @@ func (c *call) order() (any, error) {
 		})
 	}
 	return reply, nil
-}
-
-func (o *order) read(r *http.Request) error {
-	if r.URL.RawQuery != "" {
-		return describe(errMalformed, "the request has a query: an order must be sent as JSON")
-	}
-	return readJSON(r, maxOrderBody, o)
 }
 
 // request checks the lines and makes the service's request of them.

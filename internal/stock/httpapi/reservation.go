@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"time"
@@ -68,10 +69,7 @@ var (
 // reserve answers POST /stock/reservations.
 func (c *call) reserve() (any, error) {
 	var h hold
-	if c.r.URL.RawQuery != "" {
-		return nil, describe(errMalformed, "the request has a query: a reservation must be asked for in JSON")
-	}
-	if err := readJSON(c.r, maxBody, &h); err != nil {
+	if err := readOnlyJSON(c.r, maxBody, &h); err != nil {
 		return nil, err
 	}
 	reserver, on, err := c.reserver(h.terms)
@@ -136,17 +134,9 @@ func (a *API) onReservation(
 func (c *call) onReservation(
 	operation string, method func(stock.Reserver, context.Context, stock.ReservationID) (stock.Reservation, error),
 ) (*reservationReply, error) {
-	if has, err := hasBody(c.r); err != nil {
-		return nil, err
-	} else if has {
-		return nil, describe(errMalformed, "the request has a body: only the path and ?strategy= are read")
-	}
 	var d deduction
-	if err := d.readQuery(c.r.URL.RawQuery); err != nil {
+	if err := cmp.Or(refuseBody(c.r), d.readQuery(c.r.URL.RawQuery, "strategy", "store")); err != nil {
 		return nil, err
-	}
-	if d != (deduction{terms: terms{Strategy: d.Strategy, Store: d.Store}}) {
-		return nil, describe(errMalformed, "the only parameters here are ?strategy= and ?store=")
 	}
 	reserver, on, err := c.reserver(d.terms)
 	if err != nil {

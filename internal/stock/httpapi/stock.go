@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"net/http"
 	"strconv"
 	"strings"
@@ -48,16 +49,10 @@ func itemInStore(r *http.Request) (id int64, on stock.Store, err error) {
 		return 0, "", err
 	}
 	var d deduction
-	if err := d.readQuery(r.URL.RawQuery); err != nil {
+	if err := d.readQuery(r.URL.RawQuery, "store"); err != nil {
 		return 0, "", err
 	}
-	if d != (deduction{terms: terms{Store: d.Store}}) {
-		return 0, "", describe(errMalformed, "the only parameter here is ?store=")
-	}
-	if d.Store == "" {
-		return id, stock.Stores[0], nil
-	}
-	return id, d.Store, nil
+	return id, cmp.Or(d.Store, stock.Stores[0]), nil
 }
 
 // list names stores in a sentence.
