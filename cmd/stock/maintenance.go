@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -27,7 +26,7 @@ func (o *maintenance) command(cmd *cobra.Command, getenv func(string) string,
 ) *cobra.Command {
 	cmd.Args = noArguments
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := o.readPasswords(getenv); err != nil {
+		if err := o.accounts.read(getenv); err != nil {
 			return err
 		}
 		return run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
@@ -60,10 +59,10 @@ func (o *maintenance) open(stderr io.Writer, limited bool) (*databases, error) {
 	if o.mysqlDSN == "" {
 		return nil, usagef("--mysql-dsn is missing, and so is STOCK_MYSQL_DSN")
 	}
-	if err := cmp.Or(o.checkRedis(), o.checkAccounts(), o.readTLS()); err != nil {
+	if err := o.checkStores(); err != nil {
 		return nil, err
 	}
-	config, err := o.mysqlAccount()
+	config, err := o.mysqlConfig()
 	if err != nil {
 		return nil, err
 	}

@@ -63,12 +63,10 @@ func (m *mutation) plant(
 
 // openMutant opens a pool whose connections carry the mutant's statements.
 func (o *serveOptions) openMutant(planted mutants.Planted, conns int) (*sqlx.DB, error) {
-	config, err := o.mysqlAccount()
+	config, err := o.poolConfig()
 	if err != nil {
 		return nil, err
 	}
-	limitWaits(config, o.lockWait, o.requestTimeout)
-	o.limitIdle(config, o.requestTimeout)
 	connector, err := mysql.NewConnector(config)
 	if err != nil {
 		return nil, err

@@ -6,18 +6,22 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"math"
 	"net"
 	"os"
 	"slices"
 	"strings"
 	"time"
 
+	driver "github.com/go-sql-driver/mysql"
 	"github.com/go-zookeeper/zk"
+	"github.com/jmoiron/sqlx"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"stock/internal/access"
 	"stock/internal/stock"
 	"stock/internal/stock/catalogue"
 	"stock/internal/stock/httpapi"
@@ -72,21 +76,13 @@ its requests are refused as busy. Setting the stock on the admin listener (PUT /
 tokens.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := o.readPasswords(getenv); err != nil {
+			if err := o.accounts.read(getenv); err != nil {
 				return err
 			}
 			return o.serve(cmd.Context(), cmd.ErrOrStderr())
 		},
 	}
 	setFlags(cmd, getenv, o.flagGroups()...)
-	complete(cmd, "default-strategy", func() (names []string) {
-		for _, s := range catalogue.Strategies {
-			names = append(names, s.Name+"\t"+s.Summary)
-		}
-		return names
-	})
-	complete(cmd, "log-format", func() []string { return []string{"text", "json"} })
-	complete(cmd, "log-level", func() []string { return []string{"debug", "info", "warn", "error"} })
 	return cmd
 }
 
@@ -162,21 +158,12 @@ func (o *serveOptions) serverFlags(f *pflag.FlagSet) {
 		"independent Redis masters for Redlock and MultiLock, a comma-separated list of `host:port`: "+
 			"an odd number, at least three")
 	f.StringSliceVar(&o.etcd, "etcd", nil, "members of an etcd cluster, a comma-separated list of `host:port`")
-	o.etcdFlags(f)
+	o.accounts.etcd.flags(f, "etcd", access.Usage,
+		"`user` of etcd; if empty, etcd knows the user by the certificate, or has none")
 	f.StringSliceVar(&o.zookeeper, "zookeeper", nil,
 		"members of a ZooKeeper ensemble, a comma-separated list of `host:port`")
-	o.zookeeperFlags(f)
-}
-
-// complete offers the values of a flag to the shell.
-func complete(cmd *cobra.Command, flag string, values func() []string) {
-	err := cmd.RegisterFlagCompletionFunc(flag,
-		func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-			return values(), cobra.ShellCompDirectiveNoFileComp
-		})
-	if err != nil {
-		panic(err) // the flag does not exist or is completed already
-	}
+	o.accounts.zookeeper.flags(f, "zookeeper", access.Usage,
+		"`user` of ZooKeeper (digest), to whom the nodes of the locks then belong; open to everybody if empty")
 }
 
 // minLease is the shortest --lease. A shorter one could expire during an ordinary pause of a busy machine.
@@ -189,65 +176,59 @@ const minRequestTimeout = 3 * time.Second
 // reporting it, so that a lock would rely on a lease that has expired.
 const maxSession = 40 * time.Second
 
+// limits are those of the flags by themselves. Redis and the strategies count in milliseconds.
+func (o *serveOptions) limits() []limit {
+	longestLease, because := time.Duration(0), ", or it expires during ordinary work"
+	if len(o.zookeeper) > 0 {
+		longestLease, because = maxSession, ", because ZooKeeper shortens longer sessions"
+	}
+	return []limit{
+		{flag: "lock-wait", value: o.lockWait, least: time.Millisecond},
+		{flag: "lease", value: o.lease, least: minLease, most: longestLease, because: because},
+		{flag: "poll", value: o.poll, least: time.Millisecond},
+		{flag: "key-ttl", value: o.keyTTL, least: time.Millisecond},
+		{flag: "sold-out-retention", value: o.soldOutRetention, least: time.Millisecond},
+		{flag: "reservation-retention", value: o.reservationRetention, least: time.Millisecond},
+		{
+			flag: "request-timeout", value: o.requestTimeout, least: minRequestTimeout,
+			because: ", because MySQL waits for rows in whole seconds and may answer a second late",
+		},
+		{flag: "drain-delay", value: o.drainDelay},
+		{flag: "drain-timeout", value: o.drainLimit, least: time.Millisecond},
+		{flag: "max-ttl", value: o.maxTTL, least: stock.MinTTL, most: stock.MaxTTL},
+		{flag: "max-hold", value: o.maxHold, most: stock.MaxHold},
+	}
+}
+
 // validate returns the first mistake in the flags.
 func (o *serveOptions) validate() error {
-	errs := []error{
-		checkAddress("listen", o.listen),
-		o.checkAdminNames(),
-		o.checkTiDB(),
-		o.checkRedis(),
-		o.checkRedlock(),
-		o.checkAccounts(),
-		o.checkUsers(),
-		o.readTLS(),
-		checkServers("etcd", o.etcd),
-		checkServers("zookeeper", o.zookeeper),
-		checkPositive("lock-wait", o.lockWait),
-		checkPositive("poll", o.poll),
-		checkExpiry("key-ttl", o.keyTTL),
-		checkExpiry("sold-out-retention", o.soldOutRetention),
-		checkPositive("reservation-retention", o.reservationRetention),
-		checkPositive("request-timeout", o.requestTimeout),
-		checkPositive("drain-timeout", o.drainLimit),
-	}
+	errs := []error{checkAddress("listen", o.listen), o.checkAdminNames(), o.checkStores()}
 	if o.adminListen != "" {
 		errs = append(errs, checkAddress("admin-listen", o.adminListen))
+	}
+	for _, l := range o.limits() {
+		errs = append(errs, l.check())
 	}
 	if o.mysqlConns < 1 || o.mysqlLockConns < 1 || o.redisConns < 1 {
 		errs = append(errs, usagef("--mysql-conns is %d, --mysql-lock-conns is %d and --redis-conns is %d: "+
 			"they must be at least 1", o.mysqlConns, o.mysqlLockConns, o.redisConns))
 	}
-	if o.lease < minLease {
-		errs = append(errs, usagef("--lease is %v: it must be at least %v, or it expires during ordinary work",
-			o.lease, minLease))
-	}
-	if len(o.zookeeper) > 0 && o.lease > maxSession {
-		errs = append(errs, usagef("--lease is %v: with --zookeeper it must be at most %v, "+
-			"because ZooKeeper shortens longer sessions", o.lease, maxSession))
-	}
-	if o.poll >= o.lease {
-		errs = append(errs, usagef("--poll is %v and --lease is %v: --poll must be shorter", o.poll, o.lease))
-	}
-	if o.lockWait >= o.requestTimeout {
-		errs = append(errs, usagef("--lock-wait is %v and --request-timeout is %v: --lock-wait must be shorter, "+
-			"or a request that waited has no time left to work", o.lockWait, o.requestTimeout))
-	}
-	if o.requestTimeout < minRequestTimeout {
-		errs = append(errs, usagef("--request-timeout is %v: it must be at least %v, "+
-			"because MySQL waits for rows in whole seconds and may answer a second late", o.requestTimeout, minRequestTimeout))
-	}
-	if o.mysqlIdle != 0 && o.mysqlIdle <= o.requestTimeout {
-		errs = append(errs, usagef("--mysql-idle-timeout is %v and --request-timeout is %v: --mysql-idle-timeout must be "+
-			"longer, or MySQL ends the sessions of requests at work", o.mysqlIdle, o.requestTimeout))
-	}
-	if o.drainDelay < 0 {
-		errs = append(errs, usagef("--drain-delay is %v: it must not be negative", o.drainDelay))
-	}
-	if o.maxTTL < stock.MinTTL || o.maxTTL > stock.MaxTTL {
-		errs = append(errs, usagef("--max-ttl is %v: it must be %v to %v", o.maxTTL, stock.MinTTL, stock.MaxTTL))
-	}
-	if o.maxHold < 0 || o.maxHold > stock.MaxHold || o.maxHold%time.Millisecond != 0 {
-		errs = append(errs, usagef("--max-hold is %v: it must be 0 to %v, in whole milliseconds", o.maxHold, stock.MaxHold))
+	for _, pair := range []struct {
+		short, long string
+		s, l        time.Duration
+		because     string
+	}{
+		{"poll", "lease", o.poll, o.lease, ""},
+		{"lock-wait", "request-timeout", o.lockWait, o.requestTimeout, ", or a request that waited has no time left to work"},
+		{
+			"request-timeout", "mysql-idle-timeout", o.requestTimeout, cmp.Or(o.mysqlIdle, math.MaxInt64),
+			", or MySQL ends the sessions of requests at work",
+		},
+	} {
+		if pair.s >= pair.l {
+			errs = append(errs, usagef("--%s is %v and --%s is %v: --%[1]s must be shorter%[5]s",
+				pair.short, pair.s, pair.long, pair.l, pair.because))
+		}
 	}
 	return cmp.Or(errs...)
 }
@@ -379,12 +360,22 @@ func (o *serveOptions) openServers(
 			return deps, err
 		}
 		opened.add(closeZooKeeper)
-		if o.zookeeperUser != "" {
+		if as := o.accounts.zookeeper; as.user != "" {
 			// Not zk.AuthACL, which would also admit whoever has a certificate with the same name.
-			deps.ZooKeeperACL = zk.DigestACL(zk.PermAll, o.zookeeperUser, o.zookeeperPassword)
+			deps.ZooKeeperACL = zk.DigestACL(zk.PermAll, as.user, as.password)
 		}
 	}
 	return deps, nil
+}
+
+// poolConfig is that of the connections of all pools.
+func (o *serveOptions) poolConfig() (*driver.Config, error) {
+	config, err := o.mysqlConfig()
+	if err == nil {
+		limitWaits(config, o.lockWait, o.requestTimeout)
+		o.limitIdle(config, o.requestTimeout)
+	}
+	return config, err
 }
 
 // openMySQLPools opens one pool for statements, one for named locks, so that waiting for a lock does not take the
@@ -392,25 +383,19 @@ func (o *serveOptions) openServers(
 func (o *serveOptions) openMySQLPools(
 	deps *stock.Deps, opened *closers, registry prometheus.Registerer, log *slog.Logger,
 ) error {
-	config, err := o.mysqlAccount()
+	config, err := o.poolConfig()
 	if err != nil {
 		return err
 	}
-	limitWaits(config, o.lockWait, o.requestTimeout)
 	deps.MySQLReply = config.ReadTimeout
-	o.limitIdle(config, o.requestTimeout)
-	if deps.MySQL, err = openMySQL(config, o.mysqlConns, log); err != nil {
-		return err
+	for pool, conns := range map[**sqlx.DB]int{
+		&deps.MySQL: o.mysqlConns, &deps.MySQLLocks: o.mysqlLockConns, &deps.MySQLHealth: 1,
+	} {
+		if *pool, err = openMySQL(config, conns, log); err != nil {
+			return err
+		}
+		opened.add((*pool).Close)
 	}
-	opened.add(deps.MySQL.Close)
-	if deps.MySQLLocks, err = openMySQL(config, o.mysqlLockConns, log); err != nil {
-		return err
-	}
-	opened.add(deps.MySQLLocks.Close)
-	if deps.MySQLHealth, err = openMySQL(config, 1, log); err != nil {
-		return err
-	}
-	opened.add(deps.MySQLHealth.Close)
 	deps.MySQLHealth.SetMaxIdleConns(0)
 	deps.MySQLShares = share.New(o.mysqlConns)
 	registry.MustRegister(

@@ -340,7 +340,7 @@ func TestTheDSNIsNormalised(t *testing.T) {
 	t.Parallel()
 	options := storeOptions{mysqlDSN: "root@tcp(h:1)/stock?interpolateParams=false&parseTime=false&clientFoundRows=false" +
 		"&multiStatements=false"}
-	config, err := options.mysqlAccount()
+	config, err := options.mysqlConfig()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -354,7 +354,7 @@ func TestInnerWaitsAreShorterThanOuterOnes(t *testing.T) {
 	t.Parallel()
 	const lockWait, requestTimeout = 10 * time.Second, 15 * time.Second
 	options := storeOptions{mysqlDSN: "root@tcp(h:3306)/stock"}
-	config, err := options.mysqlAccount()
+	config, err := options.mysqlConfig()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -408,7 +408,7 @@ func TestTheDSNMayShortenTimeouts(t *testing.T) {
 	for rowWait, want := range map[string]string{"3": "3", "50": "10"} {
 		options := storeOptions{mysqlDSN: "root@tcp(h:3306)/stock?readTimeout=1s&" +
 			"wait_timeout=60&innodb_lock_wait_timeout=" + rowWait}
-		config, err := options.mysqlAccount()
+		config, err := options.mysqlConfig()
 		if err != nil {
 			t.Fatal(err)
 		}
