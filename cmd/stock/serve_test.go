@@ -314,28 +314,6 @@ func TestTheAdminListenerCanBeOmitted(t *testing.T) {
 	}
 }
 
-func TestTheAdminListenerHasTheNamesThatAreConfigured(t *testing.T) {
-	t.Parallel()
-	p := launch(t, environment{"STOCK_ADMIN_NAMES": "a.example.com,b.example.com"}, "serve")
-	for host, want := range map[string]int{
-		"a.example.com": 200, "b.example.com:9090": 200, "evil.com": 421, "localhost": 200, "stock-1:9090": 200,
-	} {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, p.admin+"/metrics", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		request.Host = host
-		response, err := http.DefaultClient.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
-		response.Body.Close()
-		if response.StatusCode != want {
-			t.Errorf("Host: %s is answered %d, want %d", host, response.StatusCode, want)
-		}
-	}
-}
-
 func TestTheDSNIsNormalised(t *testing.T) {
 	t.Parallel()
 	options := storeOptions{mysqlDSN: "root@tcp(h:1)/stock?interpolateParams=false&parseTime=false&clientFoundRows=false" +

@@ -50,22 +50,3 @@ func TestATryIsRefusedAsBusyWhileTheLockIsHeld(t *testing.T) {
 		}
 	}
 }
-
-func TestARequestMayWaitLessThanTheOthers(t *testing.T) {
-	t.Parallel()
-	r := newReplica(t, options{
-		deps: stock.Deps{MySQL: database(t), LockWait: time.Hour}, timeout: 2 * time.Hour,
-	})
-	holder := parkHolder(t, r)
-	for waitMS, least := range map[string]time.Duration{
-		"1":   100 * time.Millisecond, // the lock service has that long to answer
-		"150": 150 * time.Millisecond,
-	} {
-		began := time.Now()
-		do(t, waiting(r, "mutex", waitMS)[0]).want(t, 503, "busy")
-		if took := time.Since(began); took < least {
-			t.Errorf("a request that may wait for %s ms was refused after %v, want at least %v", waitMS, took, least)
-		}
-	}
-	holder.resume().want(t, 200, "")
-}
