@@ -42,7 +42,7 @@ func (a *account) flags(f *pflag.FlagSet, name, tlsUsage, userUsage string) {
 func (a *account) read(getenv func(string) string) (err error) {
 	variable := "STOCK_" + strings.ToUpper(strings.ReplaceAll(a.name, "-", "_")) + "_PASSWORD"
 	if a.password, err = access.Password(getenv, variable); err != nil {
-		return usageError{err}
+		return exitError{err, exitMisused}
 	}
 	if a.tls, err = access.TLS(a.settings); err != nil {
 		return usagef("--%s-tls: %w", a.name, err)

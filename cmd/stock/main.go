@@ -41,31 +41,34 @@ func untilSignal() context.Context {
 	return ctx
 }
 
-// usageError is a mistake in the command line or the environment. Nothing was started.
-type usageError struct{ error }
+// exitError has an exit code of its own: see exitCode.
+type exitError struct {
+	error
+	code int
+}
 
-func (e usageError) Unwrap() error { return e.error }
+func (e exitError) Unwrap() error { return e.error }
 
-func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+// Exit codes of failures.
+const (
+	exitFailed    = 1
+	exitMisused   = 2 // a mistake in the command line or the environment: nothing was started
+	exitUndecided = 3 // reconcile found no difference, but could not compare everything
+)
 
-// undecidedError is why reconcile cannot tell whether an item differs.
-type undecidedError struct{ error }
+func usagef(format string, args ...any) error {
+	return exitError{fmt.Errorf(format, args...), exitMisused}
+}
 
-func (e undecidedError) Unwrap() error { return e.error }
-
-// exitCode returns 0 for success, 2 for a mistake in the configuration, 3 if reconcile found no difference but could
-// not compare everything, and 1 for any other failure.
+// exitCode returns 0 for success.
 func exitCode(err error) int {
 	if err == nil {
 		return 0
 	}
-	if _, ok := errors.AsType[usageError](err); ok {
-		return 2
+	if e, ok := errors.AsType[exitError](err); ok {
+		return e.code
 	}
-	if _, ok := errors.AsType[undecidedError](err); ok {
-		return 3
-	}
-	return 1
+	return exitFailed
 }
 
 // run is the program except for signals and the exit code. It returns when the command is done or ctx ends.

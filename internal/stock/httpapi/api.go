@@ -58,10 +58,9 @@ type API struct {
 	inventory *inventory.Inventory
 	health    *health.Checker
 	offers    map[string]*offer
-	names     []string                      // of all strategies
-	reserver  string                        // the first strategy that takes reservations; empty if there is none
-	listing   []byte                        // reply of GET /strategies
-	problems  map[string]prometheus.Counter // by slug
+	names     []string // of all strategies
+	reserver  string   // the first strategy that takes reservations; empty if there is none
+	listing   []byte   // reply of GET /strategies
 
 	metrics    *metrics
 	draining   atomic.Bool
@@ -88,7 +87,6 @@ func New(config Config) (*API, error) {
 	}
 	a.wasReady.Store(true)
 	config.Registry.MustRegister(serverStates(a.health))
-	a.problems = a.metrics.problemCounters()
 	for _, status := range config.Strategies.Statuses() {
 		o := &offer{Status: status, header: []string{status.Name}, series: map[stock.Store]func() *series{}}
 		for _, on := range status.Stores {

@@ -86,9 +86,12 @@ func (c *call) choose(requested string) error {
 	return nil
 }
 
-// options reads hold_ms, wait_ms, the buyer and the header Idempotency-Key. It refuses what the strategy would ignore,
-// because the client relies on it.
-func (c *call) options(t terms) (err error) {
+// accept chooses the strategy, and reads hold_ms, wait_ms, the buyer and the header Idempotency-Key. It refuses what the
+// strategy would ignore, because the client relies on it.
+func (c *call) accept(t terms) (err error) {
+	if err := c.choose(t.Strategy); err != nil {
+		return err
+	}
 	if c.hold, err = c.api.hold(t.HoldMS); err != nil {
 		return err
 	}

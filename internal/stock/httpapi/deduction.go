@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"net/url"
@@ -31,16 +32,10 @@ func (c *call) deduct() (any, error) {
 	if err := d.read(c.r); err != nil {
 		return nil, err
 	}
-	if err := c.choose(d.Strategy); err != nil {
+	if err := c.accept(d.terms); err != nil {
 		return nil, err
 	}
-	if err := checkLine(d.GoodsID, d.Count); err != nil {
-		return nil, err
-	}
-	if err := c.options(d.terms); err != nil {
-		return nil, err
-	}
-	if err := c.checkKey(); err != nil {
+	if err := cmp.Or(checkLine(d.GoodsID, d.Count), c.checkKey()); err != nil {
 		return nil, err
 	}
 	deducter, on, err := c.api.Strategies.Resolve(c.offer.Name, d.Store)

@@ -65,15 +65,10 @@ func newMetrics(registry *prometheus.Registry) *metrics {
 				"the type of the problem.", "operation", "outcome"),
 	}
 	registry.MustRegister(m.deductions, m.duration, m.wait, m.hold, m.retries, m.problems, m.reservations, m.sales)
-	return m
-}
-
-func (m *metrics) problemCounters() map[string]prometheus.Counter {
-	counters := map[string]prometheus.Counter{}
 	for _, k := range kinds {
-		counters[k.slug] = m.problems.WithLabelValues(k.slug)
+		m.problems.WithLabelValues(k.slug) // from 0, so that rates see the first of them, too
 	}
-	return counters
+	return m
 }
 
 // series are the metrics of one strategy on one store.
@@ -90,7 +85,7 @@ func (m *metrics) series(strategy string, on stock.Store) func() *series {
 	by := prometheus.Labels{"strategy": strategy, "store": string(on)}
 	outcomes := m.deductions.MustCurryWith(by)
 	for _, outcome := range []string{outcomeDone, "busy", "unavailable"} {
-		outcomes.WithLabelValues(outcome) // from 0, so that rates see the first of them, too
+		outcomes.WithLabelValues(outcome) // from 0
 	}
 	return sync.OnceValue(func() *series {
 		return &series{

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -36,21 +37,14 @@ func (c *call) order() (any, error) {
 	if err := readOnlyJSON(c.r, maxOrderBody, &o); err != nil {
 		return nil, err
 	}
-	if err := c.choose(o.Strategy); err != nil {
+	if err := c.accept(o.terms); err != nil {
 		return nil, err
 	}
 	request, err := o.request()
-	if err != nil {
+	if err := cmp.Or(err, c.checkKey()); err != nil {
 		return nil, err
 	}
-	if err := c.options(o.terms); err != nil {
-		return nil, err
-	}
-	if err := c.checkKey(); err != nil {
-		return nil, err
-	}
-	request.Hold, request.Key = c.hold, c.key
-	request.Buyer = c.buyer
+	request.Hold, request.Key, request.Buyer = c.hold, c.key, c.buyer
 	orderer, on, err := c.api.Strategies.ResolveOrders(c.offer.Name, o.Store)
 	if err != nil {
 		return nil, c.describeOrder(err, o, on)

@@ -255,7 +255,7 @@ func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if k.retryAfter != "" {
 		w.Header().Set("Retry-After", k.retryAfter)
 	}
-	a.problems[k.slug].Inc()
+	a.metrics.problems.WithLabelValues(k.slug).Inc()
 	a.logFailure(r.Context(), k, p.RequestID, err)
 	writeJSON(w, k.status, typeProblem, &p)
 }

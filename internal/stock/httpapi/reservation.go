@@ -73,18 +73,12 @@ func (c *call) reserve() (any, error) {
 		return nil, err
 	}
 	reserver, on, err := c.reserver(h.terms)
-	if err != nil {
-		return nil, err
-	}
-	if err := checkLine(h.GoodsID, h.Count); err != nil {
+	if err := cmp.Or(err, checkLine(h.GoodsID, h.Count)); err != nil {
 		return nil, err
 	}
 	if h.TTLMS < stock.MinTTL.Milliseconds() || h.TTLMS > c.api.MaxTTL.Milliseconds() {
 		return nil, describe(errMalformed, "ttl_ms is %d or missing: it must be %d to %d",
 			h.TTLMS, stock.MinTTL.Milliseconds(), c.api.MaxTTL.Milliseconds())
-	}
-	if err := c.options(h.terms); err != nil {
-		return nil, err
 	}
 	ctx, cancel := c.limited()
 	defer cancel()
@@ -106,15 +100,11 @@ func (c *call) reserve() (any, error) {
 
 // reserver finds the strategy that a request names, or else the first of the catalogue that takes reservations.
 func (c *call) reserver(t terms) (stock.Reserver, stock.Store, error) {
-	name := t.Strategy
-	if name == "" {
-		name = c.api.reserver
-	}
-	if name == "" {
+	if t.Strategy = cmp.Or(t.Strategy, c.api.reserver); t.Strategy == "" {
 		return nil, "", describe(stock.ErrUnavailable,
 			"no strategy that takes reservations is available here; GET /strategies tells what each needs")
 	}
-	if err := c.choose(name); err != nil {
+	if err := c.accept(t); err != nil {
 		return nil, "", err
 	}
 	reserver, on, err := c.api.Strategies.ResolveReservations(c.offer.Name, t.Store)
