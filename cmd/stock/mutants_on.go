@@ -28,9 +28,8 @@ func (m *mutation) register(f *pflag.FlagSet) {
 }
 
 // plant puts the mutant between the strategies and the servers. It returns the strategies to serve.
-func (m *mutation) plant(
-	o *serveOptions, deps *stock.Deps, opened *closers, registry *prometheus.Registry,
-) ([]stock.Strategy, error) {
+func (m *mutation) plant(o *serveOptions, opened *closers) ([]stock.Strategy, error) {
+	deps := &o.Deps
 	if m.name == "" {
 		return catalogue.Strategies, nil
 	}
@@ -42,8 +41,8 @@ func (m *mutation) plant(
 	if deps.MySQL == nil || deps.Redis == nil {
 		return nil, usagef("--mutant needs --mysql-dsn and --redis")
 	}
-	planted := all[i].Plant(o.replica)
-	registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+	planted := all[i].Plant(o.Replica)
+	o.Registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "stock_mutant_strikes_total",
 		Help: "How often the change of the mutant was applied; it may have made no difference.",
 	}, func() float64 { return float64(planted.Strikes()) }))

@@ -348,8 +348,9 @@ func TestInnerWaitsAreShorterThanOuterOnes(t *testing.T) {
 		t.Errorf("MySQL ends a silent session after %s s", config.Params["wait_timeout"])
 	}
 
-	o := serveOptions{requestTimeout: requestTimeout}
-	public := o.publicServer(http.NotFoundHandler(), slog.New(slog.DiscardHandler))
+	var o serveOptions
+	o.RequestTimeout, o.Log = requestTimeout, slog.New(slog.DiscardHandler)
+	public := o.publicServer(http.NotFoundHandler())
 	if public.ReadHeaderTimeout <= 0 || public.ReadTimeout <= requestTimeout || public.WriteTimeout <= requestTimeout {
 		t.Errorf("public listener: header %v, read %v, write %v",
 			public.ReadHeaderTimeout, public.ReadTimeout, public.WriteTimeout)
@@ -358,7 +359,7 @@ func TestInnerWaitsAreShorterThanOuterOnes(t *testing.T) {
 		t.Errorf("public listener: it closes idle connections after %v, before nginx does after %v",
 			public.IdleTimeout, upstream)
 	}
-	admin := o.newServer(http.NotFoundHandler(), slog.New(slog.DiscardHandler))
+	admin := o.newServer(http.NotFoundHandler())
 	if admin.ReadHeaderTimeout <= 0 || admin.ReadTimeout <= requestTimeout ||
 		admin.IdleTimeout <= 0 || admin.WriteTimeout != 0 {
 		t.Errorf("admin listener: header %v, read %v, idle %v, write %v",
