@@ -71,17 +71,17 @@ func (o *pruneOptions) prune(ctx context.Context, stdout, stderr io.Writer) (err
 		{"reservations", "reservations", mysql.PruneReservations},
 		{"buyers", "buyers of items", mysql.PruneBuyers},
 	} {
-		deleted, err := kind.prune(ctx, servers.mysql, o.olderThan)
+		deleted, err := kind.prune(ctx, servers.MySQL, o.olderThan)
 		fmt.Fprintf(stdout, "deleted %d %s\n", deleted, kind.deleted)
 		if err != nil {
 			return fmt.Errorf("prune the %s of database %s at %s: %w",
 				kind.name, servers.config.DBName, servers.config.Addr, err)
 		}
 	}
-	if servers.redis == nil {
+	if servers.Redis == nil {
 		return nil
 	}
-	deleted, err := servers.stream().Prune(ctx, o.olderThan)
+	deleted, err := servers.Prune(ctx, o.olderThan)
 	fmt.Fprintf(stdout, "deleted %d sales of redis-stream\n", deleted)
 	if err != nil {
 		return fmt.Errorf("prune the sales of redis-stream: %w", err)

@@ -84,11 +84,11 @@ func (o *reconcileOptions) compareItems(ctx context.Context, stdout, stderr io.W
 	defer servers.close(&err)
 	ids := o.goods
 	if len(ids) == 0 {
-		if ids, err = servers.stream().Items(ctx); err != nil {
+		if ids, err = servers.Items(ctx); err != nil {
 			return err
 		}
 	}
-	return o.compareAll(ctx, servers.stream(), ids, stdout)
+	return o.compareAll(ctx, servers.Admin, ids, stdout)
 }
 
 // secondLook is the time after which an item that differs is compared again: setting a stock, or a restock, takes a

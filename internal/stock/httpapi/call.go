@@ -30,7 +30,7 @@ type call struct {
 	started time.Time
 	offer   *offer // the strategy; nil until choose has set it
 
-	// Set by options.
+	// Set by accept.
 	hold  time.Duration
 	wait  *time.Duration // nil for the usual limit
 	key   string
