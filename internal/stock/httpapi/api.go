@@ -132,9 +132,9 @@ func (a *API) Public() http.Handler {
 	r.Post("/stock/orders", order)
 	r.Post("/stock/orders/{strategy}", order)
 	r.Post("/stock/reservations", a.handle(http.StatusCreated, (*call).reserve))
-	r.Get("/stock/reservations/{id}", a.onReservation(operationRead, stock.Reserver.Reservation))
-	r.Delete("/stock/reservations/{id}", a.onReservation(operationCancel, stock.Reserver.Cancel))
-	r.Post("/stock/reservations/{id}/confirm", a.onReservation(operationConfirm, stock.Reserver.Confirm))
+	r.Get("/stock/reservations/{id}", a.onReservation("read", stock.Reserver.Reservation))
+	r.Delete("/stock/reservations/{id}", a.onReservation("cancel", stock.Reserver.Cancel))
+	r.Post("/stock/reservations/{id}/confirm", a.onReservation("confirm", stock.Reserver.Confirm))
 	r.Get("/stock/sales/{key}", a.handle(http.StatusOK, (*call).find))
 	r.Post("/stock/sales/{key}/cancel", a.handle(http.StatusOK, (*call).cancel))
 	// The pattern does not match /stock/deduct, so that GET on that is answered 405.

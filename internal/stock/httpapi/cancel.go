@@ -98,7 +98,7 @@ func (c *call) find() (any, error) {
 	read := func(ctx context.Context, in stock.Canceller, id stock.SaleID) (stock.Sale, error) {
 		return in.Sale(ctx, id)
 	}
-	return c.withSale(operationRead, reading, asked, read)
+	return c.withSale("read", reading, asked, read)
 }
 
 // cancel answers POST /stock/sales/{key}/cancel.
@@ -114,7 +114,7 @@ func (c *call) cancel() (any, error) {
 	cancel := func(ctx context.Context, in stock.Canceller, id stock.SaleID) (stock.Sale, error) {
 		return in.CancelSale(ctx, stock.CancelRequest{SaleID: id, Lines: lines})
 	}
-	return c.withSale(operationCancel, cancelling, asked, cancel)
+	return c.withSale("cancel", cancelling, asked, cancel)
 }
 
 func (c *call) withSale(

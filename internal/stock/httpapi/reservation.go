@@ -13,10 +13,8 @@ import (
 
 // hold is a request to hold units of one item, as JSON.
 type hold struct {
-	GoodsID int64 `json:"goods_id"`
-	Count   int64 `json:"count"`
-	TTLMS   int64 `json:"ttl_ms"`
-	terms
+	deduction
+	TTLMS int64 `json:"ttl_ms"`
 }
 
 // reservation is the part of every reply that describes a reservation.
@@ -43,14 +41,6 @@ type reservationReply struct {
 	Replica   string      `json:"replica"`
 	RequestID string      `json:"request_id"`
 }
-
-// What is done with reservations and sales, in the metrics.
-const (
-	operationHold    = "hold"
-	operationConfirm = "confirm"
-	operationCancel  = "cancel"
-	operationRead    = "read"
-)
 
 var (
 	holding = details{
@@ -86,7 +76,7 @@ func (c *call) reserve() (any, error) {
 		Request: stock.Request{GoodsID: h.GoodsID, Count: int(h.Count), Key: c.key, Hold: c.hold},
 		TTL:     time.Duration(h.TTLMS) * time.Millisecond,
 	})
-	countOperation(c.api.metrics.reservations, operationHold, false, err)
+	countOperation(c.api.metrics.reservations, "hold", false, err)
 	c.tellReplay(done.Replayed)
 	if err != nil {
 		return nil, c.describe(holding.describe(err), h.GoodsID, on)
