@@ -132,17 +132,3 @@ func TestLimitsOfTheReplica(t *testing.T) {
 		}
 	}
 }
-
-func TestTheRootRedirectsToTheDocs(t *testing.T) {
-	t.Parallel()
-	r := newReplica(t, options{})
-	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	response, err := client.Get(r.public + "/")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	if location := response.Header.Get("Location"); response.StatusCode != http.StatusFound || location != "/docs" {
-		t.Errorf("got %s to %q, want 302 to /docs", response.Status, location)
-	}
-}

@@ -236,19 +236,6 @@ func TestProfilesAreOnTheAdminListener(t *testing.T) {
 	}
 }
 
-// The read timeout of the admin listener limits reading a request, not answering it.
-func TestAProfileMayTakeLongerThanTheReadTimeout(t *testing.T) {
-	t.Parallel()
-	server := httptest.NewUnstartedServer(newReplica(t, options{}).Admin())
-	server.Config.ReadTimeout = 100 * time.Millisecond
-	server.Start()
-	defer server.Close()
-	got, err := try(t.Context(), request{method: "GET", url: server.URL + "/debug/pprof/goroutine?seconds=1"})
-	if err != nil || got.status != 200 {
-		t.Errorf("%d %s, %v", got.status, got.raw, err)
-	}
-}
-
 // BenchmarkDeduct measures a request with a strategy that does nothing.
 func BenchmarkDeduct(b *testing.B) {
 	for _, bench := range []struct{ name, url, body string }{
