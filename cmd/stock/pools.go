@@ -141,18 +141,18 @@ const (
 	commandTimeout  = 18 * time.Second
 )
 
-// openMySQL returns a pool that connects when it is first used, so that the service starts while MySQL is down. If
-// change is given, it changes what connects.
+// openMySQL returns a pool that connects when it is first used, so that the service starts while MySQL is down.
+// The mutants wrap what connects.
 func openMySQL(
-	config *mysql.Config, conns int, log *slog.Logger, change ...func(driver.Connector) driver.Connector,
+	config *mysql.Config, conns int, log *slog.Logger, wrappers ...func(driver.Connector) driver.Connector,
 ) (*sqlx.DB, error) {
 	config.Logger = driverLog{log}
 	connector, err := mysql.NewConnector(config)
 	if err != nil {
 		return nil, err // does not happen with a config that was parsed from a DSN
 	}
-	for _, change := range change {
-		connector = change(connector)
+	for _, wrap := range wrappers {
+		connector = wrap(connector)
 	}
 	db := sql.OpenDB(connector)
 	setPool(db, config, conns)
