@@ -86,8 +86,8 @@ func (c *call) choose(requested string) error {
 	return nil
 }
 
-// accept chooses the strategy, and reads hold_ms, wait_ms, the buyer and the header Idempotency-Key. It refuses what the
-// strategy would ignore, because the client relies on it.
+// accept chooses the strategy, and reads hold_ms, wait_ms, the buyer and the header Idempotency-Key. It refuses what
+// the strategy would ignore, because the client relies on it.
 func (c *call) accept(t terms) (err error) {
 	if err := c.choose(t.Strategy); err != nil {
 		return err
