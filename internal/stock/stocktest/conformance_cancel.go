@@ -116,7 +116,7 @@ func (s subject) cancelsInFlight(t *testing.T) {
 		eachMessage(t, func(n int) bool {
 			id := s.newItem(t, units)
 			req := stock.Request{GoodsID: id, Count: 3, Key: s.key(id)}
-			sent := holdNth(t, proxies, n, req.Key, false, func() (stock.Receipt, error) {
+			sent := holdNth(t, proxies, n, req.Key, func() (stock.Receipt, error) {
 				return victim.Deduct(patient(t), req)
 			})
 			if !sent.held {
@@ -148,7 +148,7 @@ func (s subject) sellsWhileCancelling(t *testing.T) {
 	eachMessage(t, func(n int) bool {
 		id := s.newItem(t, 10)
 		req := stock.Request{GoodsID: id, Count: 3, Key: s.key(id)}
-		sent := holdNth(t, proxies, n, req.Key, false, func() (stock.Receipt, error) {
+		sent := holdNth(t, proxies, n, req.Key, func() (stock.Receipt, error) {
 			_, err := cancelBy(patient(t), victim, stock.SaleID{Key: req.Key})
 			return stock.Receipt{}, err
 		})

@@ -194,30 +194,17 @@ func (s subject) wantOneSale(t *testing.T, when string, req stock.Request, units
 	s.wantLeft(t, req.GoodsID, left)
 }
 
+// behindProxies returns the strategy on a replica whose connections to MySQL and Redis lead through proxies. Its leases
+// are short, because a lock outlives a request whose outcome is unknown.
 func (s subject) behindProxies(t *testing.T) (victim stock.Deducter, proxies []*tcpproxy.Proxy) {
 	t.Helper()
-	return s.addresses.behindProxies(t, s.strategy, s.store)
-}
-
-// behindProxies returns a strategy on a replica whose connections to MySQL and Redis lead through proxies. Its leases
-// are short, because a lock outlives a request whose outcome is unknown.
-func (a Addresses) behindProxies(
-	t *testing.T, strategy stock.Strategy, on stock.Store,
-) (victim stock.Deducter, proxies []*tcpproxy.Proxy) {
-	t.Helper()
-	if a.MySQL != "" {
-		var proxy *tcpproxy.Proxy
-		proxy, a.MySQL = ProxyMySQL(t, a.MySQL)
-		proxies = append(proxies, proxy)
-	}
-	if a.Redis != nil {
-		var proxy *tcpproxy.Proxy
-		proxy, a.Redis = ProxyRedis(t, a.Redis)
-		proxies = append(proxies, proxy)
-	}
+	a := s.addresses
+	proxies = make([]*tcpproxy.Proxy, 2)
+	proxies[0], a.MySQL = ProxyMySQL(t, a.MySQL)
+	proxies[1], a.Redis = ProxyRedis(t, a.Redis)
 	deps := a.Connect(t)
 	deps.Lease = 300 * time.Millisecond
-	return NewService(t, deps, strategy).Deducter(t, strategy.Name, on), proxies
+	return NewService(t, deps, s.strategy).Deducter(t, s.strategy.Name, s.store), proxies
 }
 
 func (s subject) sendOrder(ctx context.Context, replica int, req stock.OrderRequest) (stock.OrderReceipt, error) {

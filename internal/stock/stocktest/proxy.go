@@ -96,19 +96,15 @@ type heldRequest struct {
 	done   chan Answer
 }
 
-// holdNth sends a request, and holds its n-th message on its way, or the reply to that.
+// holdNth sends a request, and holds its n-th message on its way.
 func holdNth(
-	t testing.TB, proxies []*tcpproxy.Proxy, n int, key string, reply bool, request func() (stock.Receipt, error),
+	t testing.TB, proxies []*tcpproxy.Proxy, n int, key string, request func() (stock.Receipt, error),
 ) heldRequest {
 	t.Helper()
 	h := heldRequest{done: make(chan Answer, 1)}
 	match := nth(n, key)
 	for _, proxy := range proxies {
-		catch := proxy.Catch
-		if reply {
-			catch = proxy.CatchReply
-		}
-		h.caught = append(h.caught, catch(match))
+		h.caught = append(h.caught, proxy.Catch(match))
 	}
 	go func() {
 		receipt, err := request()
