@@ -96,7 +96,7 @@ func (s subject) run(t *testing.T) {
 		case stock.LosesUpdates:
 			t.Run("loses an update"+onReplicas, func(t *testing.T) { s.losesUpdate(t, replicas) })
 		case stock.Oversells:
-			t.Run("sells below zero"+onReplicas, func(t *testing.T) { s.oversells(t, replicas) })
+			s.play(t, overselling)
 		case stock.Undersells:
 			t.Run("refuses the last unit"+onReplicas, func(t *testing.T) { s.undersells(t, replicas) })
 		default:
@@ -106,12 +106,10 @@ func (s subject) run(t *testing.T) {
 	if s.strategy.Claim.OneReplica != stock.Oversells {
 		s.play(t, refusals)
 	}
-	t.Run("refuses an unknown item", s.refusesUnknownItem)
-	t.Run("sells the last unit", s.sellsTheLastUnit)
+	s.play(t, sales)
 	t.Run("deducts nothing for a request that is cancelled before it is sent", s.cancelledBefore)
 	t.Run("deducts nothing for a request that is cancelled in the critical section", s.cancelledInside)
 	t.Run("spends the requested time inside the critical section", s.holds)
-	t.Run("sells to a request that does not wait, if the item is free", s.triesFree)
 	if s.strategy.Lock != nil && claim.OneReplica == stock.Correct {
 		t.Run("refuses a request that does not wait while the lock is held", s.triesLocked)
 		t.Run("refuses a request that waits briefly while the lock is held", s.waitsBriefly)
@@ -310,17 +308,6 @@ func (s subject) points(t testing.TB, key string) (passed []Point) {
 	return passed
 }
 
-func (s subject) oversells(t *testing.T, replicas int) {
-	id := s.newItem(t, 1)
-	for i := range 3 {
-		receipt, err := s.replicas[i%replicas].deducter.Deduct(patient(t), stock.Request{GoodsID: id, Count: 1})
-		if err != nil || receipt.Remaining != int64(-i) {
-			t.Errorf("sale %d of an item with 1 unit: %+v, %v, want a receipt with %d remaining", i+1, receipt, err, -i)
-		}
-	}
-	s.wantLeft(t, id, -2)
-}
-
 // undersells lets a request that asks for too much take units, and another one ask for a unit before they are back.
 func (s subject) undersells(t *testing.T, replicas int) {
 	id := s.newItem(t, 2)
@@ -330,34 +317,6 @@ func (s subject) undersells(t *testing.T, replicas int) {
 		t.Errorf("requests for 3 and 1 of 2 units: %v, %v, want both refused as sold out", err, second.Err)
 	}
 	s.wantLeft(t, id, 2)
-}
-
-func (s subject) refusesUnknownItem(t *testing.T) {
-	unknown := NewItem()
-	_, err := s.replicas[0].deducter.Deduct(patient(t), stock.Request{GoodsID: unknown, Count: 1})
-	if !errors.Is(err, stock.ErrUnknownItem) {
-		t.Errorf("Deduct: %v, want unknown item", err)
-	}
-	wantNoTrace(t, s.replicas[0].service.deps, unknown)
-	s.replicas[0].service.Set(t, unknown, 3) // it is not remembered as unknown
-	s.deduct(t, stock.Request{GoodsID: unknown, Count: 1})
-}
-
-func (s subject) sellsTheLastUnit(t *testing.T) {
-	id := s.newItem(t, 3)
-	receipt := s.deduct(t, stock.Request{GoodsID: id, Count: 2})
-	if !s.leaves(receipt, 1) || receipt.Attempts != 1 && s.strategy.TellsRemaining() {
-		t.Errorf("the first receipt is %+v, want 1 remaining after 1 attempt", receipt)
-	}
-	receipt = s.deduct(t, stock.Request{GoodsID: id, Count: 1})
-	if !s.leaves(receipt, 0) {
-		t.Errorf("the second receipt is %+v, want 0 remaining", receipt)
-	}
-	s.wantLeft(t, id, 0)
-	held := time.Duration(receipt.Left - receipt.Entered)
-	if held < 0 || receipt.Held != held || receipt.Waited < 0 {
-		t.Errorf("the times of the receipt contradict each other: %+v", receipt)
-	}
 }
 
 // leaves reports whether the receipt says that these units remain. If the strategy cannot know that, the receipt must
@@ -380,20 +339,27 @@ func (s subject) cancelledBefore(t *testing.T) {
 	s.wantLeft(t, id, 4)
 }
 
+// cancelledInside cancels a request while it works. A key of it stays new.
 func (s subject) cancelledInside(t *testing.T) {
 	id := s.newItem(t, 5)
 	s.deduct(t, stock.Request{GoodsID: id, Count: 1}) // a lock reads an item once to see that it exists
+	req := stock.Request{GoodsID: id, Count: 1}
+	if s.strategy.Idempotent() {
+		req.Key = s.key(id)
+	}
 	ctx, cancel := context.WithCancel(patient(t))
 	defer cancel()
-	ended := <-s.start(s.cancelAtWork(ctx, cancel), 0, stock.Request{GoodsID: id, Count: 1, Hold: stock.MaxHold})
+	slow := req
+	slow.Hold = stock.MaxHold
+	ended := <-s.start(s.cancelAtWork(ctx, cancel), 0, slow)
 	if !errors.Is(ended.Err, stock.ErrBusy) || !errors.Is(ended.Err, context.Canceled) {
 		t.Errorf("Deduct: %v, want busy joined with context.Canceled", ended.Err)
 	}
 	s.wantLeft(t, id, 4)
-	// Nothing stays locked: another request can be carried out by the other replica.
-	next := <-s.start(patient(t), 1, stock.Request{GoodsID: id, Count: 1})
-	if next.Err != nil || !s.leaves(next.Receipt, 3) {
-		t.Errorf("the next request: %+v, %v, want a receipt with 3 remaining", next.Receipt, next.Err)
+	// Nothing stays locked: the request can be carried out by the other replica.
+	next := <-s.start(patient(t), 1, req)
+	if next.Err != nil || next.Receipt.Replayed || !s.leaves(next.Receipt, 3) {
+		t.Errorf("sent again: %+v, %v, want a new sale with 3 remaining", next.Receipt, next.Err)
 	}
 }
 

@@ -26,8 +26,6 @@ func (s subject) runKeys(t *testing.T) {
 	}
 	s.play(t, firstKeyScripts)
 	t.Run("sells to one of two items that are asked for with one key at once", s.sellsOneOfTwo)
-	t.Run("accepts the key of a request that was refused", s.forgetsRefusals)
-	t.Run("deducts once if any message with the key is lost", s.survivesLostMessages)
 	if s.takesOrders() {
 		s.play(t, firstOrderScripts)
 		t.Run("carries an order out once if it is sent again while the first one stops", s.ordersOnceMeanwhile)
@@ -123,75 +121,24 @@ func (s subject) retryRefusals(ctx context.Context, replica int, req stock.Reque
 	return retryRefusals(ctx, s.replicas[replica].deducter, req)
 }
 
-func retryRefusals(ctx context.Context, d stock.Deducter, req stock.Request) (stock.Receipt, error) {
+func retryRefusals(ctx context.Context, d stock.Deducter, req stock.Request) (receipt stock.Receipt, err error) {
+	untilAnswered(ctx, func() error {
+		receipt, err = d.Deduct(ctx, req)
+		return err
+	})
+	return receipt, err
+}
+
+// untilAnswered sends a request again until it is not refused as in progress or busy.
+func untilAnswered(ctx context.Context, send func() error) {
 	for {
-		receipt, err := d.Deduct(ctx, req)
+		err := send()
 		refused := errors.Is(err, stock.ErrInProgress) || errors.Is(err, stock.ErrBusy)
 		if !refused || ctx.Err() != nil {
-			return receipt, err
+			return
 		}
 		time.Sleep(time.Millisecond)
 	}
-}
-
-func (s subject) forgetsRefusals(t *testing.T) {
-	unknown := NewItem()
-	req := stock.Request{GoodsID: unknown, Count: 1, Key: s.key(unknown)}
-	if _, err := s.deductOn(t, 0, req); !errors.Is(err, stock.ErrUnknownItem) {
-		t.Errorf("%v, want unknown item", err)
-	}
-	s.replicas[0].service.Set(t, unknown, 10)
-	ctx, cancel := context.WithCancel(patient(t))
-	defer cancel()
-	slow := req
-	slow.Hold = stock.MaxHold
-	if ended := <-s.start(s.cancelAtWork(ctx, cancel), 0, slow); !errors.Is(ended.Err, stock.ErrBusy) {
-		t.Errorf("a request that was cancelled while it worked: %v, want busy", ended.Err)
-	}
-	if receipt, err := s.retryRefusals(patient(t), 1, req); err != nil || receipt.Replayed || !s.leaves(receipt, 9) {
-		t.Errorf("once the item exists: %+v, %v, want a new sale with 9 remaining", receipt, err)
-	}
-	s.wantLeft(t, unknown, 9)
-}
-
-// survivesLostMessages cuts the connection before the first message that has the key, or is a COMMIT, then before the
-// second one, and so on, and the same before their replies. The client sends its request again, to a replica whose
-// connections are sound.
-func (s subject) survivesLostMessages(t *testing.T) {
-	victim, proxies := s.behindProxies(t)
-	for _, where := range []tcpproxy.CutPoint{tcpproxy.BeforeRequest, tcpproxy.BeforeReply} {
-		for _, units := range []int64{10, 2} { // enough, and too few
-			eachMessage(t, func(n int) (struck bool) {
-				id := s.newItem(t, units)
-				req := stock.Request{GoodsID: id, Count: 3, Key: s.key(id)}
-				var first error
-				struck = cutNth(proxies, n, req.Key, where, func() { _, first = victim.Deduct(patient(t), req) })
-				s.wantOneSale(t, fmt.Sprintf("cut %s of message %d with %d units", where, n, units), req, units, first)
-				return struck
-			})
-		}
-	}
-}
-
-// wantOneSale sends a request again and checks that the answers are those of one sale, or of one refusal.
-func (s subject) wantOneSale(t *testing.T, when string, req stock.Request, units int64, first error) {
-	t.Helper()
-	receipt, err := s.retryRefusals(patient(t), 1, req)
-	left := units
-	switch {
-	case units < int64(req.Count):
-		if !errors.Is(err, stock.ErrSoldOut) {
-			t.Errorf("%s, sent again: %v, want sold out", when, err)
-		}
-	case err != nil || !s.leaves(receipt, units-int64(req.Count)):
-		t.Errorf("%s, sent again: %+v, %v, want a receipt", when, receipt, err)
-	default:
-		left -= int64(req.Count)
-	}
-	if first == nil && err == nil && !receipt.Replayed {
-		t.Errorf("%s: the request was confirmed twice without a replay", when)
-	}
-	s.wantLeft(t, req.GoodsID, left)
 }
 
 // behindProxies returns the strategy on a replica whose connections to MySQL and Redis lead through proxies. Its leases

@@ -14,7 +14,6 @@ import (
 func (s subject) runOrders(t *testing.T) {
 	t.Run("conserves every unit under orders and deductions on two replicas", s.ordersConserve)
 	s.play(t, orderScripts)
-	t.Run("deducts nothing for an order whose last line is unknown", s.refusesOrderOfUnknownItem)
 	t.Run("deducts nothing for an order that is cancelled in the critical section", s.cancelsOrder)
 }
 
@@ -89,17 +88,6 @@ func (s subject) buy(ctx context.Context, replica int, lines []stock.Line) (stoc
 	receipt, err := s.replicas[replica].deducter.Deduct(ctx, stock.Request{GoodsID: line.GoodsID, Count: line.Count})
 	lineReceipt := stock.LineReceipt{Line: line, Remaining: receipt.Remaining}
 	return stock.OrderReceipt{Receipt: receipt, Lines: []stock.LineReceipt{lineReceipt}}, err
-}
-
-func (s subject) refusesOrderOfUnknownItem(t *testing.T) {
-	a, unknown := s.newItem(t, 10), NewItem()
-	_, err := s.order(patient(t), 0, stock.Line{GoodsID: unknown, Count: 1}, stock.Line{GoodsID: a, Count: 1})
-	line, isLine := errors.AsType[*stock.LineError](err)
-	if !isLine || line.GoodsID != unknown || !errors.Is(err, stock.ErrUnknownItem) {
-		t.Errorf("got %v, want that item %d is unknown", err, unknown)
-	}
-	wantNoTrace(t, s.replicas[0].service.deps, unknown)
-	s.wantLeft(t, a, 10)
 }
 
 func (s subject) cancelsOrder(t *testing.T) {

@@ -86,7 +86,11 @@ func cutNth(proxies []*tcpproxy.Proxy, n int, key string, where tcpproxy.CutPoin
 		proxy.Cut(1, where)
 	}
 	request()
-	return slices.ContainsFunc(proxies, func(p *tcpproxy.Proxy) bool { return !p.Armed() })
+	struck = slices.ContainsFunc(proxies, func(p *tcpproxy.Proxy) bool { return !p.Armed() })
+	for _, proxy := range proxies {
+		proxy.Pass()
+	}
+	return struck
 }
 
 // heldRequest is a request of which a message is held on its way.
