@@ -148,8 +148,8 @@ func TestOrdersOfABlockedItemLeaveConnectionsForOthers(t *testing.T) {
 	}
 }
 
-// A request that waits for its item's share is refused after Deps.LockWait, and says why.
-func TestARequestDoesNotWaitLongerForItsShareThanForALock(t *testing.T) {
+// A request that waits for its item's share is refused after Deps.LockWait, or at once, and says why.
+func TestARequestDoesNotWaitLongerForItsShareThanItMay(t *testing.T) {
 	t.Parallel()
 	deps := stocktest.NewAddresses(t, stock.NeedMySQL).Connect(t)
 	deps.LockWait = 10 * time.Millisecond
@@ -158,33 +158,14 @@ func TestARequestDoesNotWaitLongerForItsShareThanForALock(t *testing.T) {
 	for deps.MySQLShares.TryAcquire(id) {
 		continue
 	}
-	_, err := service.Deducter(t, "update", stock.MySQL).Deduct(t.Context(), stock.Request{GoodsID: id, Count: 1})
-	if !errors.Is(err, stock.ErrBusy) || !strings.Contains(err.Error(), "its share") {
-		t.Errorf("Deduct: %v, want busy", err)
+	for _, ctx := range []context.Context{t.Context(), stock.LimitWait(t.Context(), 0)} {
+		_, err := service.Deducter(t, "update", stock.MySQL).Deduct(ctx, stock.Request{GoodsID: id, Count: 1})
+		if !errors.Is(err, stock.ErrBusy) || !strings.Contains(err.Error(), "its share") {
+			t.Errorf("Deduct: %v, want busy", err)
+		}
 	}
 	if n := deps.MySQLShares.Waiting(); n != 0 {
 		t.Errorf("%d requests still wait", n)
-	}
-}
-
-func TestAStoreWithoutALimitWaitsForItsShare(t *testing.T) {
-	t.Parallel()
-	deps, service := newReplica(t)
-	id := service.NewItem(t, 10)
-	for deps.MySQLShares.TryAcquire(id) {
-		continue
-	}
-	deps.LockWait = 0
-	unlimited := stocktest.NewService(t, deps).Deducter(t, "update", stock.MySQL)
-	sold := make(chan error, 1)
-	go func() {
-		_, err := unlimited.Deduct(t.Context(), stock.Request{GoodsID: id, Count: 1})
-		sold <- err
-	}()
-	serverstest.Eventually(t, "the request waits", func() bool { return deps.MySQLShares.Waiting() == 1 })
-	deps.MySQLShares.Release(id)
-	if err := <-sold; err != nil {
-		t.Errorf("Deduct: %v", err)
 	}
 }
 

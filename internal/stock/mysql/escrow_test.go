@@ -90,39 +90,6 @@ func TestTheSurvivorSellsTheUnitsOfADeadReplica(t *testing.T) {
 	r.wantSlots(t, id, slots()...)
 }
 
-func TestTheLastUnitsOfAllSlotsAreGrantedInTheOrderOfArrival(t *testing.T) {
-	t.Parallel()
-	r := newEscrowBatchReplica(t, 11)
-	_, others, release := r.Gather(t, 4, 7, 5, 2, 1, 1)
-	release()
-	stocktest.WantAnswers(t, stocktest.Answers(others...),
-		"0 remain", "sold out at 6", "0 remain", "sold out at 1", "0 remain", "sold out at 0")
-	r.WantLeft(t, 0)
-}
-
-func TestASoldOutItemIsRefusedWithoutLocks(t *testing.T) {
-	t.Parallel()
-	r := newEscrowBatchReplica(t, 3)
-	before := r.Proxy.Count()
-	_, others, release := r.Gather(t, 5, 3, 4)
-	release()
-	stocktest.WantAnswers(t, stocktest.Answers(others...), "sold out at 2", "sold out at 2", "sold out at 2")
-	if sent := r.Proxy.Count() - before; sent != 4 {
-		t.Errorf("%d round trips, want 4: two for the first request, of which one numbers the replica, and for the batch "+
-			"an UPDATE that finds too little and a SELECT of all slots", sent)
-	}
-}
-
-// newEscrowBatchReplica makes a replica that sells from slot 1. Its proxy counts queries.
-func newEscrowBatchReplica(t *testing.T, units int64) *stocktest.BatchReplica {
-	t.Helper()
-	a := stocktest.NewAddresses(t, stock.NeedMySQL)
-	proxy, dsn := stocktest.ProxyMySQL(t, a.MySQL)
-	proxy.Select(stocktest.Matching(anyQuery))
-	a.MySQL = dsn
-	return stocktest.NewBatchReplica(t, "escrow", stock.Slots, a.Connect(t), proxy, units)
-}
-
 // Another replica draws the units of this one's slot while this one waits for it.
 func TestAReplicaWhoseUnitsWereDrawnSellsFromOtherSlots(t *testing.T) {
 	t.Parallel()

@@ -5,37 +5,9 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/go-sql-driver/mysql"
-
 	"stock/internal/stock"
 	"stock/internal/stock/stocktest"
 )
-
-// Two transactions that lock two items in opposite order wait for each other. So would orders that locked their items
-// in the given order.
-func TestUnorderedTransactionsDeadlock(t *testing.T) {
-	t.Parallel()
-	const takeOne = "UPDATE good_stock SET stock = stock - 1 WHERE goods_id = ?"
-	o := newOrders(t, 10, 10)
-	first, second := stocktest.Begin(t, o.Deps.MySQL), stocktest.Begin(t, o.Deps.MySQL)
-	_, err := first.Exec(takeOne, o.Items[0])
-	_, err2 := second.Exec(takeOne, o.Items[1])
-	if err := errors.Join(err, err2); err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan error, 1)
-	go func() {
-		_, err := first.Exec(takeOne, o.Items[1])
-		done <- err
-	}()
-	_, err = second.Exec(takeOne, o.Items[0])
-	if err == nil {
-		err = <-done // the server rolled back the first one
-	}
-	if server, ok := errors.AsType[*mysql.MySQLError](err); !ok || server.Number != 1213 {
-		t.Errorf("got %v, want a deadlock, error 1213", err)
-	}
-}
 
 // The second order waits for the item that the first one has locked, and has locked nothing itself.
 func TestOppositeOrdersDoNotDeadlock(t *testing.T) {

@@ -124,6 +124,9 @@ func (s subject) run(t *testing.T) {
 	if s.takesOrders() {
 		s.runOrders(t)
 	}
+	if _, ok := s.replicas[0].deducter.(stock.Reserver); ok {
+		s.play(t, holdScripts)
+	}
 }
 
 func (s subject) newItem(t testing.TB, units int64) int64 {

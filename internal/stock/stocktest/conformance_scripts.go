@@ -22,12 +22,14 @@ type script struct {
 	//
 	//	sell 3 k          3 units of item a, with the key k
 	//	sell 3b by x/5    3 units of item b, for the buyer x, who may have 5 of it
-	//	work 3            as sell, with work to do in the critical section
-	//	order 1a,2b k     an order
+	//	work sell 3       a request with work to do in the critical section
 	//	try sell 3        a request that does not wait
+	//	order 1a,2b k     an order
 	//	cancel k          the sale with the key k; cancel k 2: 2 units of its only item; cancel k 1a,2b: of several
 	//	look k            reads the sale; its lines are units sold/cancelled/given back
 	//	set 10, restock 5 item a
+	//	hold 3 x k        the reservation x, of 3 units
+	//	find x, confirm x, release x; lapse x lets its time pass
 	steps string
 }
 
@@ -62,10 +64,10 @@ var (
 var (
 	keyScripts = []script{
 		{"replays a sale on the other replica", []int64{10}, `
-			sell 3 k | 7 remain           | 7
-			sell 1   | 6 remain           | 6
-			work 3 k | 7 remain, replayed | 6
-			sell 3 k | 7 remain, replayed | 6`},
+			sell 3 k      | 7 remain           | 7
+			sell 1        | 6 remain           | 6
+			work sell 3 k | 7 remain, replayed | 6
+			sell 3 k      | 7 remain, replayed | 6`},
 		{"replays sold out although the item was restocked", []int64{2}, `
 			sell 3 k | sold out at 2           | 2
 			set 10   |                         | 10
@@ -270,7 +272,7 @@ var (
 func (s subject) play(t *testing.T, scripts []script) {
 	for _, c := range scripts {
 		t.Run(c.name, func(t *testing.T) {
-			p := player{subject: s, items: map[byte]int64{}}
+			p := player{subject: s, items: map[byte]int64{}, held: map[string]stock.ReservationID{}}
 			for i, units := range c.units {
 				p.items['a'+byte(i)] = s.newItem(t, units)
 			}
@@ -314,7 +316,8 @@ func (s subject) told(answer string) string {
 // player plays the steps of a script.
 type player struct {
 	subject
-	items map[byte]int64 // by letter
+	items map[byte]int64                 // by letter
+	held  map[string]stock.ReservationID // by name
 }
 
 // item returns the item of a letter.
@@ -349,6 +352,10 @@ func number(word string) int64 {
 // ask sends a request to a replica, and describes the answer.
 func (p player) ask(ctx context.Context, t *testing.T, replica int, words []string) string {
 	t.Helper()
+	works := words[0] == "work"
+	if works {
+		words = words[1:]
+	}
 	verb, words := words[0], words[1:]
 	service, d := p.replicas[replica].service, p.replicas[replica].deducter
 	key := func(word string) string { return p.key(p.items['a']) + " " + word }
@@ -374,9 +381,21 @@ func (p player) ask(ctx context.Context, t *testing.T, replica int, words []stri
 			req.Lines = p.lines(words[1], 0)
 		}
 		return describeSale(d.(stock.Canceller).CancelSale(ctx, req))
+	case "find", "confirm", "release":
+		return p.reservation(ctx, t, replica, verb, words[0])
+	case "lapse":
+		p.lapse(ctx, t, words[0])
+		return ""
 	}
 	lines, words := p.lines(words[0], p.items['a']), words[1:]
+	var name string // of a reservation
+	if verb == "hold" {
+		name, words = words[0], words[1:]
+	}
 	var req stock.Request
+	if works {
+		req = WithWork(req)
+	}
 	if len(words)%2 == 1 {
 		req.Key, words = key(words[0]), words[1:]
 	}
@@ -390,8 +409,8 @@ func (p player) ask(ctx context.Context, t *testing.T, replica int, words []stri
 		return p.describeOrder(ctx, t, order, replica)
 	}
 	req.GoodsID, req.Count = lines[0].GoodsID, lines[0].Count
-	if verb == "work" {
-		req = WithWork(req)
+	if verb == "hold" {
+		return p.hold(ctx, t, replica, name, req)
 	}
 	receipt, err := retryRefusals(ctx, d, req)
 	soldOut, ok := errors.AsType[*stock.SoldOutError](err)
