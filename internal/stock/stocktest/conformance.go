@@ -92,7 +92,7 @@ func (s subject) run(t *testing.T) {
 		onReplicas := map[int]string{1: " on one replica", 2: " on two replicas"}[replicas]
 		switch behaviour {
 		case stock.Correct:
-			t.Run("conserves every unit"+onReplicas, func(t *testing.T) { s.conserves(t, replicas) })
+			t.Run("conserves every unit"+onReplicas, func(t *testing.T) { s.conserves(t, replicas, 1) })
 		case stock.LosesUpdates:
 			t.Run("loses an update"+onReplicas, func(t *testing.T) { s.losesUpdate(t, replicas) })
 		case stock.Oversells:
@@ -164,36 +164,48 @@ func (s subject) sellsNothing(t *testing.T) {
 	s.deduct(t, stock.Request{GoodsID: 1, Count: 5})
 }
 
-type sale struct {
+// bought is a line that was sold.
+type bought struct {
 	count   int
-	receipt stock.Receipt
+	receipt stock.Receipt // with what remains of the item
 }
 
-// conserves asks for twice the stock, in different counts, since equal ones can hide a lost update. The receipts must
-// form a chain: each one starts from the stock that another one left. Receipts without the remaining stock must add up.
-func (s subject) conserves(t *testing.T, replicas int) {
+// conserves asks for twice the stock of some items, in different counts, since equal ones can hide a lost update. If
+// there are several items, a request has one to four lines in random order, some of them for the same item. The
+// receipts of each item must form a chain: each one starts from the stock that another one left. Half an order would
+// break it. Receipts without the remaining stock must add up.
+func (s subject) conserves(t *testing.T, replicas, items int) {
 	const buyers, initial = 16, 120
-	id, ctx := s.newItem(t, initial), patient(t)
+	ctx := patient(t)
+	var ids []int64
+	smallestRefused := map[int64]int{}
+	for range items {
+		ids = append(ids, s.newItem(t, initial))
+		smallestRefused[ids[len(ids)-1]] = stock.MaxCount
+	}
 	var mu sync.Mutex
-	var sales []sale
-	smallestRefused := stock.MaxCount
+	sales := map[int64][]bought{} // by item
 	var wg sync.WaitGroup
 	for buyer := range buyers {
 		wg.Go(func() {
 			rng := rand.New(rand.NewPCG(1, uint64(buyer)))
-			for asked := 0; asked < 2*initial/buyers; {
-				count := 1 + rng.IntN(3)
-				asked += count
-				receipt, err := s.replicas[buyer%replicas].deducter.Deduct(ctx, stock.Request{GoodsID: id, Count: count})
+			for asked := 0; asked < 2*initial*items/buyers; {
+				var lines []stock.Line
+				for range 1 + rng.IntN(4)*min(items-1, 1) {
+					lines = append(lines, stock.Line{GoodsID: ids[rng.IntN(items)], Count: 1 + rng.IntN(3)})
+					asked += lines[len(lines)-1].Count
+				}
+				receipt, err := s.buy(ctx, buyer%replicas, request{lines: lines})
 				mu.Lock()
-				var soldOut *stock.SoldOutError
-				switch {
-				case err == nil:
-					sales = append(sales, sale{count, receipt})
-				case errors.As(err, &soldOut) && soldOut.Remaining < int64(count):
-					smallestRefused = min(smallestRefused, count)
-				default:
-					t.Errorf("Deduct: %v", err)
+				if no, ok := errors.AsType[*stock.SoldOutError](err); ok && no.Remaining < int64(no.Asked) {
+					smallestRefused[no.GoodsID] = min(smallestRefused[no.GoodsID], no.Asked)
+				} else if err != nil {
+					t.Errorf("%v: %v", lines, err)
+				}
+				for _, line := range receipt.Lines {
+					of := receipt.Receipt
+					of.Remaining = line.Remaining
+					sales[line.GoodsID] = append(sales[line.GoodsID], bought{line.Count, of})
 				}
 				mu.Unlock()
 			}
@@ -201,21 +213,23 @@ func (s subject) conserves(t *testing.T, replicas int) {
 	}
 	wg.Wait()
 
-	chain := s.wantChain(t, initial, sales)
-	final := s.left(t, id)
-	if final != chain {
-		t.Errorf("%d units are left, want %d according to the receipts", final, chain)
-	}
-	if final >= int64(smallestRefused) {
-		t.Errorf("%d units were refused as sold out, but %d are left", smallestRefused, final)
+	for _, id := range ids {
+		chain := s.wantChain(t, initial, sales[id])
+		final := s.left(t, id)
+		if final != chain {
+			t.Errorf("%d units are left, want %d according to the receipts", final, chain)
+		}
+		if final >= int64(smallestRefused[id]) {
+			t.Errorf("%d units were refused as sold out, but %d are left", smallestRefused[id], final)
+		}
 	}
 }
 
 // wantChain checks that each sale starts from the stock that another one left, and returns the stock that all of them
 // leave.
-func (s subject) wantChain(t *testing.T, initial int64, sales []sale) (left int64) {
+func (s subject) wantChain(t *testing.T, initial int64, sales []bought) (left int64) {
 	t.Helper()
-	slices.SortFunc(sales, func(a, b sale) int { return int(b.receipt.Remaining - a.receipt.Remaining) })
+	slices.SortFunc(sales, func(a, b bought) int { return int(b.receipt.Remaining - a.receipt.Remaining) })
 	left = initial
 	for _, sale := range sales {
 		if left -= int64(sale.count); left != sale.receipt.Remaining && s.strategy.TellsRemaining() {
@@ -230,8 +244,8 @@ func (s subject) wantChain(t *testing.T, initial int64, sales []sale) (left int6
 }
 
 // wantExclusive checks that no two critical sections overlap.
-func wantExclusive(t *testing.T, sales []sale) {
-	slices.SortFunc(sales, func(a, b sale) int { return int(a.receipt.Entered - b.receipt.Entered) })
+func wantExclusive(t *testing.T, sales []bought) {
+	slices.SortFunc(sales, func(a, b bought) int { return int(a.receipt.Entered - b.receipt.Entered) })
 	for i := 1; i < len(sales); i++ {
 		if before, after := sales[i-1].receipt, sales[i].receipt; after.Entered < before.Left {
 			t.Errorf("two critical sections overlap by %v", time.Duration(before.Left-after.Entered))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -17,7 +18,9 @@ import (
 // keep them in the same way differ only in when requests meet.
 func (s subject) runKeys(t *testing.T) {
 	s.play(t, keyScripts)
-	t.Run("deducts once for a request that is sent again while the first one stops", s.deductsOnceMeanwhile)
+	t.Run("deducts once for a request that is sent again while the first one stops", func(t *testing.T) {
+		s.buysOnceMeanwhile(t, 1)
+	})
 	if s.takesOrders() {
 		s.play(t, keyedOrderScripts)
 	}
@@ -28,7 +31,9 @@ func (s subject) runKeys(t *testing.T) {
 	t.Run("sells to one of two items that are asked for with one key at once", s.sellsOneOfTwo)
 	if s.takesOrders() {
 		s.play(t, firstOrderScripts)
-		t.Run("carries an order out once if it is sent again while the first one stops", s.ordersOnceMeanwhile)
+		t.Run("carries an order out once if it is sent again while the first one stops", func(t *testing.T) {
+			s.buysOnceMeanwhile(t, 2)
+		})
 	}
 }
 
@@ -42,45 +47,68 @@ func (s subject) deductOn(t testing.TB, replica int, req stock.Request) (stock.R
 	return s.replicas[replica].deducter.Deduct(patient(t), req)
 }
 
-// replay is the answer to a sale that is sent again.
-func (s subject) replay(remaining int64) stock.Receipt {
-	if !s.strategy.TellsRemaining() {
-		remaining = 0
+// buysOnceMeanwhile sends a request for some items again, to both replicas, while the first one stops at its first
+// point, at its second, and so on. Requests with work to do lock their items; other orders may be one message.
+func (s subject) buysOnceMeanwhile(t *testing.T, items int) {
+	works := []time.Duration{time.Nanosecond}
+	if items > 1 {
+		works = append(works, 0)
 	}
-	return stock.Receipt{Remaining: remaining, Attempts: 1, Replayed: true}
+	for _, work := range works {
+		eachMessage(t, func(n int) bool { return s.buysOnceWhileStopped(t, items, work, n) })
+	}
 }
 
-// deductsOnceMeanwhile sends a request again, to both replicas, while the first one stops at one of its points.
-func (s subject) deductsOnceMeanwhile(t *testing.T) {
-	const left = manyUnits - 3
-	for _, at := range s.points(t, s.key(NewItem())) {
-		id := s.newItem(t, manyUnits)
-		req := WithWork(stock.Request{GoodsID: id, Count: 3, Key: s.key(id)})
-		first := s.park(t, 0, req, at)
-		var copies [2]<-chan Answer
-		for replica := range s.replicas {
-			copies[replica] = s.start(stock.LimitWait(patient(t), 0), replica, req)
-			serverstest.Eventually(t, "the copy is answered, or waits in line behind the first request", func() bool {
-				return len(copies[replica]) > 0 || s.waiting(replica, id) > 0
-			})
-		}
-		if err := first.Resume(); err != nil || !s.leaves(first.Receipt, left) {
-			t.Errorf("the first request, after it stopped at %s: %+v, %v, want a receipt with %d remaining",
-				at, first.Receipt, err, left)
-		}
-		for replica := range s.replicas {
-			again := <-copies[replica]
-			refused := errors.Is(again.Err, stock.ErrInProgress) || errors.Is(again.Err, stock.ErrBusy)
-			if again.Err != nil && !refused || again.Err == nil && !s.leaves(again.Receipt, left) {
-				t.Errorf("on replica %d, while the first request stops at %s: %v, want %d remaining, in progress or busy",
-					replica, at, again, left)
-			}
-		}
-		if again, err := s.deductOn(t, 1, req); err != nil || again != s.replay(left) {
-			t.Errorf("afterwards: %+v, %v, want a replay with %d remaining", again, err, left)
-		}
-		s.wantLeft(t, id, left)
+// buysOnceWhileStopped stops the first request at its n-th point. It reports false if the request passes fewer.
+func (s subject) buysOnceWhileStopped(t *testing.T, items int, work time.Duration, n int) (stopped bool) {
+	const count, left = 3, manyUnits - 3
+	var lines []stock.Line
+	for range items {
+		lines = append(lines, stock.Line{GoodsID: s.newItem(t, manyUnits), Count: count})
 	}
+	req := request{lines, s.key(lines[0].GoodsID), work}
+	isOnce := func(receipt stock.OrderReceipt) bool {
+		remaining := func(l stock.LineReceipt) bool { return !s.leaves(stock.Receipt{Remaining: l.Remaining}, left) }
+		return len(receipt.Lines) == items && !slices.ContainsFunc(receipt.Lines, remaining)
+	}
+	passed := 0
+	var receipt stock.OrderReceipt
+	first, stopped := parkRequest(t, func(Point) bool { passed++; return passed == n },
+		func(ctx context.Context) (_ stock.Receipt, err error) {
+			receipt, err = s.buy(ctx, 0, req)
+			return receipt.Receipt, err
+		})
+	var copies [2]chan error
+	for replica := range s.replicas {
+		copies[replica] = make(chan error, 1)
+		go func() {
+			again, err := s.buy(stock.LimitWait(patient(t), 0), replica, req)
+			if err == nil && !isOnce(again) {
+				err = fmt.Errorf("answered %+v", again)
+			}
+			copies[replica] <- err
+		}()
+		serverstest.Eventually(t, "the copy is answered, or waits in line behind the first request", func() bool {
+			return len(copies[replica]) > 0 || s.waiting(replica, lines[0].GoodsID) > 0
+		})
+	}
+	if err := first.Resume(); err != nil || !isOnce(receipt) {
+		t.Errorf("the request, after it stopped at point %d: %+v, %v, want %d remaining", n, receipt, err, left)
+	}
+	for replica := range s.replicas {
+		err := <-copies[replica]
+		if err != nil && !errors.Is(err, stock.ErrInProgress) && !errors.Is(err, stock.ErrBusy) {
+			t.Errorf("on replica %d, while the request stops at point %d: %v, want sold once, in progress or busy",
+				replica, n, err)
+		}
+	}
+	if again, err := s.buy(patient(t), 1, req); err != nil || !again.Replayed || again.Attempts != 1 || !isOnce(again) {
+		t.Errorf("after the request stopped at point %d: %+v, %v, want a replay", n, again, err)
+	}
+	for _, line := range lines {
+		s.wantLeft(t, line.GoodsID, left)
+	}
+	return stopped
 }
 
 // waiting counts the requests for an item that wait in a replica for the batch under way.
@@ -154,10 +182,6 @@ func (s subject) behindProxies(t *testing.T) (victim stock.Deducter, proxies []*
 	return NewService(t, deps, s.strategy).Deducter(t, s.strategy.Name, s.store), proxies
 }
 
-func (s subject) sendOrder(ctx context.Context, replica int, req stock.OrderRequest) (stock.OrderReceipt, error) {
-	return s.replicas[replica].deducter.(stock.Orderer).Order(ctx, req)
-}
-
 func keyedOrder(t testing.TB, key string, lines ...stock.Line) stock.OrderRequest {
 	t.Helper()
 	req, err := stock.NewOrder(lines...)
@@ -166,46 +190,4 @@ func keyedOrder(t testing.TB, key string, lines ...stock.Line) stock.OrderReques
 	}
 	req.Key = key
 	return req
-}
-
-// ordersOnceMeanwhile sends an order again, to both replicas, while the first one stops at its first point, at its
-// second, and so on. Orders with work to do lock their items; others may be one message.
-func (s subject) ordersOnceMeanwhile(t *testing.T) {
-	for _, work := range []time.Duration{0, time.Nanosecond} {
-		eachMessage(t, func(n int) bool { return s.ordersOnceWhileStopped(t, work, n) })
-	}
-}
-
-// ordersOnceWhileStopped stops the first order at its n-th point. It reports false if the order passes fewer.
-func (s subject) ordersOnceWhileStopped(t *testing.T, work time.Duration, n int) (stopped bool) {
-	a, b := s.newItem(t, 10), s.newItem(t, 10)
-	req := keyedOrder(t, s.key(a), stock.Line{GoodsID: a, Count: 2}, stock.Line{GoodsID: b, Count: 3})
-	req.Hold = work
-	isOnce := func(receipt stock.OrderReceipt) bool {
-		return len(receipt.Lines) == 2 && receipt.Lines[0].Remaining == 8 && receipt.Lines[1].Remaining == 7
-	}
-	passed := 0
-	var receipt stock.OrderReceipt
-	first, stopped := parkRequest(t, func(Point) bool { passed++; return passed == n },
-		func(ctx context.Context) (_ stock.Receipt, err error) {
-			receipt, err = s.sendOrder(ctx, 0, req)
-			return receipt.Receipt, err
-		})
-	for replica := range s.replicas {
-		again, err := s.sendOrder(stock.LimitWait(patient(t), 0), replica, req)
-		isRefused := errors.Is(err, stock.ErrInProgress) || errors.Is(err, stock.ErrBusy)
-		if err != nil && !isRefused || err == nil && !isOnce(again) {
-			t.Errorf("on replica %d, while the order stops at point %d: %+v, %v, want sold once, in progress or busy",
-				replica, n, again, err)
-		}
-	}
-	if err := first.Resume(); err != nil || !isOnce(receipt) {
-		t.Errorf("the order, after it stopped at point %d: %+v, %v, want 8 and 7 remaining", n, receipt, err)
-	}
-	if again, err := s.sendOrder(patient(t), 1, req); err != nil || !again.Replayed || !isOnce(again) {
-		t.Errorf("after the order stopped at point %d: %+v, %v, want a replay", n, again, err)
-	}
-	s.wantLeft(t, a, 8)
-	s.wantLeft(t, b, 7)
-	return stopped
 }

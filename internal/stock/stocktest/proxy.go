@@ -30,7 +30,9 @@ func ProxyMySQL(t testing.TB, dsn string) (proxy *tcpproxy.Proxy, proxied string
 func ProxyRedis(t testing.TB, options *redis.Options) (proxy *tcpproxy.Proxy, proxied *redis.Options) {
 	t.Helper()
 	proxy = tcpproxy.New(t, options.Addr)
-	return proxy, &redis.Options{Addr: proxy.Addr(), DB: options.DB}
+	behind := *options
+	behind.Addr = proxy.Addr()
+	return proxy, &behind
 }
 
 // Matching selects the messages that match a pattern.
