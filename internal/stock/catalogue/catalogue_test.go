@@ -1,7 +1,6 @@
 package catalogue_test
 
 import (
-	"errors"
 	"os"
 	"testing"
 
@@ -22,19 +21,6 @@ func TestEveryStrategyKeepsItsClaim(t *testing.T) {
 		t.Errorf("health: %v", err)
 	}
 	stocktest.Run(t, catalogue.Strategies, a)
-}
-
-func TestAStrategyRefusesAKeyIfItIsNotIdempotent(t *testing.T) {
-	t.Parallel()
-	for _, strategy := range catalogue.Strategies {
-		err := strategy.CheckKey("k")
-		if strategy.Idempotent() && err != nil || !strategy.Idempotent() && !errors.Is(err, stock.ErrKeyUnsupported) {
-			t.Errorf("%s, idempotent = %v: %v", strategy.Name, strategy.Idempotent(), err)
-		}
-		if err := strategy.CheckKey(""); err != nil {
-			t.Errorf("%s refuses a request without a key: %v", strategy.Name, err)
-		}
-	}
 }
 
 func TestCloseLeavesNothingRunning(t *testing.T) {

@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-sql-driver/mysql"
-
 	"stock/internal/servers/serverstest"
 	"stock/internal/stock"
 	"stock/internal/stock/catalogue"
@@ -241,22 +239,6 @@ func TestTheServerWaitsForARowNoLongerThanTheRequest(t *testing.T) {
 			t.Errorf("the connection was %v and is %v", before, after)
 		}
 	})
-}
-
-func TestAWaitForARowEndsWithTheServersAnswer(t *testing.T) {
-	t.Parallel()
-	a := stocktest.NewAddresses(t, stock.NeedMySQL)
-	outside, deps := stocktest.MySQL(t, a.MySQL), impatient(t, a)
-	service := stocktest.NewService(t, deps)
-	id := service.NewItem(t, 10)
-	stocktest.LockRow(t, outside, id)
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
-	defer cancel()
-	_, err := service.Deducter(t, "update", stock.MySQL).Deduct(ctx, stock.Request{GoodsID: id, Count: 1})
-	server, ok := errors.AsType[*mysql.MySQLError](err)
-	if !errors.Is(err, stock.ErrBusy) || !ok || server.Number != 1205 {
-		t.Errorf("Deduct: %v, want busy with the server's error 1205", err)
-	}
 }
 
 func TestARequestWithLittleTimeLeftSendsNothing(t *testing.T) {

@@ -54,9 +54,11 @@ var (
 	}
 	overselling = []script{
 		{"sells below zero", []int64{1}, `
-			sell 1 | 0 remain  | 0
-			sell 1 | -1 remain | -1
-			sell 1 | -2 remain | -2`},
+			sell 1    | 0 remain  | 0
+			sell 1    | -1 remain | -1
+			sell 1    | -2 remain | -2
+			restock 1 |           | -1
+			restock 3 |           | 2`},
 	}
 )
 
