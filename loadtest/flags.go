@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -19,59 +18,12 @@ import (
 	"stock/loadtest/internal/scenario"
 	"stock/loadtest/internal/tenant"
 	"stock/loadtest/internal/topology"
-	"stock/loadtest/internal/traffic"
 )
 
 // Flags that several commands share.
 
-// maxUnits is the largest count that the service accepts in a request.
-const maxUnits = 1_000_000
-
-// maxGoods keeps the table of the items' probabilities small.
-const maxGoods = 1_000_000
-
-// requestFlags say what requests ask for.
-type requestFlags struct {
-	goods  int
-	skew   string
-	counts string
-	seed   uint64
-	hold   time.Duration
-	store  string
-}
-
-func (f *requestFlags) register(flags *pflag.FlagSet) {
-	flags.IntVar(&f.goods, "goods", 1, "number of different items, with IDs from 1")
-	flags.StringVar(&f.skew, "skew", traffic.Uniform, "how often each item is asked for: uniform or zipf")
-	flags.StringVar(&f.counts, "counts", "1", "units per request: a number, or a range such as 1-3")
-	flags.Uint64Var(&f.seed, "seed", 0, "seed of all randomness (default: a random one)")
-	flags.DurationVar(&f.hold, "hold", 0, "work inside the critical section, such as 2ms")
-	flags.StringVar(&f.store, "store", "", "mysql, redis, slots or units (default: the strategy's own)")
-}
-
 // newSeed returns a random seed that is not 0. It has 32 bits, so that it is short enough to retype.
 func newSeed() uint64 { return uint64(rand.Uint32()) + 1 }
-
-// mix parses the flags that decide which items are asked for.
-func (f *requestFlags) mix() (traffic.MixConfig, error) {
-	first, last, isRange := strings.Cut(f.counts, "-")
-	if !isRange {
-		last = first
-	}
-	low, err := strconv.ParseInt(first, 10, 64)
-	high, err2 := strconv.ParseInt(last, 10, 64)
-	if err := errors.Join(err, err2); err != nil {
-		return traffic.MixConfig{}, fmt.Errorf("--counts %q: must be a number, or a range such as 1-3", f.counts)
-	}
-	switch {
-	case f.goods < 1 || f.goods > maxGoods:
-		return traffic.MixConfig{}, fmt.Errorf("--goods %d: must be a number from 1 to %d", f.goods, maxGoods)
-	case low < 1 || high < low || high > maxUnits:
-		return traffic.MixConfig{}, fmt.Errorf("--counts %s: must be a number or a range between 1 and %d",
-			f.counts, maxUnits)
-	}
-	return traffic.MixConfig{Seed: f.seed, Goods: f.goods, Skew: f.skew, MinCount: low, MaxCount: high}, nil
-}
 
 // registerService registers the flag --service.
 func registerService(flags *pflag.FlagSet, file *string) {

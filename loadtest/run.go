@@ -89,7 +89,7 @@ LOADTEST_REDIS_PASSWORD, or from the files that these variables with _FILE at th
 
 func (f *runFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error) {
 	began := time.Now()
-	mix, err := f.request.mix()
+	mix, err := f.mix()
 	if err != nil {
 		return err
 	}
@@ -172,7 +172,7 @@ func (f *runFlags) mostReplicas() int {
 func (f *runFlags) runOptions(mix traffic.MixConfig, began time.Time) lab.RunOptions {
 	return lab.RunOptions{
 		Strategies: f.strategies,
-		Store:      f.request.store,
+		Store:      f.store,
 		Config: scenario.Config{
 			Replicas: f.replicas,
 			Sweep:    f.sweep,
@@ -182,7 +182,7 @@ func (f *runFlags) runOptions(mix traffic.MixConfig, began time.Time) lab.RunOpt
 			Rate:     f.rate,
 			Requests: f.requests,
 			Duration: f.duration,
-			Hold:     f.request.hold,
+			Hold:     f.hold,
 			Timeout:  f.timeout,
 			Compared: page.Compared,
 			Stock:    f.stock,
@@ -264,7 +264,7 @@ func (f *runFlags) report(
 		return errors.Join(failure, err)
 	}
 	path, took := filepath.Join(f.out, "report.md"), time.Since(began).Round(time.Second)
-	fmt.Fprintf(stdout, "\nreport: %s  (%v, seed %d)\n", path, took, f.request.seed)
+	fmt.Fprintf(stdout, "\nreport: %s  (%v, seed %d)\n", path, took, f.seed)
 	announcePage(stdout, f.out)
 	return cmp.Or(ctx.Err(), failure, conclusion(result))
 }

@@ -324,7 +324,7 @@ func newConsoleRun(
 	f.setDefaults(flags)
 	f.options = givenOptions(flags)
 	f.replicas = len(l.Topology.Replicas) // the lab has them already
-	mix, err := f.request.mix()
+	mix, err := f.mix()
 	if err != nil {
 		return nil, err
 	}
