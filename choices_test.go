@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// choicesFile is the decision tree of loadtest choose.
-const choicesFile = "loadtest/choose.json"
+// choicesFile is the decision tree of docs/choose.md.
+const choicesFile = "docs/choose.json"
 
 // choices shows the decision tree: the questions, and what they lead to.
 func choices(t *testing.T) string {
@@ -21,7 +21,7 @@ func choices(t *testing.T) string {
 		}
 		Strategies map[string]struct{ Because, Prove string }
 	}](t, choicesFile)
-	number := map[string]string{}
+	number, led := map[string]string{}, map[string]bool{tree.Questions[0].Name: true}
 	for i, q := range tree.Questions {
 		number[q.Name] = fmt.Sprintf("question %d", i+1)
 	}
@@ -33,6 +33,10 @@ func choices(t *testing.T) string {
 		first := []string{fmt.Sprint(i + 1), q.Ask}
 		for _, a := range q.Answers {
 			then := number[a.Next]
+			led[a.Next], led[a.Take] = true, true
+			if (a.Take == "") == (then == "") {
+				t.Errorf("%s: %q leads to %q and to %q, want one of them", q.Name, a.Word, a.Next, a.Take)
+			}
 			if a.Take != "" {
 				then = fmt.Sprintf("[`%s`](strategies/%[1]s.md)", a.Take)
 			}
@@ -51,5 +55,9 @@ func choices(t *testing.T) string {
 		row(&b, fmt.Sprintf("[`%s`](strategies/%[1]s.md)", name), s.Because, "`"+s.Prove+"`")
 	}
 	b.WriteString("\n")
+	delete(led, "")
+	if len(led) != len(tree.Questions)+len(tree.Strategies) {
+		t.Errorf("the answers of %s lead to %v, want every question and every strategy", choicesFile, led)
+	}
 	return b.String()
 }

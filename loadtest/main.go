@@ -10,7 +10,6 @@
 //	loadtest explore    execute every interleaving of two requests, with faults
 //	loadtest bench      compare the fastest strategies with what the machine allows
 //	loadtest judge      test the judge with planted bugs
-//	loadtest choose     ask some questions, and name the strategy to take
 package main
 
 import (
@@ -122,8 +121,7 @@ Exit status: 0 every claim held; 1 a claim failed; 2 wrong usage, or something t
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.AddCommand(runCommand(getenv), upCommand(getenv), verifyCommand(), compareCommand(), benchCommand(),
-		bareCommand(), judgeCommand(), faultsCommand(getenv), timelineCommand(), exploreCommand(getenv),
-		chooseCommand())
+		bareCommand(), judgeCommand(), faultsCommand(getenv), timelineCommand(), exploreCommand(getenv))
 	err := root.ExecuteContext(ctx)
 	switch {
 	case err == nil:

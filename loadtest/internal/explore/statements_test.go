@@ -241,11 +241,11 @@ func (s studio) record(t *testing.T, strategy scenario.Strategy, item int64) map
 	return all
 }
 
-// recommended reports whether loadtest choose may end in a strategy. Its page shows more.
+// recommended reports whether docs/choose.md may end in a strategy. Its page shows more.
 func recommended(t *testing.T, name string) bool {
 	t.Helper()
 	var choice struct{ Strategies map[string]any }
-	text, err := os.ReadFile("../../choose.json")
+	text, err := os.ReadFile("../../../docs/choose.json")
 	if err == nil {
 		err = json.Unmarshal(text, &choice)
 	}
