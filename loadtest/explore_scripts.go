@@ -105,15 +105,16 @@ func (f *exploreFlags) rent(ctx context.Context, at *topology.Addresses) (releas
 		}
 		return err
 	}
+	name := tenant.NewName()
 	if f.servers.mysqlDSN != "" {
-		database, err := tenant.CreateDatabase(ctx, f.servers.mysqlDSN, f.servers.account, f.servers.name)
+		database, err := tenant.CreateDatabase(ctx, f.servers.mysqlDSN, f.servers.account, name)
 		if err != nil {
 			return release, err
 		}
 		rented, at.MySQLDSN = append(rented, database.Remove), database.DSN
 	}
 	if len(f.servers.redis) > 0 {
-		at.KeyPrefix, at.Account = tenant.Prefix(f.servers.name), f.servers.account
+		at.KeyPrefix, at.Account = name+":", f.servers.account
 		keys, err := tenant.CreateKeys(ctx, f.servers.redis, f.servers.account, at.KeyPrefix)
 		if err != nil {
 			return release, err

@@ -16,7 +16,6 @@ import (
 	"stock/loadtest/internal/lab"
 	"stock/loadtest/internal/oracle"
 	"stock/loadtest/internal/scenario"
-	"stock/loadtest/internal/tenant"
 	"stock/loadtest/internal/topology"
 )
 
@@ -106,7 +105,6 @@ type serverFlags struct {
 	redis              []string
 	mysqlTLS, redisTLS string // see access.TLS
 	account            oracle.Account
-	name               string
 }
 
 func (f *serverFlags) register(flags *pflag.FlagSet) {
@@ -119,8 +117,6 @@ func (f *serverFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.mysqlTLS, "mysql-tls", "", access.Usage)
 	flags.StringVar(&f.redisTLS, "redis-tls", "", access.Usage)
 	flags.StringVar(&f.account.RedisUser, "redis-user", "", "`user` of Redis, if not the default user")
-	flags.StringVar(&f.name, "name", tenant.DefaultName,
-		"name of that database and, with a colon, prefix of the keys; labs that run at the same time need different ones")
 }
 
 // readAccount reads certificates, and passwords from the environment or from files: other users of the host can read a
@@ -174,12 +170,6 @@ func (f *serverFlags) checkOwn(tidb string, cluster bool) error {
 		return errors.New("--redis-tls and --redis-user need --redis: the lab connects to a Redis of its own without TLS, " +
 			"and as the default user")
 	}
-	if err := tenant.CheckName(f.name); err != nil {
-		return fmt.Errorf("--name %w", err)
-	}
-	if f.named() && f.mysqlDSN == "" && len(f.redis) == 0 {
-		return errors.New("--name needs --mysql-dsn or --redis: it is a name for what the lab has on servers of yours")
-	}
 	return nil
 }
 
@@ -187,12 +177,9 @@ func (f *serverFlags) checkOwn(tidb string, cluster bool) error {
 func (f *serverFlags) userServers(replicas int) topology.UserServers {
 	return topology.UserServers{
 		MySQLDSN: f.mysqlDSN, Redis: f.redis, Account: f.account, MySQLTLS: f.mysqlTLS, RedisTLS: f.redisTLS,
-		Name: f.name, Replicas: replicas,
+		Replicas: replicas,
 	}
 }
-
-// named reports whether a name other than the usual one was given.
-func (f *serverFlags) named() bool { return f.name != tenant.DefaultName }
 
 // noFaults is why no fault scenario can be played on the servers; empty if some can.
 func (f *serverFlags) noFaults() string {

@@ -253,8 +253,6 @@ func (f *runFlags) checkTarget() error {
 			"the lab starts no servers")
 	case f.local.stockBinary != "":
 		return errors.New("--stock-binary is useless with --target: the lab starts no replicas")
-	case f.attach.named():
-		return errors.New("--name is useless with --target: the lab creates no database and no prefix of keys")
 	case admin == "" && f.restock > 0:
 		return errors.New("--restock needs --admin: units are put back through the admin listener")
 	case admin == "" && f.stock > 0:

@@ -102,7 +102,7 @@ func TestScriptsOnServersOfTheUser(t *testing.T) {
 	}
 	defer db.Close()
 	var name string
-	if err := db.QueryRow("SHOW DATABASES LIKE 'stock\\_lab'").Scan(&name); !errors.Is(err, sql.ErrNoRows) {
+	if err := db.QueryRow("SHOW DATABASES LIKE 'stock\\_lab%'").Scan(&name); !errors.Is(err, sql.ErrNoRows) {
 		t.Errorf("the database %q is left: %v", name, err)
 	}
 	keys := redis.NewClient(&redis.Options{Addr: cache.Addr})
