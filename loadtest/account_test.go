@@ -38,7 +38,7 @@ func TestRunConnectsToRedisWithTLSAndAnAccount(t *testing.T) {
 		var stdout, stderr bytes.Buffer
 		getenv := func(name string) string { return test.env[name] }
 		code := run(t.Context(), []string{
-			"run", "--target", "http://127.0.0.1:1", "--out", filepath.Join(t.TempDir(), "out"), "--redis", server.TLSAddr,
+			"run", "--target", "http://127.0.0.1:1", "--admin", "http://a", "--out", filepath.Join(t.TempDir(), "out"), "--redis", server.TLSAddr,
 			"--redis-tls", test.settings, "--redis-user", "stock_reader",
 		}, getenv, &stdout, &stderr)
 		text := stderr.String()

@@ -44,8 +44,7 @@ Before them it runs small workloads once. They are judged and not measured. Stra
   rest           the same, with five times the demand
   buyers         few buyers with a limit each send many requests, to strategies that take one
 
-They are left out with --stock, --workload, --sweep, --rate, --restock and --duration, and if the lab cannot set the
-stock.
+They are left out with --stock, --workload, --sweep, --rate, --restock and --duration.
 
 With --mysql-dsn or --redis, it uses servers of yours in place of private ones, in a database and with a prefix of keys
 of its own. It removes both at the end, also after Ctrl-C, and changes nothing else. On servers with TLS, and on a Redis
@@ -54,8 +53,8 @@ Cluster of yours, it plays no fault scenarios.
 With --service it judges a service of yours, in any language, which a file describes: docs/your-service.md. It first
 sells one unit, to see whether the description is right.
 
-With --target it uses a service of this repository that is already running. It then needs --admin to set the stock, and
---mysql-dsn and --redis to read the stock directly instead of through the service.
+With --target it uses a service of this repository that is already running. It sets the stock through the listener of
+--admin, and reads it from --mysql-dsn and --redis, or else through the service.
 
 The passwords of MySQL and Redis are read from LOADTEST_MYSQL_PASSWORD (unless the DSN has one) and
 LOADTEST_REDIS_PASSWORD, or from the files that these variables with _FILE at the end name.`,

@@ -85,7 +85,7 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 	flags.Float64Var(&f.rate, "rate", 0, "open loop: requests per second, however slow the service is")
 	flags.IntVar(&f.rounds, "rounds", 0,
 		"how often everything is run (default: each row at least three times, until its interval is narrow; "+
-			"with --sweep, --rate, --duration, --restock, --budget 0, or --target without --admin: 3)")
+			"with --sweep, --rate, --duration, --restock or --budget 0: 3)")
 	flags.Int64Var(&f.stock, "stock", 0, "units of all items together, instead of the two workloads")
 	flags.StringVar(&f.workload, "workload", "", "run only this workload: plenty or flash-sale (default: both)")
 	flags.Int64Var(&f.restock, "restock", 0,
@@ -246,19 +246,14 @@ func (f *runFlags) checkServers() error {
 
 // checkTarget returns an error for flags that cannot work with --target.
 func (f *runFlags) checkTarget() error {
-	admin := f.attach.admin
 	switch {
+	case f.attach.admin == "":
+		return errors.New("--target needs --admin: the lab sets the stock through the admin listener")
 	case f.clusters.given() || f.local.tidb != "":
 		return errors.New("--redis-cluster, --etcd-members and --tidb are useless with --target: " +
 			"the lab starts no servers")
 	case f.local.stockBinary != "":
 		return errors.New("--stock-binary is useless with --target: the lab starts no replicas")
-	case admin == "" && f.restock > 0:
-		return errors.New("--restock needs --admin: units are put back through the admin listener")
-	case admin == "" && f.stock > 0:
-		return errors.New("--stock needs --admin: the stock is set through the admin listener")
-	case admin == "" && f.workload != "":
-		return errors.New("--workload needs --admin: the stock is set through the admin listener")
 	}
 	return cmp.Or(checkServers("redis", f.attach.redis), checkServers("redlock", f.attach.redlock))
 }
@@ -275,8 +270,7 @@ func (f *runFlags) setDefaults(flags *pflag.FlagSet) {
 			f.budget = 0
 		}
 	}
-	cannotAdapt := f.sweep.Axis != "" || f.rate > 0 || f.duration > 0 || f.restock > 0 || f.budget == 0 ||
-		f.attach.target != "" && f.attach.admin == ""
+	cannotAdapt := f.sweep.Axis != "" || f.rate > 0 || f.duration > 0 || f.restock > 0 || f.budget == 0
 	if cannotAdapt {
 		f.rounds = cmp.Or(f.rounds, fixedRounds)
 	}

@@ -199,7 +199,6 @@ func TestRoundsAreAsNeededOnlyInAClosedLoopOfRequests(t *testing.T) {
 		"--restock 5":                 fixedRounds,
 		"--budget 0":                  fixedRounds,
 		"--sweep users=1,8":           fixedRounds,
-		"--target http://a":           fixedRounds,
 		"--target http://a --admin b": 0,
 	} {
 		var f runFlags

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
@@ -22,8 +21,7 @@ func TestTarget(t *testing.T) {
 	t.Parallel()
 	d, _, _ := up(t)
 	target := target{d}
-	t.Run("URL only, no stock", target.withoutStock)
-	t.Run("URL only", target.withoutAdmin)
+	t.Run("without the DSN", target.withoutDSN)
 	t.Run("with the DSN", target.withDSN)
 	t.Run("admin listener fails during the run", target.failingAdmin)
 	t.Run("longer than the budget", target.longerThanBudget)
@@ -44,24 +42,11 @@ func (d target) argsWithStock(out string, more ...string) []string {
 	return d.args(out, append([]string{"--admin", d.Replicas[1].AdminURL, "--mysql-dsn", d.MySQLDSN}, more...)...)
 }
 
-func (d target) withoutStock(t *testing.T) {
-	d.setStock(t, 0)
-	got := finish(t, d.args(t.TempDir())...)
-	if got.code != exitUnusable || !strings.Contains(got.stderr, "--admin") {
-		t.Errorf("exit status %d, %s: want %d and what to do", got.code, got.stderr, exitUnusable)
-	}
-}
-
-func (d target) withoutAdmin(t *testing.T) {
-	d.setStock(t, 1000)
+func (d target) withoutDSN(t *testing.T) {
 	dir := t.TempDir()
-	got := finish(t, d.args(dir)...)
+	got := finish(t, d.args(dir, "--admin", d.Replicas[0].AdminURL, "--stock", "1000")...)
 	if got.code != exitHeld {
 		t.Fatalf("exit status %d\n%s\n%s", got.code, got.stdout, got.stderr)
-	}
-	rows := mustReadReport(t, dir).Rows
-	if len(rows) != 2 || rows[0].Workload.Name != "found-stock" || rows[0].Result != "correct" {
-		t.Errorf("%d rows, the first is %s, %s: want 2, found-stock and correct", len(rows), rows[0].Label(), rows[0].Result)
 	}
 	if name := witness(t, dir); name != "service" {
 		t.Errorf("the %s read the stock, want the service", name)
@@ -171,22 +156,6 @@ func (d target) interrupted(t *testing.T) {
 	if r := mustReadReport(t, dir); r.ClaimsHeld || len(r.Rows) > 1 {
 		t.Errorf("claims held %v, %d rows: an interrupted run has no verdict", r.ClaimsHeld, len(r.Rows))
 	}
-}
-
-// setStock sets the stock of item 1.
-func (d target) setStock(t *testing.T, units int) {
-	t.Helper()
-	address, body := d.Replicas[0].AdminURL+"/admin/stock/1", fmt.Sprintf(`{"stock":%d}`, units)
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPut, address, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	request.Header.Set("Content-Type", "application/json")
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	response.Body.Close()
 }
 
 // runHasBegun reports whether a run of 100 000 requests has set its stock, which is less than that of the warm-up.

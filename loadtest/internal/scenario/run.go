@@ -25,9 +25,6 @@ type cellRun struct {
 	header history.Run // of the history
 	path   string      // of the history's file
 
-	// rationed is set if the load is limited to this run's share of the stock found.
-	rationed bool
-
 	result   traffic.Result
 	took     time.Duration   // sending and draining
 	agreed   bool            // drain ended because both stores had the same stock
@@ -104,12 +101,7 @@ func (r *Runner) prepare(ctx context.Context, current row, round int, limit time
 		}
 	}
 	run.header = run.describe(round)
-	if !r.target.SetsStock() {
-		err = run.ration(ctx, limit)
-	} else {
-		err = run.setStock(ctx, limit)
-	}
-	if err != nil {
+	if err := run.setStock(ctx, limit); err != nil {
 		return nil, err
 	}
 	if err := run.readInitial(ctx); err != nil {
@@ -174,29 +166,6 @@ func (c *cellRun) readInitial(ctx context.Context) (err error) {
 	return err
 }
 
-// rationReason says why a rationed run is shorter than planned.
-const rationReason = "this run's share of the stock found"
-
-// ration limits the load to this run's share of the stock found, and to the time limit (0: none).
-func (c *cellRun) ration(ctx context.Context, limit time.Duration) error {
-	found, err := c.stock.read(ctx, c.mix.Goods())
-	if err != nil {
-		return err
-	}
-	wanted := c.maxRequests()
-	if c.load.Requests, err = c.affordableShare(ctx, found, wanted); err != nil {
-		return err
-	}
-	c.rationed = c.load.Requests < wanted
-	if planned := c.header.Planned; c.rationed && planned > 0 {
-		c.header.Bounded = fmt.Sprintf("%s of %s requests: %s", thousands(c.load.Requests), thousands(planned), rationReason)
-	}
-	if limit > 0 && c.load.Duration == 0 {
-		c.load.Duration = limit + time.Second
-	}
-	return nil
-}
-
 // send sends the load and collects the answers.
 func (c *cellRun) send(ctx context.Context) (err error) {
 	began := time.Now()
@@ -236,15 +205,11 @@ func (c *cellRun) readEnd(ctx context.Context, h *history.History) (err error) {
 // recordBound records how many requests were planned and why fewer were sent, as far as that is known only afterwards.
 func (c *cellRun) recordBound() {
 	result, header := c.result, &c.header
-	byTime := header.Planned == 0
-	if byTime {
-		header.Planned = result.Sent + result.Dropped
-	}
 	switch {
-	case !byTime && result.OutOfTime:
+	case header.Planned == 0: // by time
+		header.Planned = result.Sent + result.Dropped
+	case result.OutOfTime:
 		header.Bounded = limited(result.Sent, header.Planned, c.load.Duration)
-	case byTime && c.rationed && !result.OutOfTime:
-		header.Bounded = fmt.Sprintf("%.1f of %.1f s: %s", c.took.Seconds(), c.config.Duration.Seconds(), rationReason)
 	}
 }
 
