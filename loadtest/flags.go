@@ -81,17 +81,6 @@ func (f *clusterFlags) check() error {
 // given reports whether either is a cluster.
 func (f *clusterFlags) given() bool { return f.redis || f.etcd != 1 }
 
-// command returns the flags as they are given, each after a space.
-func (f *clusterFlags) command() (flags string) {
-	if f.redis {
-		flags += " --redis-cluster"
-	}
-	if f.etcd != 1 {
-		flags += fmt.Sprintf(" --etcd-members=%d", f.etcd)
-	}
-	return flags
-}
-
 // options returns the options of the topology with the clusters that the flags ask for.
 func (f *clusterFlags) options(o topology.Options) topology.Options {
 	o.RedisCluster, o.EtcdMembers = f.redis, f.etcd
@@ -190,18 +179,6 @@ func (f *serverFlags) noFaults() string {
 		return fault.NoCluster
 	}
 	return ""
-}
-
-// accountCommand returns the flags about accounts as they are given, each after a space.
-func (f *serverFlags) accountCommand() (flags string) {
-	for _, flag := range []struct{ name, value string }{
-		{"mysql-tls", f.mysqlTLS}, {"redis-tls", f.redisTLS}, {"redis-user", f.account.RedisUser},
-	} {
-		if flag.value != "" {
-			flags += " --" + flag.name + "=" + flag.value
-		}
-	}
-	return flags
 }
 
 // warnOfServers says what the claims rely on and the user's servers do not have.
