@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"io/fs"
 	"net/http"
@@ -13,7 +12,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 )
 
 // The more flags describe a running service, the more the lab can do with it.
@@ -26,7 +24,6 @@ func TestTarget(t *testing.T) {
 	t.Run("admin listener fails during the run", target.failingAdmin)
 	t.Run("longer than the budget", target.longerThanBudget)
 	t.Run("open loop", target.openLoop)
-	t.Run("Ctrl-C", target.interrupted)
 }
 
 // target is a service that the lab did not start.
@@ -124,53 +121,6 @@ func (d target) openLoop(t *testing.T) {
 			t.Errorf("%s does not sell out", row.Label())
 		}
 	}
-}
-
-func (d target) interrupted(t *testing.T) {
-	dir := t.TempDir()
-	cmd := command(t, d.args(dir, "--admin", d.Replicas[0].AdminURL, "--requests", "100000", "--stock", "100000",
-		"--budget", "0")...)
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	deadline := time.Now().Add(30 * time.Second)
-	for !d.runHasBegun(t) {
-		if time.Now().After(deadline) {
-			t.Fatalf("the run did not begin\n%s", &stderr)
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	interrupted := time.Now()
-	if err := cmd.Process.Signal(os.Interrupt); err != nil {
-		t.Fatal(err)
-	}
-	cmd.Wait()
-	if took := time.Since(interrupted); took > 10*time.Second {
-		t.Errorf("it took %v to stop", took)
-	}
-	if code := cmd.ProcessState.ExitCode(); code != exitInterrupted || !strings.Contains(stdout.String(), "interrupted") {
-		t.Errorf("exit status %d, want %d and a report that says so\n%s\n%s", code, exitInterrupted, &stdout, &stderr)
-	}
-	if r := mustReadReport(t, dir); r.ClaimsHeld || len(r.Rows) > 1 {
-		t.Errorf("claims held %v, %d rows: an interrupted run has no verdict", r.ClaimsHeld, len(r.Rows))
-	}
-}
-
-// runHasBegun reports whether a run of 100 000 requests has set its stock, which is less than that of the warm-up.
-func (d target) runHasBegun(t *testing.T) bool {
-	t.Helper()
-	response, err := http.Get(d.URL + "/stock/1")
-	if err != nil {
-		return false
-	}
-	defer response.Body.Close()
-	var item struct{ Stock int64 }
-	if err := json.NewDecoder(response.Body).Decode(&item); err != nil {
-		return false
-	}
-	return item.Stock > 6_000 && item.Stock <= 100_000
 }
 
 // witness returns who read the stock, according to the histories of a run.

@@ -11,17 +11,6 @@ import (
 	"stock/loadtest/internal/topology"
 )
 
-func TestUpServesUntilCtrlC(t *testing.T) {
-	t.Parallel()
-	d, cmd, stderr := up(t)
-	if line, err := stderr.ReadString('\n'); !strings.HasPrefix(line, "starting ") {
-		t.Errorf("up begins with %q, %v; want that it says what it starts", line, err)
-	}
-	deduct(t, d.URL)
-	interrupt(t, cmd)
-	d.gone(t)
-}
-
 func TestUpReportsAKilledReplicaAndKeepsTheOthersRunning(t *testing.T) {
 	t.Parallel()
 	d, cmd, stderr := up(t)

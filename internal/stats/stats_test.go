@@ -191,18 +191,6 @@ func TestRatiosAreOfTheSameRound(t *testing.T) {
 	}
 }
 
-func TestMedian(t *testing.T) {
-	t.Parallel()
-	for _, test := range []struct {
-		values []float64
-		want   float64
-	}{{values: nil, want: 0}, {values: []float64{3, 1, 2}, want: 2}, {values: []float64{4, 1, 3, 2}, want: 2.5}} {
-		if got := stats.Median(test.values); got != test.want {
-			t.Errorf("%v: got %v, want %v", test.values, got, test.want)
-		}
-	}
-}
-
 func TestNearestRank(t *testing.T) {
 	t.Parallel()
 	var values []time.Duration

@@ -218,13 +218,3 @@ func TestWarmIsCalledAfterTheWarmUpAndDrainedAfterTheRequestsOfEachCell(t *testi
 		t.Errorf("called in %d of %d cells, after so many requests: %v, want at least 100", len(drained), len(cells), drained)
 	}
 }
-
-func TestTheErrorOfWarmEndsTheRun(t *testing.T) {
-	t.Parallel()
-	s, failed := &shop{}, errors.New("failed")
-	runner := s.open(t, Config{Requests: 100, Warm: func(context.Context) error { return failed }})
-	err := runner.Run(t.Context(), func(Measured) error { return nil })
-	if !errors.Is(err, failed) || s.deductions != 0 {
-		t.Errorf("got %v after %d deductions, want %v before the first", err, s.deductions, failed)
-	}
-}
