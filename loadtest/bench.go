@@ -72,7 +72,7 @@ func (f *benchFlags) register(flags *pflag.FlagSet) {
 	flags.Uint64Var(&f.seed, "seed", 0, "seed of the order of cells (default: a random one, which is printed)")
 	flags.BoolVar(&f.quick, "quick", false, "a short trial: one round of cells of 300 ms; its figures are not reliable")
 	flags.StringVar(&f.out, "out", "", "directory for the page (default: out/ and the time)")
-	flags.StringVar(&f.markdown, "markdown", "", "write the tables in Markdown to this file, - for stdout")
+	flags.StringVar(&f.markdown, "markdown", "", "write the tables in Markdown to this file")
 	f.local.register(flags)
 }
 
@@ -169,8 +169,10 @@ func (f *benchFlags) report(stdout io.Writer, result *bench.Result) error {
 	if err := result.WriteText(stdout); err != nil {
 		return err
 	}
-	if err := writeTo(f.markdown, stdout, result.WriteMarkdown); err != nil {
-		return err
+	if f.markdown != "" {
+		if err := lab.WriteFile(f.markdown, result.WriteMarkdown); err != nil {
+			return err
+		}
 	}
 	write := func(w io.Writer) error { return page.WriteBench(w, result) }
 	if err := lab.WriteFile(filepath.Join(f.out, lab.ReportPage), write); err != nil {
@@ -258,7 +260,7 @@ func conditions(e topology.Environment) string {
 // checkWritable makes sure, before a long run, that the file of a flag can be written after it. It creates the
 // file and its directory if there are none.
 func checkWritable(flag, name string) error {
-	if name == "" || name == "-" {
+	if name == "" {
 		return nil
 	}
 	err := os.MkdirAll(filepath.Dir(name), 0o755)
@@ -272,20 +274,4 @@ func checkWritable(flag, name string) error {
 		return fmt.Errorf("%s %s: %w", flag, name, err)
 	}
 	return nil
-}
-
-// writeTo writes to the named file, to stdout if the name is "-", and nothing if it is empty.
-func writeTo(name string, stdout io.Writer, write func(io.Writer) error) error {
-	switch name {
-	case "":
-		return nil
-	case "-":
-		fmt.Fprintln(stdout)
-		return write(stdout)
-	}
-	file, err := os.Create(name)
-	if err != nil {
-		return err
-	}
-	return errors.Join(write(file), file.Close())
 }

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"stock/internal/servers"
 	"stock/internal/servers/serverstest"
 	"stock/loadtest/internal/lab"
 )
@@ -64,18 +65,6 @@ func TestInterruptedStartSaysOnlyThat(t *testing.T) {
 			if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("%s was not removed: %v", dir, err)
 			}
-		}
-	}
-}
-
-func TestAnInterruptedCommandSaysSoOnce(t *testing.T) {
-	t.Parallel()
-	for want, err := range map[string]error{
-		"":                 errors.Join(context.Canceled, nil),
-		"a table was left": errors.Join(context.Canceled, errors.New("a table was left")),
-	} {
-		if got := besidesInterrupted(err); got != want {
-			t.Errorf("%q says %q, want %q", err, got, want)
 		}
 	}
 }
@@ -201,15 +190,10 @@ func startFault(t *testing.T) runningRun {
 		}
 	}
 	r.pids = children(t, r.cmd.Process.Pid)
-	if !slices.ContainsFunc(r.pids, isStopped) {
+	stopped := func(pid int) bool { state, _ := servers.ProcessState(pid); return state == 'T' }
+	if !slices.ContainsFunc(r.pids, stopped) {
 		t.Fatalf("none of %v is stopped", r.pids)
 	}
 	r.addresses = listening(t, append(slices.Clone(r.pids), r.cmd.Process.Pid)) // also those of its proxies
 	return r
-}
-
-// isStopped reports whether Linux says that a process is stopped (proc_pid_stat(5)).
-func isStopped(pid int) bool {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	return err == nil && bytes.HasPrefix(stat[bytes.LastIndexByte(stat, ')')+1:], []byte(" T"))
 }

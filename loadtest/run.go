@@ -142,7 +142,8 @@ func (f *runFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error
 		screen.status("writing traces")
 		failure = lab.WriteTraces(ctx, f.out)
 	}
-	return f.report(ctx, stdout, run.Builder, failure, began)
+	how := fmt.Sprintf("%v, seed %d", time.Since(began).Round(time.Second), f.seed)
+	return writeReport(ctx, stdout, run.Builder, f.out, failure, how)
 }
 
 // openLab starts the servers, or connects to those of --target.
@@ -250,21 +251,20 @@ func measure(ctx context.Context, run *lab.Run, screen *screen) error {
 	return err
 }
 
-// report writes the report of everything that was measured, even if the run failed or was interrupted, and returns the
-// error that the command ends with.
-func (f *runFlags) report(
-	ctx context.Context, stdout io.Writer, builder *report.Builder, failure error, began time.Time,
+// writeReport writes the report of everything that was measured or played, even if that failed or was interrupted, and
+// returns the error that the command ends with. how is what the command says about it.
+func writeReport(
+	ctx context.Context, stdout io.Writer, builder *report.Builder, dir string, failure error, how string,
 ) error {
-	result, err := lab.Finish(ctx, builder, f.out, failure)
+	result, err := lab.Finish(ctx, builder, dir, failure)
 	if err != nil {
 		return errors.Join(failure, err)
 	}
 	if err := result.WriteText(stdout, report.Colour(stdout)); err != nil {
 		return errors.Join(failure, err)
 	}
-	path, took := filepath.Join(f.out, "report.md"), time.Since(began).Round(time.Second)
-	fmt.Fprintf(stdout, "\nreport: %s  (%v, seed %d)\n", path, took, f.seed)
-	announcePage(stdout, f.out)
+	fmt.Fprintf(stdout, "\nreport: %s  (%s)\n", filepath.Join(dir, "report.md"), how)
+	announcePage(stdout, dir)
 	return cmp.Or(ctx.Err(), failure, conclusion(result))
 }
 
