@@ -195,15 +195,6 @@ func (r *Redis) client() *redis.Client {
 	return redis.NewClient(&redis.Options{Addr: r.Addr, MaxRetries: -1})
 }
 
-// Stop kills the server and removes its directory. It does not ask the server to end: a master would wait for its Redis
-// replicas, and the data is removed anyway.
-func (r *Redis) Stop(context.Context) error {
-	if r.Process != nil {
-		r.Kill()
-	}
-	return r.dir.Remove()
-}
-
 // stopRedis stops those of the servers that were started.
 func stopRedis(ctx context.Context, servers ...*Redis) error {
 	var errs []error

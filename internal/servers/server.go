@@ -2,7 +2,6 @@ package servers
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"os/exec"
@@ -47,12 +46,13 @@ func (s *Server) Restart(ctx context.Context) error {
 	return Restart(ctx, &s.Process, s.command, s.ready)
 }
 
-// Stop ends the server and removes its directory.
-func (s *Server) Stop(ctx context.Context) error {
-	if s.Process == nil {
-		return s.dir.Remove()
+// Stop kills the server and removes its directory. It does not ask the server to end: a master of Redis would wait for
+// its Redis replicas, and a leader of etcd hand over to another member, and the data is removed anyway.
+func (s *Server) Stop(context.Context) error {
+	if s.Process != nil {
+		s.Kill()
 	}
-	return errors.Join(s.Process.Stop(ctx), s.dir.Remove())
+	return s.dir.Remove()
 }
 
 // program is a server as it is installed.

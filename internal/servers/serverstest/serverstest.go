@@ -59,7 +59,6 @@ func (s *Servers) Run(m *testing.M) int {
 	code := m.Run()
 	var stops []func(context.Context) error
 	if s.mysql != nil {
-		s.mysql.Kill() // a clean shutdown would take longer
 		stops = append(stops, s.mysql.Stop)
 	}
 	if s.replica != nil {
@@ -189,17 +188,8 @@ func (s *Servers) ZooKeeper(t testing.TB) (addr string) {
 // StartMySQL starts a server for this test alone, which may stop, kill or restart it.
 func StartMySQL(t testing.TB, o servers.MySQLOptions) *servers.MySQL {
 	t.Helper()
-	mysql, err := servers.StartMySQL(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		mysql.Kill()
-		if err := mysql.Stop(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
-	return mysql
+	server, err := servers.StartMySQL(t.Context(), o)
+	return started(t, server, err)
 }
 
 // StartRedis starts a server for this test alone, which may stop, kill or restart it.

@@ -277,17 +277,6 @@ type part struct {
 	stop    func(context.Context) error
 }
 
-// stopEtcd returns what stops a member of etcd. The only one is asked to end. One of several is killed: a leader would
-// first hand over to another member.
-func (t *Topology) stopEtcd(member *servers.Etcd) func(context.Context) error {
-	return func(ctx context.Context) error {
-		if t.Servers.EtcdCluster != nil {
-			member.Kill()
-		}
-		return member.Stop(ctx)
-	}
-}
-
 // death returns how the process ended, with the end of its log; nil while it runs.
 func (p part) death() error {
 	if err := p.process.Err(); err != nil {
@@ -315,7 +304,7 @@ func (t *Topology) layers() [][]part {
 	}
 	for _, etcd := range t.etcdMembers() {
 		if etcd != nil {
-			stores = append(stores, part{process: etcd.Process, stop: t.stopEtcd(etcd)})
+			stores = append(stores, part{process: etcd.Process, stop: etcd.Stop})
 		}
 	}
 	if zookeeper := t.Servers.ZooKeeper; zookeeper != nil {
