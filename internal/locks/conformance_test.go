@@ -94,7 +94,7 @@ var subjects = map[string]lockstest.Subject{
 		Renews: true, Tokens: true, Leaves: []string{":token"},
 	}),
 	"redis-queue": onOneRedis(locks.NewRedisQueue, lockstest.Subject{
-		Renews: true, Tokens: true, Resends: true, Leaves: []string{":memory"},
+		Renews: true, Tokens: true, Leaves: []string{":memory"},
 	}),
 	"redis-multi": onMasters(3, newRedisMultiOn, lockstest.Subject{
 		Lease:  time.Second, // several masters have to answer a renewal in time

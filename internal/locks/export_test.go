@@ -55,9 +55,6 @@ func (l *RedisRLock) InTurn(key string) int {
 }
 
 // Undos returns the undoer of the lock.
-func (q *RedisQueue) Undos() *undoer { return q.undos }
-
-// Undos returns the undoer of the lock.
 func (e *Etcd) Undos() *undoer { return e.undos }
 
 // Close is undoer.close.

@@ -178,8 +178,6 @@ func lockIsCut(t *testing.T, s Subject, d Deployment) {
 			if err := lease.Unlock(); err != nil && !s.lacks(Persistence) {
 				t.Errorf("%v: Unlock: %v", cut, err)
 			}
-		case s.Resends:
-			t.Errorf("%v: Lock: %v, want a retry", cut, err)
 		case !errors.Is(err, locks.ErrNotAcquired) || errors.Is(err, context.DeadlineExceeded):
 			t.Errorf("%v: Lock: %v, want ErrNotAcquired joined with the server's error", cut, err)
 		}
@@ -204,8 +202,6 @@ func unlockIsCut(t *testing.T, s Subject, d Deployment) {
 		case err == nil:
 			_ = lock(t, Patient(t), other, key).Unlock()
 			return
-		case s.Resends:
-			t.Errorf("%v: Unlock: %v, want a retry", cut, err)
 		case errors.Is(err, locks.ErrLeaseLost) && !s.lacks(Persistence) && o == long:
 			t.Errorf("%v: Unlock: %v, but the lock was still held", cut, err)
 		}
@@ -270,8 +266,6 @@ func waitIsCut(t *testing.T, s Subject, d Deployment) {
 			_ = r.lease.Unlock()
 		case !errors.Is(r.err, locks.ErrNotAcquired) || errors.Is(r.err, context.DeadlineExceeded):
 			t.Errorf("%v: Lock: %v, want ErrNotAcquired joined with the server's error", cut, r.err)
-		case s.Resends:
-			t.Errorf("%v: Lock: %v, want it to go on waiting", cut, r.err)
 		}
 		_ = lock(t, Patient(t), other, key).Unlock()
 	})

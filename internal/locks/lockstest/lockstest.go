@@ -29,7 +29,6 @@ type Subject struct {
 	Tokens    bool          // every grant has a fencing token
 	Renews    bool          // a held lock is renewed
 	Reentrant bool          // a holder may lock again through its lease's context
-	Resends   bool          // a command whose connection broke is repeated, so that the caller does not notice
 	Leaves    []string      // suffixes of the names that stay on the server when nobody wants the lock
 
 	// Lacks lists the guarantees that the lock does not give, and why.
