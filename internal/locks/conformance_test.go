@@ -106,7 +106,10 @@ var subjects = map[string]lockstest.Subject{
 	})),
 	"redlock": onMasters(3, newRedlockOn, lockstest.Subject{
 		Lease: time.Second, // a command to a master may take half of it
-		Lacks: missing{lockstest.NoticesLoss: notRenewed},
+		Lacks: missing{
+			lockstest.NoticesLoss:    notRenewed,
+			lockstest.NoticesSilence: "it asks again as long as masters can be connected to",
+		},
 	}),
 	"multi": onMasters(2, newMultiOn, lockstest.Subject{
 		Lease:  time.Second, // the first lock must outlast the wait for the second
@@ -122,16 +125,18 @@ var subjects = map[string]lockstest.Subject{
 		Shared: sharedMySQLRow,
 		Own:    ownMySQLRow,
 		Lacks: missing{
-			lockstest.NoticesLoss: notRenewed,
-			lockstest.NoLateGrant: "it waits for a late reply for a second",
+			lockstest.NoticesLoss:    notRenewed,
+			lockstest.NoLateGrant:    "it waits for a late reply for a second",
+			lockstest.NoticesSilence: "it waits for an answer as long as its caller does",
 		},
 	},
 	"mysql-getlock": {
 		Shared: sharedMySQL,
 		Own:    ownMySQL,
 		Lacks: missing{
-			lockstest.Expiry:      "it has no lease: it ends with its connection",
-			lockstest.Persistence: "it belongs to its connection",
+			lockstest.Expiry:         "it has no lease: it ends with its connection",
+			lockstest.Persistence:    "it belongs to its connection",
+			lockstest.NoticesSilence: "the error is that a query took too long, as for a caller that gave up",
 			lockstest.Linearizable: "its connection may end while the work goes on: see " +
 				"TestAKilledConnectionFreesItsGetLockWhileTheWorkGoesOn",
 		},

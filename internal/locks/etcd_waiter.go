@@ -76,18 +76,24 @@ func (w *etcdWaiter) wait(ctx context.Context) (holds bool, err error) {
 	return false, w.awaitDeletion(ctx, string(before[0].Key), both.Header.Revision)
 }
 
-// awaitDeletion waits until a key that existed at a revision is deleted. The watch survives a restart of the server,
-// and does not report that the server is gone: the pulse does.
+// awaitDeletion waits until a key that existed at a revision is deleted. The watch survives a restart of the server, and
+// does not report that the server is gone: a small request at intervals does.
 func (w *etcdWaiter) awaitDeletion(ctx context.Context, key string, revision int64) error {
 	watch, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx)) // ends the watch
 	defer cancel()
 	events := w.etcd.client.Watch(watch, key, clientv3.WithRev(revision+1), clientv3.WithFilterPut())
+	tick := time.NewTicker(min(w.etcd.options.Renew, answerLimit))
+	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-w.session.Context().Done():
 			return errSessionOver
+		case <-tick.C:
+			if err := w.etcd.ask(ctx); err != nil {
+				return fmt.Errorf("etcd stopped answering: %w", err)
+			}
 		case response, open := <-events:
 			switch err := response.Err(); {
 			case len(response.Events) > 0, errors.Is(err, rpctypes.ErrCompacted): // compacted: read the queue again

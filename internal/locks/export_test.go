@@ -18,7 +18,6 @@ func (m *Mutex) InUse(key string) bool {
 var (
 	UserLockName = userLockName
 	NodeName     = nodeName
-	NewPulse     = newPulse
 	NewUndoer    = newUndoer
 	NotDone      = notDone
 )
@@ -65,11 +64,6 @@ func (u *undoer) Pending() int {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.pending.Len()
-}
-
-// Watch is pulse.watch.
-func (p *pulse) Watch(ctx context.Context) (waiting context.Context, stop func()) {
-	return p.watch(ctx)
 }
 
 // NewPatientRedlock makes a Redlock that gives a master half of a lease to answer, at most 2 s: on a busy machine all

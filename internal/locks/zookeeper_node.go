@@ -185,8 +185,8 @@ func (n *zkNode) byZxid(ctx context.Context, names []string) ([]string, error) {
 	return slices.SortedFunc(maps.Keys(created), func(a, b string) int { return cmp.Compare(created[a], created[b]) }), nil
 }
 
-// awaitDeletion waits until another node is deleted. The watch survives a short outage, and does not cover this
-// waiter's own node, which is checked at intervals. The pulse notices when the server stops answering.
+// awaitDeletion waits until another node is deleted. The watch neither covers this waiter's own node nor reports that the
+// server stopped answering: both are checked at intervals.
 func (n *zkNode) awaitDeletion(ctx context.Context, name string) error {
 	gone, err := answered(ctx, n.z, func() (<-chan zk.Event, error) {
 		_, _, events, err := n.z.conn.GetW(n.parent + "/" + name) // unlike ExistsW, sets no watch if the node is gone
@@ -198,7 +198,7 @@ func (n *zkNode) awaitDeletion(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	tick := time.NewTicker(n.z.options.Renew)
+	tick := time.NewTicker(min(n.z.options.Renew, answerLimit))
 	defer tick.Stop()
 	for {
 		select {
@@ -207,7 +207,7 @@ func (n *zkNode) awaitDeletion(ctx context.Context, name string) error {
 		case <-gone: // or the session has ended, which the next request will show
 			return nil
 		case <-tick.C:
-			if _, err := n.stat(ctx); errors.Is(err, errSessionOver) {
+			if _, err := n.stat(ctx); err != nil {
 				return err
 			}
 		}

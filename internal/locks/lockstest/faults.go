@@ -26,6 +26,7 @@ var faults = []conformance{
 	{"unlocks or fails cleanly when its connection is cut at any step, and frees the lock", true, unlockIsCut},
 	{"frees the lock when its servers answer again after Unlock failed", true, unlockDuringOutage},
 	{"waits or fails cleanly when its connection is cut at any step", true, waitIsCut},
+	{"fails while it waits if the servers stop answering", true, waitDuringOutage},
 	{"ends the context of a holder in a black hole before another client is granted the lock", true, blackHole},
 	{"works on after its servers were paused and have restarted", true, pauseAndRestart},
 }
@@ -269,6 +270,31 @@ func waitIsCut(t *testing.T, s Subject, d Deployment) {
 		}
 		_ = lock(t, Patient(t), other, key).Unlock()
 	})
+}
+
+func waitDuringOutage(t *testing.T, s Subject, d Deployment) {
+	s.needs(t, NoticesSilence)
+	s.cuts(t)
+	o, key := long, freshKey()
+	o.Renew = 100 * time.Millisecond
+	holder := lock(t, Patient(t), client(t, d, long), key)
+	l, p := proxied(t, d, o)
+	MustUnlock(t, lock(t, Patient(t), l, freshKey())) // connects
+	failed := make(chan error, 1)
+	go func() {
+		_, err := l.Lock(Patient(t), key)
+		failed <- err
+	}()
+	select {
+	case err := <-failed:
+		t.Fatalf("Lock while another client holds it: %v, want it to wait", err)
+	case <-time.After(100 * time.Millisecond):
+	}
+	p.BlackHole()
+	if err := <-failed; !errors.Is(err, locks.ErrNotAcquired) || errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Lock: %v, want ErrNotAcquired joined with the servers' error", err)
+	}
+	MustUnlock(t, holder)
 }
 
 func blackHole(t *testing.T, s Subject, d Deployment) {

@@ -58,6 +58,8 @@ const (
 	Persistence Guarantee = "the lock outlives its connection"
 	// NoticesLoss: the lease's context ends when the lock is taken away on the server.
 	NoticesLoss Guarantee = "the holder learns of a loss"
+	// NoticesSilence: a Lock that waits fails soon after the servers stop answering, with their error.
+	NoticesSilence Guarantee = "a waiter learns that nobody answers"
 	// Linearizable: at most one client at a time relies on the lock, whatever the network and the server do.
 	Linearizable Guarantee = "linearizable under faults"
 )
