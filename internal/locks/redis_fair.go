@@ -63,35 +63,26 @@ func (l *RedisFair) Close() error { return errors.Join(l.redisLock.Close(), l.wa
 
 // Lock implements Locker. The lease is renewed until it is unlocked, abandoned or lost, even after ctx has ended.
 func (l *RedisFair) Lock(ctx context.Context, key string) (*Lease, error) {
-	if err := l.undos.full(); err != nil {
-		return nil, notAcquired(key, err)
-	}
 	id := rand.Text()
 	release := l.leave(key, id)
 	woken, leave := l.waiters.join(id)
 	defer leave()
-	for queued := false; ; {
-		sent := time.Now()
-		pause, err := l.acquire(ctx, key, id)
-		if err == nil && pause == 0 {
-			lease := newLease(ctx, l.options.guaranteed(sent), 0, l.unlock(key, release))
-			l.keepAlive(lease, key, id)
-			return lease, nil
-		}
-		if err == nil && triesOnce(ctx) {
-			return nil, notAcquired(key, ErrHeld)
-		}
-		if err == nil {
-			queued = true
-			err = l.waiters.wait(ctx, woken, min(pause, l.heartbeat/3))
-		}
-		if err != nil {
-			if queued || !notDone(l.client, err) {
-				l.undos.takeBack(ctx, release.undo) // also leaves the queue
-			}
-			return nil, notAcquired(key, errors.Join(ended(ctx), err))
-		}
+	var pause time.Duration
+	sent, err := l.await(ctx, key, request{
+		ask: func() (granted bool, err error) {
+			pause, err = l.acquire(ctx, key, id)
+			return pause == 0, err
+		},
+		undo:   release.undo,
+		wait:   func(ctx context.Context) error { return l.waiters.wait(ctx, woken, min(pause, l.heartbeat/3)) },
+		queues: true,
+	})
+	if err != nil {
+		return nil, err
 	}
+	lease := newLease(ctx, l.options.guaranteed(sent), 0, l.unlock(key, release))
+	l.keepAlive(lease, key, id)
+	return lease, nil
 }
 
 // acquire returns when to ask again if no message comes, or 0 if the lock was granted. Under TryOnce it does not queue.

@@ -73,7 +73,7 @@ func (l *RedisReentrant) Lock(ctx context.Context, key string) (*Lease, error) {
 		removed, err := l.client.SRem(ctx, key, id).Result()
 		return removed == 1, err
 	})
-	sent, err := l.poll(ctx, key, ask, release.undo)
+	sent, err := l.await(ctx, key, request{ask: ask, undo: release.undo, wait: l.options.poll})
 	if err != nil {
 		return nil, err
 	}
