@@ -28,7 +28,7 @@ func TestCheckFindsHistoriesThatOneLockCannotHave(t *testing.T) {
 	down := errors.New("the server is down")
 	for name, test := range map[string]struct {
 		grants []Grant
-		want   string // in the error; empty if the history is linearizable
+		want   string // in the error; empty if one lock can have the history
 	}{
 		"one after the other": {[]Grant{
 			{asked: at(0), granted: at(1), over: at(2), unlock: at(2), replied: at(4)},
@@ -46,7 +46,7 @@ func TestCheckFindsHistoriesThatOneLockCannotHave(t *testing.T) {
 			{asked: at(0), granted: at(1), over: at(5), unlock: at(9), replied: at(10)},
 			{asked: at(2), granted: at(6), over: at(20), unlock: at(20), replied: at(21)},
 			{asked: at(11), granted: at(12), over: at(13), unlock: at(13), replied: at(14)},
-		}, "two hold the lock"},
+		}, "held by another client"},
 		"an Unlock that claims to have released it": {[]Grant{
 			{asked: at(0), granted: at(1), over: at(5), unlock: at(9), replied: at(10)},
 			{asked: at(2), granted: at(6), over: at(20), unlock: at(20), replied: at(21)},
