@@ -241,23 +241,3 @@ func TestALockThatFindsNoEtcdCreatesNoWaiter(t *testing.T) {
 		t.Errorf("%d waiters may have been created without a server, want none", waiters)
 	}
 }
-
-func TestADeadEtcdWaiterIsPassedWhenItsSessionEnds(t *testing.T) {
-	t.Parallel()
-	addr := shared.Etcd(t)
-	observer := connectEtcd(t, addr)
-	deadWaiterIsPassed(t, addr, locks.Options{Lease: 2 * time.Second}, newEtcd,
-		func(key string, length int) { awaitEtcdQueue(t, observer, key, length) })
-}
-
-func TestEtcdGrantsInOrderOfArrivalWithRisingTokens(t *testing.T) {
-	t.Parallel()
-	addr := shared.Etcd(t)
-	observer := connectEtcd(t, addr)
-	var waiters []locks.Locker
-	for range 3 {
-		waiters = append(waiters, newEtcd(t, addr, locks.Options{}))
-	}
-	grantsInOrder(t, newEtcd(t, addr, locks.Options{}), waiters,
-		func(key string, length int) { awaitEtcdQueue(t, observer, key, length) })
-}

@@ -100,9 +100,6 @@ func (e *Etcd) EnqueueLate(ctx context.Context, key string) error {
 // Waiters returns how many keys were or may have been created for waiters.
 func (e *Etcd) Waiters() uint64 { return e.waiters.Load() }
 
-// Unanswered returns the number of requests without a reply, and its limit.
-func (z *ZooKeeper) Unanswered() (requests, limit int) { return len(z.requests), cap(z.requests) }
-
 // Undos returns the undoer of the lock.
 func (z *ZooKeeper) Undos() *undoer { return z.undos }
 

@@ -31,14 +31,14 @@ const fairHeartbeat = 3 * time.Second
 
 // RedisFair is RedisPubSub with a queue in Redis: the lock is granted in order of arrival.
 //
-// What it adds: the client that arrives first is served first (TestRedisFairGrantsInOrderOfArrival), and a release
-// wakes only the first waiter (TestRedisFairWakesOnlyTheHead). A waiter that gives up leaves the queue
-// (TestRedisFairForgetsAWaiterThatGaveUp).
+// What it adds: the client that arrives first is served first
+// (TestWaitersThatQueueAreGrantedTheLockInOrderOfArrival), and a release wakes only the first waiter
+// (TestRedisFairWakesOnlyTheHead). A waiter that gives up leaves the queue (TestRedisFairForgetsAWaiterThatGaveUp).
 //
 // What still breaks:
 //
 //   - A waiter that dies at the head of the queue blocks the others until its heartbeat has expired, for a few seconds
-//     (TestRedisFairPassesADeadHead).
+//     (TestADeadWaiterIsPassedOver).
 //   - If a waiter gives up while Redis does not answer, its last request may be carried out after its leave. Its entry
 //     then stays in the queue for as long as a dead waiter's.
 //   - Order costs speed: between a release and the next grant, the lock is idle while a message travels to a waiter.
