@@ -97,9 +97,6 @@ func (e *Etcd) EnqueueLate(ctx context.Context, key string) error {
 	return err
 }
 
-// Waiters returns how many keys were or may have been created for waiters.
-func (e *Etcd) Waiters() uint64 { return e.waiters.Load() }
-
 // Undos returns the undoer of the lock.
 func (z *ZooKeeper) Undos() *undoer { return z.undos }
 

@@ -159,23 +159,6 @@ func TestMultiTakesAllOrNone(t *testing.T) {
 	}
 }
 
-func TestMultiExcludesTheHoldersOfEachMember(t *testing.T) {
-	t.Parallel()
-	var old locks.Mutex
-	next := renewing(t, shared.Redis(t))
-	lease := mustLock(t, locks.Multi{&old, next}, "key")
-	if lease.Token() == 0 {
-		t.Error("no token, although a member has one")
-	}
-	for _, member := range []locks.Locker{&old, next} {
-		wantWait(t, t.Context(), member, "key")
-	}
-	mustUnlock(t, lease)
-	for _, member := range []locks.Locker{&old, next} {
-		mustUnlock(t, mustLock(t, member, "key"))
-	}
-}
-
 func TestMultiEndsWithTheFirstMemberThatIsLost(t *testing.T) {
 	t.Parallel()
 	options := shared.Redis(t)
@@ -235,24 +218,5 @@ func TestMultiAbandonsItsMembers(t *testing.T) {
 	}
 	if !exists(t, connect(t, options), "key") {
 		t.Error("the member with a deadline was released")
-	}
-}
-
-func TestMultiClosesItsMembers(t *testing.T) {
-	t.Parallel()
-	addr := shared.Etcd(t)
-	first, last := newEtcd(t, addr, locks.Options{}), newEtcd(t, addr, locks.Options{})
-	closing := []locks.Locker{first, last}
-	for _, member := range closing {
-		mustUnlock(t, mustLock(t, member, "closed"))
-	}
-	if err := (locks.Multi{first, new(locks.Mutex), last}).Close(); err != nil {
-		t.Error(err)
-	}
-	for i, member := range closing {
-		if lease, err := member.Lock(t.Context(), "closed"); err == nil {
-			t.Errorf("member %d still grants locks after Close", i)
-			mustUnlock(t, lease)
-		}
 	}
 }
