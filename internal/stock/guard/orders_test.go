@@ -81,60 +81,6 @@ func TestOrdersAndDeductionsThatWantMoreConnectionsThanThereAreAllEnd(t *testing
 	}
 }
 
-// waitForItem starts an order that locks its first item and then waits for its last one, which is held.
-func waitForItem(t *testing.T, o stocktest.Orders, counts ...int) (done <-chan error) {
-	t.Helper()
-	first, ended := make(chan struct{}), make(chan error, 1)
-	go func() {
-		locked := stocktest.Once(stocktest.AfterLock, func(context.Context) { close(first) })
-		_, err := o.Place("lock-mysql-getlock", stock.MySQL, locked, counts...)
-		ended <- err
-	}()
-	select {
-	case <-first:
-	case err := <-ended:
-		t.Fatalf("the order ended before it had its first lock: %v", err)
-	}
-	return ended
-}
-
-// Only one of the orders that include a held item has reserved connections: two would have reserved all.
-func TestOrdersOfAHeldItemLeaveHalfOfTheConnectionsToOthers(t *testing.T) {
-	t.Parallel()
-	o := stocktest.NewOrders(t, stocktest.NewAddresses(t, stock.NeedMySQL), 10, 10)
-	o.Deps.MySQLLocks.SetMaxOpenConns(5)
-	o.Service = stocktest.NewService(t, o.Deps)
-	held := o.Items[1]
-	d := o.Service.Deducter(t, "lock-mysql-getlock", stock.MySQL)
-	holder := stocktest.Park(t, d, stock.Request{GoodsID: held, Count: 1}, stocktest.BeforeWrite)
-	waiting := []<-chan error{waitForItem(t, *o, 1, 1)}
-	for range 3 {
-		another := *o
-		another.Items = []int64{held, o.Service.NewItem(t, 10)}
-		done := make(chan error, 1)
-		go func() {
-			_, err := another.Place("lock-mysql-getlock", stock.MySQL, nil, 1, 1)
-			done <- err
-		}()
-		waiting = append(waiting, done)
-	}
-	others := *o
-	others.Renew(10, 10)
-	for range 3 {
-		if _, err := others.Place("lock-mysql-getlock", stock.MySQL, nil, 1, 1); err != nil {
-			t.Errorf("the order of free items: %v", err)
-		}
-	}
-	err := holder.Resume()
-	for _, order := range waiting {
-		err = errors.Join(err, <-order)
-	}
-	if err != nil {
-		t.Error(err)
-	}
-	o.Service.WantLeft(t, stock.MySQL, held, 5)
-}
-
 // A later holder sells one of two items before the order is written: the other item is not written either. The stock is
 // what the order has read, so only the token tells.
 func TestALateOrderIsRefusedCompletely(t *testing.T) {
