@@ -32,7 +32,7 @@ import (
 //     write: the server must be started with --auto-compaction-retention (see docs/locks.md).
 //   - All locks of a process are lost with its session.
 //   - A process that is stopped does not see its session end: the store must check the token.
-//   - If somebody deletes a holder's key, the holder learns of it only at the next renewal.
+//   - If somebody deletes a holder's key, the holder learns of it only when it unlocks.
 type Etcd struct {
 	client  *clientv3.Client
 	kv      clientv3.KV

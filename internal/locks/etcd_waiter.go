@@ -109,34 +109,23 @@ func (w *etcdWaiter) awaitDeletion(ctx context.Context, key string, revision int
 
 // lease makes the lease of the held lock. It lasts as long as the session. Its end also releases local.
 func (w *etcdWaiter) lease(ctx context.Context, key string, local *Lease) *Lease {
-	s := w.session
-	var forget func()
+	session := w.session.Lease
 	lease := newLease(ctx, time.Time{}, uint64(w.revision), func(ctx context.Context) error {
-		forget()
 		defer func() { _ = local.Unlock() }() // a Mutex: it cannot fail
 		if err := w.unlock(ctx); err != nil {
 			return fmt.Errorf("unlock %s: %w", key, err)
 		}
 		return nil
 	})
-	lease.members = []*Lease{s.Lease}
+	lease.members = []*Lease{session}
+	unfollow := context.AfterFunc(session.Context(), lease.lose)
+	lease.stopWatching = func() { unfollow() }
 	lease.abandoned = func() {
-		forget()
 		// The session goes on, so the key has to be deleted.
-		time.AfterFunc(time.Until(s.Deadline()), func() {
+		time.AfterFunc(time.Until(session.Deadline()), func() {
 			defer func() { _ = local.Unlock() }() // a Mutex: it cannot fail
 			w.takeBack(ctx)
 		})
-	}
-	unfollow := context.AfterFunc(s.Context(), lease.lose)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.held[w.key] = lease
-	forget = func() {
-		unfollow()
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		delete(s.held, w.key)
 	}
 	return lease
 }

@@ -230,32 +230,13 @@ func (n *zkNode) stat(ctx context.Context) (zxid int64, err error) {
 
 // hold makes the lease of the first node. The server counts the session from the last request.
 func (n *zkNode) hold(ctx context.Context, key string) (*Lease, error) {
-	type watched struct {
-		zxid   int64
-		events <-chan zk.Event
-	}
 	sent := time.Now()
-	own, err := answered(ctx, n.z, func() (watched, error) {
-		_, stat, events, err := n.z.conn.GetW(n.path())
-		if err != nil {
-			return watched{}, err
-		}
-		return watched{stat.Czxid, events}, nil
-	})
-	if errors.Is(err, zk.ErrNoNode) {
-		err = errSessionOver
-	}
+	zxid, err := n.stat(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read the own node in ZooKeeper: %w", err)
 	}
-	var lease *Lease
-	lease = newLease(ctx, n.z.options.guaranteed(sent), uint64(own.zxid), func(ctx context.Context) error {
-		lost := errors.Is(context.Cause(lease.Context()), ErrLeaseLost) // before unlock, which triggers the watch too
-		err := n.unlock(ctx)
-		if lost && !errors.Is(err, ErrLeaseLost) {
-			err = errors.Join(ErrLeaseLost, err)
-		}
-		if err != nil {
+	lease := newLease(ctx, n.z.options.guaranteed(sent), uint64(zxid), func(ctx context.Context) error {
+		if err := n.unlock(ctx); err != nil {
 			return fmt.Errorf("unlock %s: %w", key, err)
 		}
 		return nil
@@ -271,15 +252,6 @@ func (n *zkNode) hold(ctx context.Context, key string) (*Lease, error) {
 		}
 		return err
 	})
-	go func() {
-		select {
-		case <-lease.over:
-		case event := <-own.events:
-			if event.Type != zk.EventNodeDataChanged { // the node is gone, or the session, or the connection was closed
-				lease.lose()
-			}
-		}
-	}()
 	return lease, nil
 }
 

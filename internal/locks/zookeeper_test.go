@@ -79,7 +79,7 @@ func TestZooKeeperHolderNoticesAnEndedSessionAndGetsAnother(t *testing.T) {
 	// The lease is longer than the session, which NewZooKeeper forbids, so that only the connection can report the
 	// loss.
 	conn := connectZooKeeper(t, proxy.Addr(), time.Second)
-	lock := locks.NewZooKeeper(conn, "/locks", nil, locks.Options{Lease: time.Hour})
+	lock := locks.NewZooKeeper(conn, "/locks", nil, locks.Options{Lease: time.Hour, Renew: 100 * time.Millisecond})
 	t.Cleanup(func() { lock.Close() })
 	observer := connectZooKeeper(t, addr, time.Minute)
 	lost := mustLock(t, lock, key)

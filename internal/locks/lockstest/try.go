@@ -16,7 +16,6 @@ var tries = []conformance{
 	{"refuses a try while others wait", false, tryBehindWaiters},
 	{"grants a try if it is free", false, tryFree},
 	{"grants tries and waits one at a time", false, tryAmongWaiters},
-	{"tries once or fails cleanly when its connection is cut at any step", true, tryIsCut},
 }
 
 // wantHeld expects a try to be refused because the lock is not free. The refusal must not come from a context that
@@ -108,38 +107,4 @@ func tryUntilGranted(t testing.TB, l locks.Locker, key string) (*locks.Lease, er
 		}
 		pause(ctx, time.Millisecond)
 	}
-}
-
-// tryIsCut cuts the connection of a client that tries a free lock, and one that is held.
-func tryIsCut(t *testing.T, s Subject, d Deployment) {
-	s.cuts(t)
-	o := s.forFailing(t)
-	other := client(t, d, o)
-	cutEverywhere(t, d, o, func(t *testing.T, l locks.Locker, cut *cutAt) {
-		free, held := freshKey(), freshKey()
-		holder := lock(t, Patient(t), other, held)
-		cut.arm()
-		second, refused := l.Lock(locks.TryOnce(Patient(t)), held)
-		lease, err := l.Lock(locks.TryOnce(Patient(t)), free)
-		cut.disarm()
-		switch {
-		case refused == nil:
-			if o == long || time.Now().Before(holder.Deadline()) {
-				t.Errorf("%v: a lock that is held was granted", cut)
-			}
-			_ = second.Unlock()
-		case !errors.Is(refused, locks.ErrNotAcquired) || errors.Is(refused, context.DeadlineExceeded):
-			t.Errorf("%v: a try while the lock is held: %v, want ErrNotAcquired", cut, refused)
-		}
-		switch {
-		case err == nil:
-			_ = lease.Unlock() // fails if the lock ended with its connection
-		case !errors.Is(err, locks.ErrNotAcquired) || errors.Is(err, locks.ErrHeld):
-			t.Errorf("%v: a try of a free lock: %v, want ErrNotAcquired joined with the server's error", cut, err)
-		}
-		_ = holder.Unlock() // it may have ended
-		for _, key := range []string{held, free} {
-			_ = lock(t, Patient(t), other, key).Unlock()
-		}
-	})
 }
