@@ -88,7 +88,7 @@ var subjects = map[string]lockstest.Subject{
 	}),
 	"redis-watchdog": onOneRedis(locks.NewRedisWatchdog, lockstest.Subject{Renews: true}),
 	"redis-pubsub":   onOneRedis(locks.NewRedisPubSub, lockstest.Subject{Renews: true}),
-	"redis-rlock":    onOneRedis(locks.NewRedisRLock, lockstest.Subject{Renews: true, Reentrant: true}),
+	"redis-rlock":    onOneRedis(locks.NewRedisRLock, lockstest.Subject{Renews: true}),
 	"redis-fair":     onOneRedis(locks.NewRedisFair, lockstest.Subject{Renews: true}),
 	"redis-fenced": onOneRedis(locks.NewRedisFenced, lockstest.Subject{
 		Renews: true, Tokens: true, Leaves: []string{":token"},

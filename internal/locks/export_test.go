@@ -44,13 +44,12 @@ const PassesInARow = passesInARow
 
 // InTurn returns how many callers of this process hold key or wait for it.
 func (l *RedisRLock) InTurn(key string) int {
-	turns := &l.reentrant.locker.(*oneWaiter).turns
-	turns.mu.Lock()
-	defer turns.mu.Unlock()
-	if turns.keys[key] == nil {
+	l.turns.mu.Lock()
+	defer l.turns.mu.Unlock()
+	if l.turns.keys[key] == nil {
 		return 0
 	}
-	return turns.keys[key].refs
+	return l.turns.keys[key].refs
 }
 
 // Undos returns the undoer of the lock.

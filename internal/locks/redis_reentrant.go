@@ -24,8 +24,6 @@ var reentrantAcquireScript = redis.NewScript(reentrantAcquireLua)
 // (TestRedisReentrantEntersAgain). The lock is free once the last hold is released, in any order
 // (TestRedisReentrantIsHeldUntilItsLastHoldIsGivenBack).
 //
-// Reentrant does the same without Redis, and for any lock.
-//
 // What still breaks: goroutines that share a lease's context share the lock; it does not exclude them from each other.
 // A hold's context ends with the context under which it was requested. The lease can still end during the work
 // (TestRedisReentrantLosesItsLeaseDuringWork). See RedisWatchdog.

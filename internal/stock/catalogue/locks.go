@@ -25,7 +25,7 @@ var lockStrategies = []stock.Strategy{
 	redisLock("pubsub", locks.NewRedisPubSub, leasedLock,
 		"As lock-redis-watchdog, and each release is published to all that wait."),
 	redisLock("rlock", locks.NewRedisRLock, leasedLock,
-		"As lock-redis-pubsub, re-entrant, and of the waiters in a replica, only the first waits in Redis."),
+		"As lock-redis-pubsub, but of the waiters in a replica, only the first waits in Redis."),
 	redisLock("fair", locks.NewRedisFair, leasedLock,
 		"As lock-redis-pubsub, in the order of arrival; waiters that died are passed over."),
 	fenced(redisLock("fenced", locks.NewRedisFenced, fencedLock,
