@@ -264,25 +264,3 @@ func TestCheckFindsALockDeletedByALateHolder(t *testing.T) {
 		t.Errorf("Check: %v, want it to find that the first holder released the lock of the second", err)
 	}
 }
-
-// A Redis that lost its data does not know the last token, but the time makes the next one greater.
-func TestTokensRiseAfterTheServerLostItsData(t *testing.T) {
-	t.Parallel()
-	for _, name := range []string{"redis-fenced", "redis-queue"} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			d := subjects[name].Shared(t).(onRedis)
-			lock := newLock(t, d)
-			before := mustLock(t, lock, "lock")
-			mustUnlock(t, before)
-			if err := d.observers[0].FlushDB(t.Context()).Err(); err != nil {
-				t.Fatal(err)
-			}
-			after := mustLock(t, lock, "lock")
-			mustUnlock(t, after)
-			if after.Token() <= before.Token() {
-				t.Errorf("token %d after %d, want a greater one", after.Token(), before.Token())
-			}
-		})
-	}
-}

@@ -3,12 +3,8 @@ package locks_test
 import (
 	"context"
 	"errors"
-	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -16,7 +12,6 @@ import (
 
 	"stock/internal/locks"
 	"stock/internal/locks/lockstest"
-	"stock/internal/servers"
 	"stock/internal/servers/serverstest"
 )
 
@@ -136,26 +131,6 @@ func wantServiceError(t testing.TB, lockErr error) {
 	if !errors.Is(lockErr, locks.ErrNotAcquired) || errors.Is(lockErr, context.DeadlineExceeded) {
 		t.Errorf("Lock: %v, want ErrNotAcquired joined with the service's error", lockErr)
 	}
-}
-
-// pause stops a server with SIGSTOP and waits until all of its threads have stopped (on Linux).
-func pause(t testing.TB, server *servers.Process) {
-	t.Helper()
-	if err := server.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
-	serverstest.Eventually(t, "all threads of the server have stopped", func() bool {
-		stats, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", server.PID))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, path := range stats {
-			if stat, err := os.ReadFile(path); err == nil && !strings.Contains(string(stat), ") T ") {
-				return false
-			}
-		}
-		return true
-	})
 }
 
 // hook intercepts the commands that a client sends: all of them, or only scripts. It may send them with next.

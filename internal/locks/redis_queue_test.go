@@ -176,28 +176,6 @@ func TestRedisQueueEndsATurnIfOtherProcessesWait(t *testing.T) {
 	}
 }
 
-func TestRedisQueueWaitsForAnAbandonedLockToEnd(t *testing.T) {
-	t.Parallel()
-	server := shared.Redis(t)
-	p, observer := newQueueProcess(t, server, locks.Options{Lease: 300 * time.Millisecond}), connect(t, server)
-	holder := mustLock(t, p, queueKey)
-	order := make(chan *locks.Lease, 1)
-	queueUp(t, p, 1, order)
-	owner := observer.Get(t.Context(), queueKey).Val()
-	deadline := holder.Deadline()
-	holder.Abandon()
-	lease := <-order
-	if time.Now().Before(deadline) {
-		t.Error("the lock was granted before the abandoned lease had ended")
-	}
-	if next := observer.Get(t.Context(), queueKey).Val(); next == owner {
-		t.Error("the abandoned lock was handed over inside the process")
-	}
-	if lease.Token() <= holder.Token() {
-		t.Errorf("token %d after %d, want a greater one", lease.Token(), holder.Token())
-	}
-}
-
 func TestRedisQueueDoesNotWaitForAHolderThatLostItsLock(t *testing.T) {
 	t.Parallel()
 	for name, waits := range map[string]bool{"an earlier caller": true, "a later caller": false} {

@@ -124,25 +124,3 @@ func TestATryPassesOverDeadWaitersOnly(t *testing.T) {
 		})
 	}
 }
-
-// A server that was stopped when a try was sent may carry it out after the client has given up.
-func TestRedisQueueRefusesALateTry(t *testing.T) {
-	t.Parallel()
-	server := shared.Redis(t)
-	p := newQueueProcess(t, server, locks.Options{})
-	holder := mustLock(t, newQueueProcess(t, server, locks.Options{}), queueKey)
-	var repeat func() error
-	p.client.AddHook(hook{script: func(ctx context.Context, next redis.ProcessHook, cmd redis.Cmder) error {
-		repeat = func() error { return next(context.WithoutCancel(ctx), redis.NewCmd(ctx, cmd.Args()...)) }
-		return next(ctx, cmd)
-	}})
-	_, err := p.Lock(locks.TryOnce(patient(t)), queueKey)
-	wantNotAcquired(t, err, locks.ErrHeld)
-	mustUnlock(t, holder)
-	if err := repeat(); err != nil {
-		t.Fatal(err)
-	}
-	if exists(t, p.client, queueKey) {
-		t.Error("a try that had been refused was granted when it was carried out again")
-	}
-}

@@ -186,24 +186,6 @@ func TestAZooKeeperQueueThatIsDeletedTooSoonIsCreatedAgain(t *testing.T) {
 	mustUnlock(t, receive(t, granted, failed))
 }
 
-func TestAZooKeeperWaiterWhoseQueueIsDeletedQueuesAgain(t *testing.T) {
-	t.Parallel()
-	addr, key := shared.ZooKeeper(t), "deleted-queue"
-	observer := connectZooKeeper(t, addr, time.Minute)
-	lost := mustLock(t, newZooKeeper(t, addr, locks.Options{}), key)
-	granted, failed := startLock(t.Context(), newZooKeeper(t, addr, locks.Options{}), key)
-	awaitZKQueue(t, observer, key, 2)
-	var deletions []any
-	for _, node := range append(zkQueue(t, observer, key), "/locks/"+key) {
-		deletions = append(deletions, &zk.DeleteRequest{Path: node, Version: -1})
-	}
-	if _, err := observer.Multi(deletions...); err != nil {
-		t.Fatal(err)
-	}
-	mustUnlock(t, receive(t, granted, failed))
-	wantLeaseLost(t, lost.Unlock())
-}
-
 // From the end of the counter on, the server gives the greatest number to every node, and negative ones to some that
 // are created at once.
 func TestZooKeeperGrantsInOrderAfterTheCounterOverflowed(t *testing.T) {

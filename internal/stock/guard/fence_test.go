@@ -112,24 +112,6 @@ func TestAHolderWhoseStockChangesAtEveryTryGivesUp(t *testing.T) {
 	}
 }
 
-func TestAnOrderReadsAgainIfAnItemChanges(t *testing.T) {
-	t.Parallel()
-	o := stocktest.NewOrders(t, stocktest.NewAddresses(t))
-	for _, on := range bothStores {
-		o.Renew(10, 10)
-		restock := stocktest.Once(stocktest.BeforeWrite, func(ctx context.Context) {
-			if _, err := o.Service.Restock(ctx, on, o.Items[1], 5); err != nil {
-				t.Error(err)
-			}
-		})
-		receipt, err := o.Place("lock-redis-fenced", on, restock, 3, 4)
-		if err != nil || receipt.Attempts != 2 || receipt.Lines[1].Remaining != 11 {
-			t.Errorf("on %s: %+v, %v, want 11 of the second item left at the second attempt", on, receipt, err)
-		}
-		o.WantLeft(on, 7, 11)
-	}
-}
-
 // A lock service that has lost its data issues its first tokens again.
 func TestSetStockAcceptsTokensThatStartAgain(t *testing.T) {
 	t.Parallel()

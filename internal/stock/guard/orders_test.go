@@ -11,7 +11,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"stock/internal/locks"
 	"stock/internal/stock"
 	"stock/internal/stock/stocktest"
 )
@@ -124,44 +123,5 @@ func TestAnOrderOnRedisWritesNothingIfAnItemIsDeletedMeanwhile(t *testing.T) {
 			t.Errorf("%s: %v, want that item %d is unknown", name, err, o.Items[1])
 		}
 		o.Service.WantLeft(t, stock.Redis, o.Items[0], 10)
-	}
-}
-
-func TestATryOfAnOrderThatFindsTooFewConnectionsDoesNotBlameAnotherHolder(t *testing.T) {
-	t.Parallel()
-	o := stocktest.NewOrders(t, stocktest.NewAddresses(t, stock.NeedMySQL))
-	o.Deps.MySQLLocks.SetMaxOpenConns(5) // of which two orders of two items reserve all but one
-	o.Service = stocktest.NewService(t, o.Deps)
-	locked, release := make(chan struct{}, 2), make(chan struct{})
-	pause := func(_ context.Context, at stocktest.Point) {
-		if at == stocktest.BeforeWrite {
-			locked <- struct{}{}
-			<-release
-		}
-	}
-	ended := make(chan error, 2)
-	for range 2 {
-		order := *o
-		order.Renew(10, 10)
-		go func() {
-			_, err := order.Place("lock-mysql-getlock", stock.MySQL, pause, 1, 1)
-			ended <- err
-		}()
-	}
-	for range 2 {
-		<-locked
-	}
-	o.Renew(10, 10)
-	orderer, _, err := o.Service.ResolveOrders("lock-mysql-getlock", stock.MySQL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = orderer.Order(stock.LimitWait(t.Context(), 0), o.Request("", 1, 1))
-	if !errors.Is(err, stock.ErrBusy) || errors.Is(err, locks.ErrHeld) {
-		t.Errorf("an order that is tried once: %v, want busy, and not because of another holder", err)
-	}
-	close(release)
-	if err := errors.Join(<-ended, <-ended); err != nil {
-		t.Error(err)
 	}
 }
