@@ -122,27 +122,6 @@ func renewing(t testing.TB, options *redis.Options) *locks.RedisQueue {
 	return lock
 }
 
-func TestLockAllEndsWithTheFirstKeyThatIsLost(t *testing.T) {
-	t.Parallel()
-	options := shared.Redis(t)
-	lock := renewing(t, options)
-	all, err := locks.LockAll(t.Context(), lock, "a", "b", "c")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if a, b := all.ByKey["a"].Token(), all.ByKey["b"].Token(); a == 0 || b == 0 || all.Token() != 0 {
-		t.Errorf("tokens %d and %d of two keys, and %d of all, want tokens for keys only", a, b, all.Token())
-	}
-	del(t, connect(t, options), "b")
-	awaitLoss(t, all.Lease)
-	if err := all.ByKey["a"].Context().Err(); err != nil {
-		t.Errorf("the context of a key that is still held has ended: %v", err)
-	}
-	wantLeaseLost(t, all.Unlock())
-	mustUnlock(t, mustLock(t, lock, "a"))
-	mustUnlock(t, mustLock(t, lock, "c"))
-}
-
 func TestMultiTakesAllOrNone(t *testing.T) {
 	t.Parallel()
 	var before, after locks.Mutex

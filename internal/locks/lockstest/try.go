@@ -3,7 +3,6 @@ package lockstest
 import (
 	"context"
 	"errors"
-	"sync"
 	"testing"
 	"time"
 
@@ -13,7 +12,6 @@ import (
 // tries tests Lock under locks.TryOnce.
 var tries = []conformance{
 	{"refuses a try at once while it is held, and leaves nothing behind", false, tryHeld},
-	{"refuses a try while others wait", false, tryBehindWaiters},
 	{"grants a try if it is free", false, tryFree},
 	{"grants tries and waits one at a time", false, tryAmongWaiters},
 }
@@ -51,28 +49,6 @@ func tryHeld(t *testing.T, s Subject, d Deployment) {
 	for _, contender := range []locks.Locker{other, l} {
 		MustUnlock(t, lock(t, locks.TryOnce(Patient(t)), contender, key))
 	}
-}
-
-func tryBehindWaiters(t *testing.T, _ Subject, d Deployment) {
-	l, other, third, key := client(t, d, long), client(t, d, long), client(t, d, long), freshKey()
-	holder := lock(t, Patient(t), l, key)
-	var waiters sync.WaitGroup
-	for _, waiter := range []locks.Locker{l, other} {
-		waiters.Go(func() {
-			lease, err := waiter.Lock(Patient(t), key)
-			if err != nil {
-				t.Errorf("Lock: %v", err)
-				return
-			}
-			MustUnlock(t, lease)
-		})
-	}
-	for _, contender := range []locks.Locker{l, other, third} {
-		wantHeld(t, contender, key)
-	}
-	MustUnlock(t, holder)
-	waiters.Wait()
-	MustUnlock(t, lock(t, locks.TryOnce(Patient(t)), third, key))
 }
 
 func tryFree(t *testing.T, s Subject, d Deployment) {
