@@ -185,8 +185,8 @@ func (n *zkNode) byZxid(ctx context.Context, names []string) ([]string, error) {
 	return slices.SortedFunc(maps.Keys(created), func(a, b string) int { return cmp.Compare(created[a], created[b]) }), nil
 }
 
-// awaitDeletion waits until another node is deleted. The watch neither covers this waiter's own node nor reports that the
-// server stopped answering: both are checked at intervals.
+// awaitDeletion waits until another node is deleted. The watch neither covers this waiter's own node nor reports that
+// the server stopped answering: both are checked at intervals.
 func (n *zkNode) awaitDeletion(ctx context.Context, name string) error {
 	gone, err := answered(ctx, n.z, func() (<-chan zk.Event, error) {
 		_, _, events, err := n.z.conn.GetW(n.parent + "/" + name) // unlike ExistsW, sets no watch if the node is gone

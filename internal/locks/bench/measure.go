@@ -151,8 +151,8 @@ func (c *contender) work() {
 	c.inside.Add(-1)
 }
 
-// evaluate summarizes a cell. The rate counts the locks that were released in time; the cost per lock includes the later
-// ones.
+// evaluate summarizes a cell. The rate counts the locks that were released in time; the cost per lock includes the
+// later ones.
 func evaluate(contenders []contender, commands int64, duration time.Duration) (s sample, err error) {
 	inTime, all := 0, 0
 	for _, c := range contenders {

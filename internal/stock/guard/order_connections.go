@@ -40,8 +40,8 @@ func NewOrderConnections(pool *sqlx.DB) *OrderConnections {
 	return &OrderConnections{free: semaphore.NewWeighted(int64(most)), maxItems: max(1, most/2)}
 }
 
-// reserve waits until an order may take the locks of its items, except if it is tried once. Its connections are reserved
-// until release is called.
+// reserve waits until an order may take the locks of its items, except if it is tried once. Its connections are
+// reserved until release is called.
 func (c *OrderConnections) reserve(ctx context.Context, items int) (release func(), err error) {
 	if c == nil || items == 1 {
 		return func() {}, nil
