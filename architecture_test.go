@@ -251,7 +251,7 @@ var importTable = []struct {
 	{
 		name: "loadtest/internal/lab",
 		imports: []string{
-			"loadtest/internal/{fault,history,oracle,page,report,scenario,service,timeline,topology}",
+			"loadtest/internal/{fault,history,oracle,page,report,scenario,service,topology}",
 		},
 		is: "what the commands and the console share",
 	},
@@ -269,7 +269,7 @@ var importTable = []struct {
 		name: "loadtest",
 		imports: []string{
 			"internal/{access,servers,suggest}",
-			"loadtest/internal/{bench,console,explore,fault,history,lab,mutation,oracle,page,report,scenario,timeline,topology}",
+			"loadtest/internal/{bench,console,explore,fault,history,lab,mutation,oracle,page,report,scenario,topology}",
 			"loadtest/internal/{explore/trace,service,tenant,traffic,verify}",
 		},
 		is: "the commands of the lab",

@@ -5,7 +5,6 @@
 //	loadtest up         start the servers and keep them running
 //	loadtest verify     judge a recorded run again
 //	loadtest compare    show what changed between two reports
-//	loadtest timeline   show the critical sections of a recorded history
 //	loadtest targets    write targets for vegeta
 //	loadtest faults     play crashes, late writes and retries for every strategy
 //	loadtest explore    execute every interleaving of two requests, with faults
@@ -123,8 +122,7 @@ Exit status: 0 every claim held; 1 a claim failed; 2 wrong usage, or something t
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.AddCommand(runCommand(getenv), upCommand(getenv), verifyCommand(), compareCommand(), targetsCommand(),
-		benchCommand(), bareCommand(), judgeCommand(), faultsCommand(getenv), timelineCommand(), exploreCommand(getenv),
-		chooseCommand())
+		benchCommand(), bareCommand(), judgeCommand(), faultsCommand(getenv), exploreCommand(getenv), chooseCommand())
 	err := root.ExecuteContext(ctx)
 	switch {
 	case err == nil:

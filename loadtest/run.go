@@ -139,10 +139,6 @@ func (f *runFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error
 	if failure == nil && f.explore {
 		failure = exploreQuickly(ctx, l, run, screen)
 	}
-	if failure == nil && f.traces {
-		screen.status("writing traces")
-		failure = lab.WriteTraces(ctx, f.out)
-	}
 	return f.report(ctx, stdout, run.Builder, failure, began)
 }
 

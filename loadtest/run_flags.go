@@ -60,7 +60,6 @@ type runFlags struct {
 	explore    bool
 	// faultsLeftOut is why faults is not set, if that is only because of the user's servers.
 	faultsLeftOut string
-	traces        bool
 
 	options []string // see givenOptions
 }
@@ -99,8 +98,6 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.explore, "explore", true, "after the load, execute every interleaving of two requests, as "+
 		"explore --quick does; never with --quick, --target, servers of yours, or a load other than the standard one")
 	flags.StringVar(&f.out, "out", "", "directory for the report and the histories (default: out/ and the time)")
-	flags.BoolVar(&f.traces, "trace", false,
-		"after the run, write a trace for https://ui.perfetto.dev of each history, to the directory traces below --out")
 	f.local.register(flags)
 	f.local.registerTiDB(flags)
 	f.attach.register(flags)

@@ -28,7 +28,7 @@ func TestQuickRunIsJudgedVerifiedAndCompared(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	ran := finish(t, "run", "--quick", "--strategies", "none,update", "--seed", "7", "--goods", "3", "--skew", "zipf",
-		"--counts", "1-3", "--trace", "--out", dir)
+		"--counts", "1-3", "--out", dir)
 	if ran.code != exitHeld {
 		t.Fatalf("exit status %d\n%s\n%s", ran.code, ran.stdout, ran.stderr)
 	}
@@ -75,7 +75,7 @@ func TestQuickRunIsJudgedVerifiedAndCompared(t *testing.T) {
 		}
 	}
 
-	checkTimeline(t, dir)
+	checkTimeline(t, dir, r)
 
 	again := finish(t, "verify", dir)
 	if again.code != exitHeld || !strings.Contains(again.stdout, "none") {

@@ -1,6 +1,5 @@
 // Package timeline puts the critical sections of a history on a time axis: who was inside, when, and what was read and
-// written there. A Window is plain data: the page of a report draws it, and WriteTrace writes it as a trace for
-// Perfetto.
+// written there. A Window is plain data, which the page of a report draws.
 package timeline
 
 // Window is a part of the history of one item. Times are nanoseconds since Origin.

@@ -47,17 +47,6 @@ func Around(h *history.History) (windows []Window) {
 	return windows
 }
 
-// Whole returns a window for each item with all of its sections.
-func Whole(h *history.History) (windows []Window) {
-	for _, it := range byItem(h, h.Run.Story != "", "") {
-		from := it.spans[0].start
-		w := it.window(from, from, it.end(), it.spans)
-		w.Title = fmt.Sprintf("Item %d", it.id)
-		windows = append(windows, w)
-	}
-	return windows
-}
-
 // around returns a window around a finding, or around what has no kind. It grows to both sides, section by section,
 // until it is full.
 func (it *item) around(f finding) Window {
