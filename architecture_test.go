@@ -177,7 +177,7 @@ var importTable = []struct {
 	{
 		name:    "loadtest/internal/report",
 		imports: []string{"internal/stats", "loadtest/internal/{explore/trace,history,timeline,verify}"},
-		is:      "Markdown, CSV, JSON, benchstat",
+		is:      "Markdown and JSON",
 	},
 	{
 		name:    "loadtest/internal/topology",

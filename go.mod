@@ -69,7 +69,4 @@ require (
 	google.golang.org/protobuf v1.36.12 // indirect
 )
 
-tool (
-	github.com/tsenart/vegeta/v12
-	golang.org/x/perf/cmd/benchstat
-)
+tool github.com/tsenart/vegeta/v12

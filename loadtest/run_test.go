@@ -69,7 +69,7 @@ func TestQuickRunIsJudgedVerifiedAndCompared(t *testing.T) {
 	if measured := len(r.Rows) - len(judged); measured != 2*len(verdicts) {
 		t.Errorf("%d rows were measured, want each of %d strategies under two workloads", measured, len(verdicts))
 	}
-	for _, name := range []string{"report.md", "report.csv", "bench.txt", lab.ReportPage} {
+	for _, name := range []string{"report.md", lab.ReportPage} {
 		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Size() == 0 {
 			t.Errorf("%s is missing or empty: %v", name, err)
 		}

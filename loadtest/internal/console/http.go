@@ -198,7 +198,7 @@ const reportPolicy = "sandbox allow-scripts allow-popups allow-modals; default-s
 	"frame-ancestors 'none'"
 
 // reportFile matches the files of a report: its forms, and the pictures to which its page links.
-var reportFile = regexp.MustCompile(`^(report\.(html|md|json|csv)|bench\.txt|(history|faults)/[^/]+\.html)$`)
+var reportFile = regexp.MustCompile(`^(report\.(html|md|json)|(history|faults)/[^/]+\.html)$`)
 
 // addReport makes a directory's report available, and returns its address.
 func (c *Console) addReport(dir string) string {

@@ -75,8 +75,6 @@ func WriteReport(dir string, r *report.Report) error {
 	for name, write := range map[string]func(io.Writer) error{
 		"report.json": r.WriteJSON,
 		"report.md":   func(w io.Writer) error { return r.WriteText(w, false) },
-		"report.csv":  r.WriteCSV,
-		"bench.txt":   r.WriteBenchmark,
 		ReportPage:    func(w io.Writer) error { return page.WriteReport(w, r) },
 	} {
 		if err := WriteFile(filepath.Join(dir, name), write); err != nil {

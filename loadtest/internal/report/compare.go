@@ -194,15 +194,12 @@ func (c *Comparison) compareRows(was, is, noopWas, noopIs *Row) {
 		c.notef("a single round tells nothing about chance: at least two in each report are needed to find a difference")
 	}
 	for _, m := range measures {
-		if m.compared == "" {
-			continue
-		}
 		x, y := m.rounds(was), m.rounds(is)
 		if len(x) == 0 || len(y) == 0 || slices.Max(x) == 0 && slices.Max(y) == 0 {
 			continue // such as the baseline's goodput
 		}
 		change := compare(x, y, m.multiples(was, noopWas), m.multiples(is, noopIs))
-		change.Row, change.Figure, change.Rounds = is.Label(), m.compared, fmt.Sprintf("n=%d+%d", len(x), len(y))
+		change.Row, change.Figure, change.Rounds = is.Label(), m.name, fmt.Sprintf("n=%d+%d", len(x), len(y))
 		c.Figures = append(c.Figures, change)
 		if change.Old.vague() || change.New.vague() {
 			c.notef("– stands for an interval that is wider than the figure: more rounds make it narrower")
@@ -318,8 +315,8 @@ func (c *Comparison) WriteText(w io.Writer, colour bool) error {
 			"(users, rate, hold, goods, counts, restocks).")
 	}
 	for _, m := range measures {
-		if t := c.table(m.compared); len(t.rows) > 0 {
-			out.section(m.compared)
+		if t := c.table(m.name); len(t.rows) > 0 {
+			out.section(m.name)
 			t.write(out)
 		}
 	}

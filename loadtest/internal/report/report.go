@@ -6,8 +6,6 @@
 //	r := b.Report()                          // at any time, also after an interruption
 //
 //	r.WriteText(w, colour)                   // what people read, with the evidence: Markdown for a terminal and a file
-//	r.WriteCSV(w)                            // the figures of the JSON, a line per row
-//	r.WriteBenchmark(w)                      // Go benchmark lines, a line per round, for benchstat
 //	r.WriteJSON(w); r, err = ReadJSON(rd)    // everything
 //	r.Err()                                  // nil if every claim held and every control was caught
 //

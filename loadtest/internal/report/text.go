@@ -14,8 +14,7 @@ const legend = `A control (*) is wrong on purpose. Strategies sell from MySQL, u
 
 Goodput is units sold correctly per second, ± half the width of its 95 % interval; of the baseline, it is requests
 answered per second. Rates are trimmed means of the rounds, latencies are of all requests together, and counts are sums
-over the rounds. Commands per sale are what the servers of MySQL and Redis counted. report.csv and report.json have
-every figure.`
+over the rounds. Commands per sale are what the servers of MySQL and Redis counted. report.json has every figure.`
 
 // WriteText writes the report as Markdown that is also meant for a terminal: a table for each load, the evidence, and
 // whether every claim held.
