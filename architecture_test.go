@@ -237,7 +237,7 @@ var importTable = []struct {
 	{
 		name: "loadtest/internal/page",
 		imports: []string{
-			"docs", "internal/stats", "loadtest/internal/{bench,explore/trace,history,report,timeline,verify}",
+			"docs", "internal/stats", "loadtest/internal/{explore/trace,history,report,timeline,verify}",
 		},
 		is: "the report as a page for the browser",
 	},

@@ -90,7 +90,6 @@ func TestQuickRunIsJudgedVerifiedAndCompared(t *testing.T) {
 		t.Errorf("compare: exit status %d\n%s\n%s", compared.code, compared.stdout, compared.stderr)
 	}
 	t.Run("page", func(t *testing.T) { lookAtRun(t, dir, r) })
-	t.Run("page of the comparison", func(t *testing.T) { lookAtComparison(t, dir, dir) })
 }
 
 func TestSweepIsJudgedVerifiedAndCompared(t *testing.T) {
