@@ -101,8 +101,8 @@ func TestSweepIsJudgedVerifiedAndCompared(t *testing.T) {
 		t.Fatalf("exit status %d\n%s\n%s", ran.code, ran.stdout, ran.stderr)
 	}
 	r := mustReadReport(t, dir)
-	if r.Sweep == nil || len(r.Sweep.Curves) != 6 || len(r.Rows) != 12 {
-		t.Errorf("%d rows, sweep %+v: want three strategies under two workloads at two values", len(r.Rows), r.Sweep)
+	if s := r.Sweep(); s == nil || len(s.Charts) != 2 || len(s.Charts[0].Curves) != 3 || len(r.Rows) != 12 {
+		t.Errorf("%d rows, sweep %+v: want three strategies under two workloads at two values", len(r.Rows), s)
 	}
 	again := finish(t, "verify", dir)
 	if again.code != exitHeld || !strings.Contains(again.stdout, "goodput/s by replicas") {

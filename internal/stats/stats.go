@@ -144,18 +144,6 @@ func logarithms(values []float64) (logs []float64) {
 	return logs
 }
 
-// PValue returns the probability that equal speeds show ratios at least as far from 1 as these, and whether their mean
-// is above 1. It is below 0.05 exactly if the interval of Mean excludes 1. It is 1 for fewer than two ratios, or if one
-// is not positive.
-func PValue(ratios []float64) (p float64, above bool) {
-	logs := logarithms(ratios)
-	if len(logs) == 0 {
-		return 1, false
-	}
-	l := locate(logs)
-	return l.p(), l.mean > 0
-}
-
 // Difference is how two samples differ.
 type Difference struct {
 	Ratio    float64   // of their means; 0 if a value is not positive
@@ -193,20 +181,6 @@ func ascending(values []float64) []int {
 	}
 	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(values[i], values[j]) })
 	return order
-}
-
-// Holm reports which of many comparisons are significant by their p-values, so that the probability of any false
-// positive among them is at most alpha (S. Holm, A Simple Sequentially Rejective Multiple Test Procedure, 1979). The
-// comparisons need not be independent.
-func Holm(p []float64, alpha float64) []bool {
-	significant := make([]bool, len(p))
-	for k, i := range ascending(p) {
-		if p[i] > alpha/float64(len(p)-k) {
-			break
-		}
-		significant[i] = true
-	}
-	return significant
 }
 
 // Summary is the median of a measurement over the rounds. Its 95 % interval assumes nothing about the distribution

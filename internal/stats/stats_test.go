@@ -126,39 +126,6 @@ func TestFalseDiscoveryRateAdjustsPValues(t *testing.T) {
 	}
 }
 
-func TestPValueIsStudentsOverLogarithms(t *testing.T) {
-	t.Parallel()
-	for _, test := range []struct {
-		ratios []float64
-		want   float64
-		above  bool
-	}{
-		{ratios: []float64{1, 2, 4}, want: 0.225, above: true}, // t = √3 with 2 degrees of freedom
-		{ratios: []float64{0.25, 0.5, 1}, want: 0.225, above: false},
-		{ratios: []float64{2, 2, 2}, want: 0, above: true},
-		{ratios: []float64{1, 1}, want: 1, above: false},
-		{ratios: []float64{3}, want: 1, above: true},
-		{ratios: []float64{3, 0}, want: 1, above: false},
-	} {
-		p, above := stats.PValue(test.ratios)
-		if round3(p) != test.want || above != test.above {
-			t.Errorf("%v: got %v, above 1: %t, want %v, %t", test.ratios, p, above, test.want, test.above)
-		}
-	}
-}
-
-func TestHolmIsStricterTheMoreIsCompared(t *testing.T) {
-	t.Parallel()
-	// Sorted: 0.005 ≤ 0.05/4, 0.01 ≤ 0.05/3, but 0.03 > 0.05/2, and so none after it.
-	got, want := stats.Holm([]float64{0.01, 0.04, 0.03, 0.005}, 0.05), []bool{true, false, false, true}
-	if !slices.Equal(got, want) {
-		t.Errorf("got %v, want %v", got, want)
-	}
-	if got := stats.Holm([]float64{0.04}, 0.05); !slices.Equal(got, []bool{true}) {
-		t.Errorf("a single comparison: got %v", got)
-	}
-}
-
 func TestSummaryHasAnIntervalFromSixRoundsOn(t *testing.T) {
 	t.Parallel()
 	if got := stats.Summarize([]float64{5, 1, 4, 2, 3}); got.Median != 3 || got.Interval != nil {

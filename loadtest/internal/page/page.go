@@ -25,7 +25,8 @@ var functions = template.FuncMap{
 	"style": func() template.CSS {
 		return template.CSS(asset("page.css") + asset("report.css") + asset("timeline.css") + asset("explored.css"))
 	},
-	"script": func(name string) template.JS { return template.JS(asset(name)) },
+	"grouped": grouped,
+	"script":  func(name string) template.JS { return template.JS(asset(name)) },
 }
 
 // asset returns a file of the assets.

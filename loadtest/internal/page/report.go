@@ -101,9 +101,7 @@ func newReportView(r *report.Report) (*reportView, error) {
 		return nil, err
 	}
 	v.Judged = newJudgedSection(r.Judged())
-	if r.Sweep != nil {
-		v.Sweeps = newSweeps(r.Sweep)
-	}
+	v.Sweeps = newSweeps(r.Sweep())
 	return v, nil
 }
 

@@ -1,6 +1,7 @@
 package page
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -278,8 +279,8 @@ func TestEveryReportHasAPage(t *testing.T) {
 	for name, r := range map[string]*report.Report{
 		"empty":          {},
 		"older":          {Rows: []*report.Row{bare}},
-		"a single value": {Rows: []*report.Row{newRow("update", verify.Correct)}, Sweep: sweep("8")},
-		"nothing drawn":  {Sweep: &report.Sweep{Axis: "users", Values: []string{"8"}}},
+		"a single value": {Rows: swept(8)},
+		"nothing drawn":  {Rows: swept(8)[2:]},
 		"skipped":        {Faults: []report.Fault{{Scenario: "a", Strategy: "b", Outcome: report.Skipped}}},
 	} {
 		if text := written(t, r); strings.Contains(text, "NaN") || strings.Contains(text, "Inf") {
@@ -288,71 +289,37 @@ func TestEveryReportHasAPage(t *testing.T) {
 	}
 }
 
-// sweep returns a sweep of two strategies, whose lines end at the same place, and a wrong one.
-func sweep(values ...string) *report.Sweep {
-	s := &report.Sweep{Axis: "users", Values: values}
-	for _, name := range []string{"update", "for-update", "none"} {
-		c := &report.Curve{Strategy: name, Store: "mysql", Workload: "plenty", Replicas: 2}
-		for i, value := range values {
-			p := report.Point{Value: value, RatePerS: float64(100 * (1 + i)), Result: verify.Correct, ClaimHeld: true}
-			p.Interval = &stats.Interval{Low: p.RatePerS - 10, High: p.RatePerS + 10}
-			if name == "none" {
-				p.Result = verify.Wrong
-			}
-			c.Points = append(c.Points, p)
+// swept returns the rows of a sweep of two strategies, and of a wrong one.
+func swept(users ...int) (rows []*report.Row) {
+	for i, n := range users {
+		for name, result := range map[string]verify.Result{
+			"update": verify.Correct, "for-update": verify.Correct, "none": verify.Wrong,
+		} {
+			row := newRow(name, result)
+			row.Users, row.Sweep, row.GoodputPerS = n, history.AxisUsers, float64(100*(1+i))
+			rows = append(rows, row)
 		}
-		s.Curves = append(s.Curves, c)
 	}
-	return s
+	slices.SortFunc(rows, func(a, b *report.Row) int { return cmp.Or(a.Users-b.Users, cmp.Compare(a.Result, b.Result)) })
+	return rows
 }
 
 func TestASweepDrawsNoWrongStrategy(t *testing.T) {
 	t.Parallel()
-	v := newSweeps(sweep("1", "8", "32"))
-	if len(v) != 1 || len(v[0].Legend) != 2 || len(v[0].Table) != 3 {
+	rows := swept(1, 8, 32)
+	rows[0].Result = verify.Inconclusive
+	rows[1].GoodputInterval = nil
+	v := newSweeps((&report.Report{Rows: rows}).Sweep())
+	if len(v) != 1 || len(v[0].Legend) != 2 || len(v[0].Curves) != 3 {
 		t.Fatalf("got %+v, want one chart of two lines, and a table of three rows", v)
 	}
 	if want := "Not drawn, because they are wrong: none."; v[0].NotDrawn != want {
 		t.Errorf("got %q, want %q", v[0].NotDrawn, want)
 	}
-	if n := strings.Count(string(v[0].Chart), `class="label `); n != 2 {
-		t.Errorf("the chart has %d names, want 2", n)
-	}
-}
-
-func TestASweepShowsWhichRatesAreNotCertain(t *testing.T) {
-	t.Parallel()
-	s := sweep("1", "8", "32")
-	if v := newSweeps(s)[0]; v.Points != nil {
-		t.Errorf("the legend %+v explains points although all are as usual", v.Points)
-	}
-	points := s.Curves[0].Points
-	points[0].Interval = nil
-	points[1].Result = verify.Inconclusive
-	v := newSweeps(s)[0]
-	for kind, want := range map[string]int{
-		`class="solid"/>`: 5, `class="hollow"/>`: 1, "<circle": 5, `z" class="solid"`: 1,
-	} {
-		if n := strings.Count(string(v.Chart), kind); n != want {
-			t.Errorf("the chart has %d of %s, want %d", n, kind, want)
-		}
-	}
-	var texts []string
-	for _, p := range v.Points {
-		texts = append(texts, p.Text)
-	}
-	want := []string{
-		"correct, with an interval", "correct, but without an interval, which needs two rounds",
-		"inconclusive: too little was tested to decide",
-	}
-	if !slices.Equal(texts, want) {
-		t.Errorf("the legend is %q, want %q", texts, want)
-	}
-	points[1].Interval = nil
-	chart := string(newSweeps(s)[0].Chart)
-	first, _, _ := strings.Cut(chart, "</g>")
-	if band := strings.Count(first, "L"); band != 3 { // of the line to two more points, and of a band of one point
-		t.Errorf("the first curve has %d segments: %s", band, first)
+	picture := string(v[0].Picture)
+	if solid, hollow := strings.Count(picture, `"solid"`), strings.Count(picture, `"hollow"`); solid != 5 ||
+		hollow != 1 {
+		t.Errorf("%d points are correct and %d are not judged, want 5 and 1", solid, hollow)
 	}
 }
 

@@ -183,7 +183,6 @@ func (b *Builder) Report() *Report {
 	r.compareToBaseline()
 	r.rank()
 	r.markUntested()
-	r.Sweep = r.sweep()
 	r.Faults = slices.Clone(b.faults)
 	r.Explored = slices.Clone(b.explored)
 	slices.SortStableFunc(r.Faults, func(a, b Fault) int { return a.Place - b.Place })

@@ -11,6 +11,9 @@ import (
 	"stock/loadtest/internal/history"
 )
 
+// significance is the probability that two reports without any difference differ in a given figure (see FigureChange).
+const significance = 0.05
+
 // Comparison holds the differences between two reports.
 type Comparison struct {
 	Before, After Environment

@@ -95,10 +95,7 @@ func (r *Report) newJudged(rows []*Row) Judged {
 }
 
 func (r *Report) judgedRow(row *Row) JudgedRow {
-	named := JudgedRow{Row: row, Name: row.Strategy}
-	if r.severalStores() {
-		named.Name += "@" + row.Store
-	}
+	named := JudgedRow{Row: row, Name: r.nameOf(row)}
 	if r.othersHaveMore(row) {
 		named.On = " on " + plural(row.Replicas, "replica")
 	}

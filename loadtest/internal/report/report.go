@@ -51,7 +51,6 @@ type Report struct {
 	Inconclusive bool     `json:"inconclusive"`
 	Problems     []string `json:"problems"` // each claim that did not hold, and whatever could not be judged
 	Rows         []*Row   `json:"rows"`     // by workload; of each, the ranked rows come first, by speed
-	Sweep        *Sweep   `json:"sweep,omitempty"`
 	Faults       []Fault  `json:"faults,omitempty"`
 	// Explored is what came of every interleaving of a few requests, by strategy.
 	Explored []trace.Result `json:"explored,omitempty"`

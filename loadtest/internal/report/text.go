@@ -21,8 +21,8 @@ over the rounds. Commands per sale are what the servers of MySQL and Redis count
 func (r *Report) WriteText(w io.Writer, colour bool) error {
 	out := newPrinter(w, colour)
 	out.title("Strategies compared")
-	if r.Sweep != nil {
-		r.Sweep.writeText(out) // the tables of every value would be too long
+	if s := r.Sweep(); s != nil {
+		s.writeText(out) // the tables of every value would be too long
 	} else {
 		r.writeTables(out)
 	}
@@ -105,6 +105,14 @@ func (r *Report) distinction(row *Row) string {
 		text += ", " + plural(row.Replicas, "replica")
 	}
 	return text
+}
+
+// nameOf is the strategy of a row, with its store if there are several in the report.
+func (r *Report) nameOf(row *Row) string {
+	if r.severalStores() {
+		return row.Strategy + "@" + row.Store
+	}
+	return row.Strategy
 }
 
 // severalStores reports whether the strategies sell from several stores.
