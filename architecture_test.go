@@ -109,10 +109,6 @@ var importTable = []struct {
 		is: "the HTTP API; no other package below `internal/stock` imports net/http",
 	},
 	{
-		name: "docs",
-		is:   "what pages show as the documents do",
-	},
-	{
 		name: "migrations",
 		is:   "the schema",
 	},
@@ -237,7 +233,7 @@ var importTable = []struct {
 	{
 		name: "loadtest/internal/page",
 		imports: []string{
-			"docs", "internal/stats", "loadtest/internal/{explore/trace,history,report,timeline,verify}",
+			"internal/stats", "loadtest/internal/{explore/trace,history,report,timeline,verify}",
 		},
 		is: "the report as a page for the browser",
 	},

@@ -13,6 +13,8 @@ import (
 	"html/template"
 	"io"
 	"strings"
+
+	"stock/internal/stats"
 )
 
 //go:embed assets
@@ -25,8 +27,9 @@ var functions = template.FuncMap{
 	"style": func() template.CSS {
 		return template.CSS(asset("page.css") + asset("report.css") + asset("timeline.css") + asset("explored.css"))
 	},
-	"grouped": grouped,
-	"script":  func(name string) template.JS { return template.JS(asset(name)) },
+	"grouped": grouped, "whole": func(n int) string { return grouped(float64(n)) }, "number": stats.Format, "latency": latency, "percent": percent, "damage": damage,
+	"resultClass": resultClass,
+	"script":      func(name string) template.JS { return template.JS(asset(name)) },
 }
 
 // asset returns a file of the assets.

@@ -87,10 +87,6 @@ func (b *Builder) Add(h *history.History, v verify.Verdict) Cell {
 	latencies := c.addOps(h.Ops)
 	round := newCell(h, v)
 	round.LatencyMS = latency(latencies, round.ElapsedS)
-	if !run.JudgedOnly {
-		round.SoldPerS = soldBySlice(h)
-		round.LatencyOverTime = latencyBySlice(h)
-	}
 	c.latencies.merge(latencies)
 	c.rounds = append(c.rounds, round)
 	c.addWindows(h, v)
@@ -181,7 +177,7 @@ func (b *Builder) Report() *Report {
 		r.Rows = append(r.Rows, c.row())
 	}
 	r.compareToBaseline()
-	r.rank()
+	r.sort()
 	r.markUntested()
 	r.Faults = slices.Clone(b.faults)
 	r.Explored = slices.Clone(b.explored)
@@ -249,7 +245,7 @@ func (c *collected) row() *Row {
 	}
 	row.ClaimHeld = verify.Held(c.run, row.Verdict)
 	row.RequestsSent = row.Requests
-	for _, outcome := range outcomes {
+	for _, outcome := range RequestOutcomes {
 		row.Outcomes[outcome] += 0 // every outcome has an entry
 	}
 	for _, units := range c.run.Initial {

@@ -6,9 +6,6 @@ import (
 	"strings"
 )
 
-// wide is the number of scenarios from which on they are shown one below the other: as columns they would not fit.
-const wide = 5
-
 // story is what came of one scenario, for all that played it.
 type story struct {
 	scenario, title string

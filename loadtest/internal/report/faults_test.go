@@ -47,27 +47,6 @@ func TestAFaultWhoseClaimFailedIsAProblem(t *testing.T) {
 	}
 }
 
-func TestTheFaultTableShowsTheWorstOfTheRepeats(t *testing.T) {
-	t.Parallel()
-	r := faultReport(
-		Fault{Scenario: "holder-dies", Strategy: "a", Outcome: Blocked, Seconds: 1.96, ClaimHeld: true},
-		Fault{Scenario: "late-write", Strategy: "a", Outcome: Safe, ClaimHeld: true},
-		Fault{Scenario: "late-write", Strategy: "a", Outcome: Unsafe, ClaimHeld: true},
-		Fault{Scenario: "late-write", Strategy: "b", Outcome: Unsafe},
-	)
-	var text bytes.Buffer
-	if err := r.WriteText(&text, false); err != nil {
-		t.Fatal(err)
-	}
-	for _, line := range []string{
-		"| a        | blocked 2.0 s | unsafe 1/2 |", "| b        | -             | unsafe ✗   |",
-	} {
-		if !strings.Contains(text.String(), line) {
-			t.Errorf("the text lacks %q:\n%s", line, &text)
-		}
-	}
-}
-
 func TestManyScenariosAreShownOneBelowTheOther(t *testing.T) {
 	t.Parallel()
 	var faults []Fault

@@ -15,7 +15,7 @@ import (
 type Judged struct {
 	Title  string
 	Remark string        // what else was counted, in one sentence without its stop; empty: nothing
-	Found  []JudgedFound // those with a result, from the best to the worst
+	Found  []JudgedFound // those with a result, from the worst to the best
 }
 
 // JudgedFound lists the rows with a result, by name.
@@ -77,7 +77,7 @@ func (r *Report) judgedWorkloads() (names []string) {
 // newJudged sorts rows of one workload by their results.
 func (r *Report) newJudged(rows []*Row) Judged {
 	j := Judged{Title: title(rows), Remark: cmp.Or(sentAgain(rows), resold(rows))}
-	for _, result := range []verify.Result{verify.Correct, verify.Inconclusive, verify.Wrong} {
+	for _, result := range []verify.Result{verify.Wrong, verify.Inconclusive, verify.Correct} {
 		found := JudgedFound{Result: result}
 		for _, row := range rows {
 			if row.Result == result {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
-	"math"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -201,29 +200,6 @@ func TestEveryClaimHeld(t *testing.T) {
 	}
 }
 
-func TestOnlyCorrectStrategiesAreRanked(t *testing.T) {
-	t.Parallel()
-	r := sample()
-	for _, strategy := range []string{"none", "decrement", "noop"} {
-		for _, workload := range []string{"plenty", "flash-sale"} {
-			if row := find(t, r, strategy, workload); row.Relative != nil {
-				t.Errorf("%s, %s, is ranked", row.Label(), row.Result)
-			}
-		}
-	}
-	if got := find(t, r, "update", "plenty").Relative; got == nil || got.SlowerThanFastestCorrect != 1 {
-		t.Errorf("update is %+v, want the fastest", got)
-	}
-	slow := find(t, r, "for-update", "plenty").Relative
-	if slow == nil || slow.SlowerThanFastestCorrect < 2.8 || slow.SlowerThanFastestCorrect > 3.2 ||
-		slow.PlusMinus == nil || slow.Tied {
-		t.Errorf("for-update is %+v, want about three times as slow, with an interval", slow)
-	}
-	if got := find(t, r, "mutex", "plenty").Relative; got == nil || got.SlowerThanFastestCorrect != 1 {
-		t.Errorf("mutex on one replica is %+v, want a comparison with one replica only", got)
-	}
-}
-
 func TestDifferentLoadsAreNotCompared(t *testing.T) {
 	t.Parallel()
 	report := func(change func(*history.Run)) *Report {
@@ -263,9 +239,8 @@ func TestRestockedRowsAreNotRanked(t *testing.T) {
 		b.Add(h, verify.Judge(h))
 	}
 	for _, row := range b.Report().Rows {
-		if row.ShareOfNoop != nil || row.Relative != nil || row.Ranked() || row.Result != verify.Correct {
-			t.Errorf("%s: %s, share of noop %v, relative %v, want correct and no comparison",
-				row.Strategy, row.Result, row.ShareOfNoop, row.Relative)
+		if row.ShareOfNoop != nil || row.Ranked() || row.Result != verify.Correct {
+			t.Errorf("%s: %s, share of noop %v, want correct and no comparison", row.Strategy, row.Result, row.ShareOfNoop)
 		}
 	}
 }
@@ -282,17 +257,10 @@ func TestRowsWithAShortLoadAreJudgedAndNotRanked(t *testing.T) {
 		row := find(t, r, "update", "plenty")
 		var text bytes.Buffer
 		err := r.WriteText(&text, false)
-		if row.Result != verify.Correct || row.Ranked() != ranked || (row.Relative != nil) != ranked ||
+		if row.Result != verify.Correct || row.Ranked() != ranked ||
 			(row.ShareOfNoop != nil) != ranked || err != nil || strings.Contains(text.String(), notRanked) == ranked {
-			t.Errorf("%v: %s, ranked %v, relative %v, %v\n%s", pace, row.Result, row.Ranked(), row.Relative, err, &text)
+			t.Errorf("%v: %s, ranked %v, %v\n%s", pace, row.Result, row.Ranked(), err, &text)
 		}
-	}
-}
-
-func TestDifferencesInsideTheIntervalAreTies(t *testing.T) {
-	t.Parallel()
-	if got := find(t, sample(), "optimistic-version", "plenty").Relative; got == nil || !got.Tied {
-		t.Errorf("got %+v, want a tie", got)
 	}
 }
 
@@ -334,54 +302,6 @@ func TestShareOfNoopHasAnInterval(t *testing.T) {
 	}
 	if got := plusMinus(share(row.ShareOfNoop), spread(row.share(), row.ShareInterval)); got != "0.020 ±2%" {
 		t.Errorf("shown as %q", got)
-	}
-}
-
-func TestRowsOfDifferentRoundsAreCompared(t *testing.T) {
-	t.Parallel()
-	fast, slow := rowWith("fast", 0.5, 0.51, 0.49, 0.5, 0.5), rowWith("slow", 0.25, 0.26, 0.24)
-	for i := range slow.Rounds {
-		slow.Rounds[i].Round += 100
-	}
-	got := relative(slow, fast)
-	if got == nil || got.Tied || got.SlowerThanFastestCorrect < 1.95 || got.SlowerThanFastestCorrect > 2.05 ||
-		got.PlusMinus == nil || *got.PlusMinus > 0.25 {
-		t.Errorf("got %+v, want about twice as slow, with an interval", got)
-	}
-}
-
-func TestRowsWithEnoughRoundsInCommonAreComparedWithinThem(t *testing.T) {
-	t.Parallel()
-	// The speed of noop differs from round to round, which makes the shares of both rows differ.
-	fast, slow := rowWith("fast", 0.4, 0.6, 0.5, 0.7, 0.3), rowWith("slow", 0.362, 0.545, 0.456, 0.637, 0.272)
-	if got := relative(slow, fast); got == nil || got.Tied || math.Abs(got.SlowerThanFastestCorrect-1.1) > 0.005 ||
-		got.PlusMinus == nil || *got.PlusMinus > 0.01 {
-		t.Errorf("got %+v, want 1.1 times as slow, in each round alike", got)
-	}
-	for i := range 2 { // the slower row's first rounds were others
-		slow.Rounds[i].Round += 100
-	}
-	if got := relative(slow, fast); got == nil || !got.Tied || got.PlusMinus == nil || *got.PlusMinus < 0.1 {
-		t.Errorf("got %+v from three rounds in common, want a comparison of all shares", got)
-	}
-}
-
-func TestTextSaysHowPreciseTheFastestAre(t *testing.T) {
-	t.Parallel()
-	rows := []*Row{rowWith("a", 0.5, 0.5, 0.5), rowWith("b", 0.02, 0.0202, 0.0198), rowWith("c", 0.01, 0.02, 0.03)}
-	if percent, of := precision(rows); math.Round(percent) != 2 || of != 3 {
-		t.Errorf("half-width %v %% of %d rows, want 2 %% of 3", percent, of)
-	}
-	for range mostRanked {
-		rows = append([]*Row{rowWith("fast", 0.5, 0.5, 0.5)}, rows...)
-	}
-	if percent, of := precision(rows); percent != 0 || of != mostRanked {
-		t.Errorf("half-width %v %% of %d rows, want 0 %% of the fastest %d", percent, of, mostRanked)
-	}
-	var out bytes.Buffer
-	if err := (&Report{Rows: rows}).WriteText(&out, false); err != nil ||
-		!strings.Contains(out.String(), "Median half-width of × noop of the 10 fastest: 0 %") {
-		t.Errorf("%v\n%s", err, &out)
 	}
 }
 
@@ -481,7 +401,7 @@ func TestAControlThatPassesALoadIsNotRanked(t *testing.T) {
 	run.Control = true
 	h := play(run, 600, time.Millisecond)
 	b.Add(h, verify.Judge(h))
-	if row := b.Report().Rows[0]; row.Ranked() || row.Relative != nil || row.remark() != "unranked: control" {
+	if row := b.Report().Rows[0]; row.Ranked() || row.remark() != "unranked: control" {
 		t.Errorf("a correct control is ranked: %t, remark %q", row.Ranked(), row.remark())
 	}
 }
@@ -514,12 +434,12 @@ func TestSuccessDoesNotMentionControlsThatWereNotRun(t *testing.T) {
 	}
 }
 
-func TestBaselineHasAShareOfOneAndNoRank(t *testing.T) {
+func TestBaselineHasAShareOfOne(t *testing.T) {
 	t.Parallel()
 	for _, workload := range []string{"plenty", "flash-sale"} {
 		row := find(t, sample(), "noop", workload)
 		if row.ShareOfNoop == nil || *row.ShareOfNoop != 1 || row.Result != verify.Correct || !row.Baseline ||
-			row.Relative != nil || !row.ClaimHeld {
+			!row.ClaimHeld {
 			t.Errorf("%s: share %s, %s, claim held %t", row.Label(), share(row.ShareOfNoop), row.Result, row.ClaimHeld)
 		}
 	}
@@ -681,7 +601,7 @@ func TestJSONSurvivesARoundTrip(t *testing.T) {
 		strategy workload users replicas store claim control baseline verdict claim_held
 		stock requests_planned requests_sent initial final sold outcomes
 		lost_updates oversold leaked undersold duplicates overlaps linearizable evidence
-		goodput_per_s throughput_per_s share_of_noop relative latency_ms
+		goodput_per_s throughput_per_s share_of_noop latency_ms
 		attempts_per_sale mysql_statements_per_request redis_commands_per_request waited_us replica_shares rounds`) {
 		if _, ok := raw.Rows[0][field]; !ok {
 			t.Errorf("a row has no %s", field)

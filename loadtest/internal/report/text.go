@@ -49,9 +49,6 @@ func (r *Report) writeTables(out printer) {
 		out.section(title(rows))
 		t := r.textTable(rows)
 		t.write(out)
-		if percent, n := precision(rows); n > 1 && !math.IsInf(percent, 1) {
-			out.paragraph(fmt.Sprintf("Median half-width of × noop of the %d fastest: %.0f %%.", n, percent))
-		}
 	}
 	if len(r.Rows) > 0 {
 		out.paragraph(legend)
