@@ -75,26 +75,6 @@ func TestTracesCanBeSteppedThrough(t *testing.T) {
 	}
 }
 
-func TestATraceIsReadableWithoutAScript(t *testing.T) {
-	t.Parallel()
-	var b strings.Builder
-	if err := WriteExplored(&b, recorded(t)); err != nil {
-		t.Fatal(err)
-	}
-	text, _, _ := strings.Cut(b.String(), `<script>`)
-	for _, want := range []string{
-		"SELECT stock FROM good_stock WHERE goods_id = 1", "the leases of all locks end in the store",
-		"loadtest explore --strategies none --replay enough:", "-- T2. Returns 10", "units sold but still in stock",
-	} {
-		if !strings.Contains(text, want) {
-			t.Errorf("the page lacks %q", want)
-		}
-	}
-	if strings.Contains(text, "later") && strings.Contains(text, `class="later`) {
-		t.Error("a step is hidden")
-	}
-}
-
 func TestARefutedClaimIsInTheReport(t *testing.T) {
 	t.Parallel()
 	results := recorded(t)

@@ -27,7 +27,8 @@ var functions = template.FuncMap{
 	"style": func() template.CSS {
 		return template.CSS(asset("page.css") + asset("report.css") + asset("timeline.css") + asset("explored.css"))
 	},
-	"grouped": grouped, "whole": func(n int) string { return grouped(float64(n)) }, "number": stats.Format, "latency": latency, "percent": percent, "damage": damage,
+	"grouped": grouped, "number": stats.Format, "latency": latency, "percent": percent, "damage": damage,
+	"whole":       func(n int) string { return grouped(float64(n)) },
 	"resultClass": resultClass,
 	"script":      func(name string) template.JS { return template.JS(asset(name)) },
 }

@@ -73,20 +73,6 @@ func TestAStrategyThatLosesALateWriteIsNotSimplyCorrect(t *testing.T) {
 	}
 }
 
-func TestALateWriteThatWasNotPlayedIsShownAsClaimed(t *testing.T) {
-	t.Parallel()
-	row := newRow("lock-redlock", verify.Correct)
-	row.LosesLateWrite = true
-	text := written(t, &report.Report{Rows: []*report.Row{row}})
-	for _, want := range []string{
-		`<span class="word late">loses a late write</span>`, "claimed, not played; correct under load",
-	} {
-		if !strings.Contains(text, want) {
-			t.Errorf("the page lacks %s", want)
-		}
-	}
-}
-
 func TestThePageSaysWhatItLeavesOut(t *testing.T) {
 	t.Parallel()
 	row := newRow("update", verify.Correct)
@@ -196,16 +182,6 @@ func TestTheBaselineConfirmsAndSellsNothing(t *testing.T) {
 	mustSay(t, details(t, row), confirmed, sold)
 	row.Baseline, row.Claim = false, verify.ClaimCorrect
 	mustSay(t, details(t, row), sold, confirmed)
-}
-
-func TestOnlyIntervalsThatThereAreArePromised(t *testing.T) {
-	t.Parallel()
-	const with, without = "per second, with its 95 % interval", "There are too few rounds for 95 % intervals"
-	row := newRow("update", verify.Correct)
-	r := &report.Report{Rows: []*report.Row{row}}
-	mustSay(t, written(t, r), []string{with}, []string{without})
-	row.GoodputInterval = nil
-	mustSay(t, written(t, r), []string{without}, []string{with})
 }
 
 func TestNamesAreEscaped(t *testing.T) {

@@ -2,7 +2,6 @@ package report
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -74,13 +73,6 @@ func TestSweepShowsHowCostGrows(t *testing.T) {
 	}
 }
 
-func TestSingleUserProvesNothing(t *testing.T) {
-	t.Parallel()
-	if r := swept(map[string][3]int{"update": {100, 0, 0}}, 2); r.Err() == nil || r.ClaimsHeld {
-		t.Error("a strategy that was never tested is reported as correct")
-	}
-}
-
 func TestUncontendedValueOfASweepIsUntested(t *testing.T) {
 	t.Parallel()
 	for rest, held := range map[int]bool{5: true, 300: false} {
@@ -104,23 +96,6 @@ func TestUncontendedValueOfASweepIsUntested(t *testing.T) {
 		if r.ClaimsHeld != held {
 			t.Errorf("claims held: %v, want %v: %v", r.ClaimsHeld, held, r.Problems)
 		}
-	}
-}
-
-func TestRowsOfOlderReportsAreStillCompared(t *testing.T) {
-	t.Parallel()
-	old := *sample()
-	text, err := json.Marshal(old)
-	if err != nil {
-		t.Fatal(err)
-	}
-	// Older reports do not record the number of items.
-	before, err := ReadJSON(strings.NewReader(strings.ReplaceAll(string(text), `"goods":1,`, "")))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if c := Compare(before, sample()); len(c.OnlyOld)+len(c.OnlyNew) > 0 || len(c.Figures) == 0 {
-		t.Errorf("only in the old: %v, only in the new: %v", c.OnlyOld, c.OnlyNew)
 	}
 }
 

@@ -1,7 +1,6 @@
 package timeline_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -266,24 +265,6 @@ func TestALongStoryShowsWhatIsNearItsFault(t *testing.T) {
 	}
 	if w.From > 500*ms || w.To < 510*ms {
 		t.Errorf("the window is from %d to %d", w.From, w.To)
-	}
-}
-
-// A page with the whole catalogue has about a thousand windows, and at most 3 MB.
-func TestWindowsAreSmall(t *testing.T) {
-	t.Parallel()
-	h := random(3, 2000)
-	for i := range h.Ops {
-		h.Ops[i].RequestID = fmt.Sprintf("i5iw2fzerq-007-%d", i)
-	}
-	windows := timeline.Around(h)
-	h.Run.Story = "starvation"
-	windows = append(windows, timeline.Story(h, 0, "", nil)...)
-	for _, w := range windows {
-		text, err := json.Marshal(w)
-		if err != nil || len(text) > 200*timeline.MaxSections {
-			t.Errorf("%s: %d bytes for %d sections, %v", w.Title, len(text), len(w.Sections), err)
-		}
 	}
 }
 
