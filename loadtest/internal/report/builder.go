@@ -299,7 +299,7 @@ func (r *Row) addDriverCPU() {
 	}
 }
 
-// addCosts divides what the servers counted by the sales, and by the requests that were answered.
+// addCosts divides what the servers counted by the sales.
 func (r *Row) addCosts(c *collected) {
 	var statements, commands int64
 	for _, round := range r.Rounds {
@@ -315,9 +315,5 @@ func (r *Row) addCosts(c *collected) {
 		for replica, n := range c.replicas {
 			r.ReplicaShares[replica] = perSale(int64(n))
 		}
-	}
-	if answered := r.Outcomes[history.Sold] + r.Outcomes[history.SoldOut]; answered > 0 {
-		r.MySQLStatementsPerRequest = round3(float64(statements) / float64(answered))
-		r.RedisCommandsPerRequest = round3(float64(commands) / float64(answered))
 	}
 }

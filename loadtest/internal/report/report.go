@@ -98,10 +98,7 @@ type Row struct {
 	// LatencyBuckets is the distribution of these latencies. Older reports have none, nor do rows that are judged only.
 	LatencyBuckets  *Buckets `json:"latency_buckets,omitempty"`
 	AttemptsPerSale float64  `json:"attempts_per_sale"`
-	// All statements, as the servers count them, per request that was answered as sold or sold out.
-	MySQLStatementsPerRequest float64 `json:"mysql_statements_per_request"`
-	RedisCommandsPerRequest   float64 `json:"redis_commands_per_request"`
-	// The same statements per sale. They include the cost of the refusals.
+	// All statements, as the servers count them. They include the cost of the refusals.
 	MySQLStatementsPerSale float64 `json:"mysql_statements_per_sale"`
 	RedisCommandsPerSale   float64 `json:"redis_commands_per_sale"`
 	// WaitedUS is the time of sold requests in the service before the critical section, or if none is on record, before
