@@ -56,7 +56,6 @@ func lead(r *report.Report) string {
 // reportView is what the template of a report shows.
 type reportView struct {
 	Verdict    verdictView
-	Facts      []fact
 	Conditions []string
 	Problems   []string
 	Table      *tableView     // nil if nothing was measured
@@ -86,7 +85,6 @@ type fact struct{ Name, Value string }
 func newReportView(r *report.Report) *reportView {
 	return &reportView{
 		Verdict:    newVerdict(r),
-		Facts:      facts(r),
 		Conditions: r.Conditions(),
 		Problems:   r.Problems,
 		Table:      newTable(r),
@@ -139,48 +137,6 @@ func tallies(r *report.Report) []tally {
 	return slices.DeleteFunc(kinds, func(k tally) bool { return k.Count == 0 })
 }
 
-// facts lists what was measured, and on what.
-func facts(r *report.Report) (facts []fact) {
-	add := func(name, value string) {
-		if value != "" {
-			facts = append(facts, fact{name, value})
-		}
-	}
-	var workloads, strategies []string
-	replicas := 0
-	for _, row := range r.Rows {
-		if !slices.Contains(workloads, row.Workload.Name) {
-			workloads = append(workloads, row.Workload.Name)
-		}
-		if row.Baseline {
-			continue
-		}
-		if !slices.Contains(strategies, row.Strategy) {
-			strategies = append(strategies, row.Strategy)
-		}
-		replicas = max(replicas, row.Replicas)
-	}
-	if len(r.Rows) > 0 {
-		add("Strategies", fmt.Sprint(len(strategies)))
-		add("Workloads", strings.Join(workloads, ", "))
-		add("Replicas", fmt.Sprintf("%d behind nginx", replicas))
-	}
-	if len(r.Faults) > 0 {
-		add("Fault scenarios", fmt.Sprint(len(r.Scenarios())))
-	}
-	e := r.Environment
-	if e.Cores > 0 {
-		add("Machine", fmt.Sprintf("%s, %s", count(e.Cores, "core"), strings.ReplaceAll(e.CPU, "(R)", "")))
-	}
-	for _, s := range e.Servers {
-		if s.Name == "mysql" || s.Name == "redis" {
-			add(map[string]string{"mysql": "MySQL", "redis": "Redis"}[s.Name], s.Version)
-		}
-	}
-	add("Revision", e.Revision)
-	return facts
-}
-
 // judgedSection is the workloads that are judged only. It is closed if all claims held: its rows fill many screens.
 type judgedSection struct {
 	Summary string
@@ -212,32 +168,6 @@ func newJudgedSection(all []report.Judged) *judgedSection {
 		s.Summary += fmt.Sprintf("%d %s not what the strategy claims.", broken, are(broken))
 	}
 	return s
-}
-
-// part is a part of the page that readers can go to.
-type part struct{ ID, Title string }
-
-// Parts returns the parts of the page, if there are several.
-func (v *reportView) Parts() (parts []part) {
-	for _, p := range []struct {
-		part
-
-		shown bool
-	}{
-		{part{"problems", "What did not hold"}, len(v.Problems) > 0},
-		{part{"strategies", "Strategies"}, v.Table != nil},
-		{part{"judged", "Judged, not measured"}, v.Judged != nil},
-		{part{"faults", "Faults"}, v.Matrix != nil},
-		{part{"explored", "Every interleaving"}, v.Explored != nil},
-	} {
-		if p.shown {
-			parts = append(parts, p.part)
-		}
-	}
-	if len(parts) < 2 {
-		return nil
-	}
-	return parts
 }
 
 // count writes a number with its noun: 1 row, 2 rows, 3 strategies.

@@ -11,8 +11,8 @@ type Window struct {
 	// The window is from From to To. Sections that are open then may begin earlier or end later.
 	From int64 `json:"from,omitempty"`
 	To   int64 `json:"to"`
-	// Of is the number of sections in the whole history. Omitted is the number of sections that belong into this window
-	// and are left out, because there are too many.
+	// Of is the number of sections in the whole history. Omitted is the number of those that the window of a fault
+	// scenario leaves out, because there are too many.
 	Of      int `json:"of"`
 	Omitted int `json:"omitted,omitempty"`
 	// Requests reports that the strategy records no critical sections: the sections are the times from sending a request
