@@ -142,16 +142,16 @@ func newCell(h *history.History, v verify.Verdict) Cell {
 		round.RedisCommands = h.End.RedisCommands
 		if h.Run.Rate > 0 {
 			round.SendLagMS = &Lag{
-				Mean: round3(float64(h.End.MeanLagNS) / 1e6),
-				Max:  round3(float64(h.End.MaxLagNS) / 1e6),
+				Mean: rounded(float64(h.End.MeanLagNS) / 1e6),
+				Max:  rounded(float64(h.End.MaxLagNS) / 1e6),
 			}
 		}
 	}
 	if started, ended := span(h); ended > started {
 		seconds := float64(ended-started) / 1e9
-		round.ElapsedS = round3(seconds)
-		round.GoodputPerS = round3(float64(v.Good) / seconds)
-		round.ThroughputPerS = round3(float64(v.Outcomes[history.Sold]+v.Outcomes[history.SoldOut]) / seconds)
+		round.ElapsedS = rounded(seconds)
+		round.GoodputPerS = rounded(float64(v.Good) / seconds)
+		round.ThroughputPerS = rounded(float64(v.Outcomes[history.Sold]+v.Outcomes[history.SoldOut]) / seconds)
 	}
 	return round
 }
@@ -275,9 +275,9 @@ func (r *Row) addRates() {
 	}
 	r.SendLagMS = lag(r.Rounds)
 	mean, interval := stats.Mean(goodput)
-	r.GoodputPerS, r.GoodputInterval = round3(mean), rounded3(interval)
+	r.GoodputPerS, r.GoodputInterval = rounded(mean), roundedEnds(interval)
 	mean, _ = stats.Mean(throughput)
-	r.ThroughputPerS = round3(mean)
+	r.ThroughputPerS = rounded(mean)
 }
 
 // addDriverCPU divides what the load driver used of the CPU by the requests that it sent meanwhile. Of a row that is
@@ -295,7 +295,7 @@ func (r *Row) addDriverCPU() {
 		}
 	}
 	if requests > 0 {
-		r.DriverCPUUSPerRequest = round3(float64(used) / 1e3 / float64(requests))
+		r.DriverCPUUSPerRequest = rounded(float64(used) / 1e3 / float64(requests))
 	}
 }
 
@@ -308,7 +308,7 @@ func (r *Row) addCosts(c *collected) {
 	}
 	r.ReplicaShares = map[string]float64{}
 	if sales := r.Outcomes[history.Sold]; sales > 0 {
-		perSale := func(n int64) float64 { return round3(float64(n) / float64(sales)) }
+		perSale := func(n int64) float64 { return rounded(float64(n) / float64(sales)) }
 		r.AttemptsPerSale = perSale(c.attempts)
 		r.MySQLStatementsPerSale = perSale(statements)
 		r.RedisCommandsPerSale = perSale(commands)

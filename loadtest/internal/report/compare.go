@@ -94,7 +94,6 @@ func Compare(before, after *Report) *Comparison {
 		bySubject[row.Key()] = row
 	}
 	both := map[history.Subject]bool{}
-	c.noteJudged(before.judgedWorkloads(), after.judgedWorkloads())
 	for _, was := range before.Rows {
 		is := bySubject[was.Key()]
 		if is == nil && !was.JudgedOnly {
@@ -160,19 +159,6 @@ func brokenClaims(before, after *Report) (broken []BrokenClaim) {
 		}
 	}
 	return broken
-}
-
-// noteJudged notes the workloads that only one of the reports judged and did not measure.
-func (c *Comparison) noteJudged(old, current []string) {
-	only := func(report string, names, others []string) {
-		for _, name := range names {
-			if !slices.Contains(others, name) {
-				c.notef("only the %s report has the workload %s, which is judged and not measured", report, name)
-			}
-		}
-	}
-	only("old", old, current)
-	only("new", current, old)
 }
 
 func (c *Comparison) notef(format string, args ...any) {

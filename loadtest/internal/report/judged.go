@@ -64,16 +64,6 @@ func (r *Report) judgedRows() (groups [][]*Row) {
 	return groups
 }
 
-// judgedWorkloads returns the names of the workloads that are judged only.
-func (r *Report) judgedWorkloads() (names []string) {
-	for _, row := range r.Rows {
-		if row.JudgedOnly && !slices.Contains(names, row.Workload.Name) {
-			names = append(names, row.Workload.Name)
-		}
-	}
-	return names
-}
-
 // newJudged sorts rows of one workload by their results.
 func (r *Report) newJudged(rows []*Row) Judged {
 	j := Judged{Title: title(rows), Remark: cmp.Or(sentAgain(rows), resold(rows))}

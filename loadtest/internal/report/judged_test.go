@@ -111,17 +111,6 @@ func TestJudgedRowsHaveNoSpeedToCompare(t *testing.T) {
 		t.Errorf("changed %v and %d figures compared, want the verdict, and figures of measured rows",
 			c.Changed, len(c.Figures))
 	}
-	for report, c := range map[string]*Comparison{"old": Compare(before, sample()), "new": Compare(sample(), before)} {
-		want := "only the " + report + " report has the workload orders, which is judged and not measured"
-		if got := strings.Join(c.Notes, "\n"); strings.Count(got, want) != 1 {
-			t.Errorf("the notes %q lack %q", got, want)
-		}
-		for _, only := range append(c.OnlyOld, c.OnlyNew...) {
-			if strings.Contains(only, "orders") {
-				t.Errorf("only one of the reports has %s, which is no change of the measurements", only)
-			}
-		}
-	}
 }
 
 func TestRequestsSentAgainAreShown(t *testing.T) {

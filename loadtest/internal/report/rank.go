@@ -48,14 +48,14 @@ func (r *Row) addShares(base *Row) {
 	for i := range r.Rounds {
 		round := &r.Rounds[i]
 		if possible := of[round.Round].possible(); possible > 0 {
-			share := significant(round.GoodputPerS / possible)
+			share := rounded(round.GoodputPerS / possible)
 			round.ShareOfNoop = &share
 		}
 	}
 	if shares := r.sharesOfNoop(); len(shares) > 0 {
 		share, interval := stats.Mean(shares)
-		share = significant(share)
-		r.ShareOfNoop, r.ShareInterval = &share, significantEnds(interval)
+		share = rounded(share)
+		r.ShareOfNoop, r.ShareInterval = &share, roundedEnds(interval)
 	}
 }
 
