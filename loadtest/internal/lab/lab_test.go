@@ -72,18 +72,6 @@ func TestRevisionNote(t *testing.T) {
 	}
 }
 
-func TestARevisionOfTheLinkerIsShortened(t *testing.T) {
-	t.Parallel()
-	for stamped, want := range map[string]string{
-		"": "", "0123abc": "0123abc", "0123456789abcdef0123": "0123456789ab",
-		"0123456789abcdef0123+dirty": "0123456789ab+changes",
-	} {
-		if got := shortRevision(stamped); got != want {
-			t.Errorf("%q: %q, want %q", stamped, got, want)
-		}
-	}
-}
-
 func TestSharesHost(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

@@ -98,23 +98,6 @@ func TestEachReasonForSkippingIsShownOnce(t *testing.T) {
 	}
 }
 
-func TestClaimsAboutFaultsAreInTheWordsOfTheTables(t *testing.T) {
-	t.Parallel()
-	for claimed, want := range map[string]string{
-		"":              "",
-		"not-sent":      "gives up, unless it has sent its write",
-		"deducts-again": "deducts again",
-		"sent-once":     "the request is sent once",
-		"correct: items are locked in ascending order": "correct: items are locked in ascending order",
-		"loses-updates at any level: no transaction":   "loses an update at any level: no transaction",
-		"loses-updates: B reads too early":             "loses an update: B reads too early",
-	} {
-		if got := (Fault{Claimed: claimed}).ClaimWords(); got != want {
-			t.Errorf("%q: got %q, want %q", claimed, got, want)
-		}
-	}
-}
-
 func TestTheReportSaysWhatWasPlayedAgain(t *testing.T) {
 	t.Parallel()
 	// What is played again is added last.

@@ -113,22 +113,6 @@ func TestJudgedRowsHaveNoSpeedToCompare(t *testing.T) {
 	}
 }
 
-func TestRequestsSentAgainAreShown(t *testing.T) {
-	t.Parallel()
-	var figures verify.Figures
-	rows := []*Row{{Verdict: verify.Verdict{Figures: figures}}, {Verdict: verify.Verdict{Figures: figures}}}
-	if got := sentAgain(rows); got != "" {
-		t.Errorf("%q, although none was sent again", got)
-	}
-	rows[0].SentAgain, rows[0].AgainInStock, rows[0].AgainElsewhere = 950, 900, 3
-	rows[1].SentAgain, rows[1].AgainInStock, rows[1].AgainElsewhere = 150, 101, 4
-	const want = "Of 1 100 requests that were sent again, 1 001 came while stock was left, " +
-		"and 7 got their answer from another replica than before"
-	if got := sentAgain(rows); got != want {
-		t.Errorf("%q, want %q", got, want)
-	}
-}
-
 func TestAFailedClaimIsToldFromWhatCouldNotBeJudged(t *testing.T) {
 	t.Parallel()
 	short := play(plenty("update", "correct"), 50, time.Millisecond)

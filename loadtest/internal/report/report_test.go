@@ -548,22 +548,3 @@ func TestPasswordsStayOutOfTheReport(t *testing.T) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
 }
-
-func TestTitleDescribesTheLoad(t *testing.T) {
-	for _, test := range []struct {
-		workload history.Workload
-		want     string
-	}{
-		{history.Workload{Name: "plenty", Users: 1}, "plenty · 1 user · 0 rounds"},
-		{history.Workload{Name: "plenty", Users: 1000}, "plenty · 1 000 users · 0 rounds"},
-		{history.Workload{Name: "plenty", Rate: 500}, "plenty · 500 requests/s · 0 rounds"},
-		{history.Workload{Name: "plenty", HoldMS: 2}, "plenty · 2 ms of work inside the critical section · 0 rounds"},
-		{history.Workload{Name: "plenty", Goods: 5, Skew: "zipf"}, "plenty · 5 items · requested by zipf · 0 rounds"},
-		{history.Workload{Name: "plenty", Counts: "1-3"}, "plenty · 1-3 units per request · 0 rounds"},
-		{history.Workload{Name: "plenty", Restock: 10}, "plenty · 10 units put back each time · 0 rounds"},
-	} {
-		if got := title([]*Row{{Subject: history.Subject{Workload: test.workload}}}); got != test.want {
-			t.Errorf("title %q, want %q", got, test.want)
-		}
-	}
-}
