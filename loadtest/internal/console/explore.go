@@ -148,7 +148,7 @@ func (s *searching) run(ctx context.Context) {
 		}
 	}
 	s.console.board.update(func(state *State) {
-		e := *state.Explored
+		e := state.Explored
 		e.Ended, e.Phase, e.Report = true, "", address
 		switch {
 		case ctx.Err() != nil:
@@ -165,7 +165,6 @@ func (s *searching) run(ctx context.Context) {
 		if failure == nil {
 			e.State = r.State()
 		}
-		state.Explored = &e
 	})
 }
 
@@ -181,11 +180,7 @@ func (s *searching) explore(ctx context.Context) (r trace.Result, err error) {
 		return r, err
 	}
 	defer x.Close()
-	s.console.board.update(func(state *State) {
-		e := *state.Explored
-		e.Phase = "Searching…"
-		state.Explored = &e
-	})
+	s.console.board.update(func(state *State) { state.Explored.Phase = "Searching…" })
 	x.Watch = s.show
 	if s.script != nil {
 		return x.ExploreScript(ctx, s.script, s.bounds)
@@ -207,9 +202,8 @@ func (s *searching) show(r trace.Result) {
 		}
 	}
 	s.console.board.update(func(state *State) {
-		e := *state.Explored
+		e := state.Explored
 		e.Schedules, e.Cells, e.Traces = r.Tally.Schedules, cells, traces
-		state.Explored = &e
 	})
 }
 

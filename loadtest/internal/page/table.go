@@ -79,20 +79,12 @@ func newTable(r *report.Report) *tableView {
 			t.Faults = append(t.Faults, head)
 		}
 	}
-	most := 0
-	stores := map[string][]string{}
-	for _, row := range r.Rows {
-		most = max(most, row.Replicas)
-		if !slices.Contains(stores[row.Strategy], row.Store) {
-			stores[row.Strategy] = append(stores[row.Strategy], row.Store)
-		}
-	}
 	for _, load := range r.Loads() {
 		v := loadView{Title: load.Title}
 		for _, row := range load.Rows {
 			t.Rows++
 			view := &rowView{Row: row, ID: fmt.Sprintf("row-%d", t.Rows), Summary: r.Summaries[row.Strategy]}
-			view.On = on(row, len(stores[row.Strategy]) > 1, row.Replicas < most)
+			view.On = strings.Join(r.Where(row), " · ")
 			for _, head := range t.Faults {
 				view.FaultWords = append(view.FaultWords, newFaultWord(head, row.Faults[head.Scenario]))
 			}
@@ -166,18 +158,6 @@ func (v *rowView) Share() *float64 {
 		return nil
 	}
 	return v.ShareOfNoop
-}
-
-// on names the row's store and number of replicas, if a reader could not know them.
-func on(row *report.Row, store, replicas bool) string {
-	var parts []string
-	if store {
-		parts = append(parts, row.Store)
-	}
-	if replicas {
-		parts = append(parts, count(row.Replicas, "replica"))
-	}
-	return strings.Join(parts, " · ")
 }
 
 // verdictClass is the colour of a row's verdict. A correct strategy that loses a late write is not simply correct, and

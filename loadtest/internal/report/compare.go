@@ -16,13 +16,11 @@ const significance = 0.05
 
 // Comparison holds the differences between two reports.
 type Comparison struct {
-	Before, After Environment
-	Broken        []BrokenClaim   // in either report, or both
-	Changed       []VerdictChange // rows with another verdict
-	Figures       []FigureChange
-	OnlyOld       []string // labels of rows that only one of the reports has
-	OnlyNew       []string
-	Notes         []string // limits of the comparison
+	Broken  []BrokenClaim // in either report, or both
+	Figures []FigureChange
+	OnlyOld []string // labels of rows that only one of the reports has
+	OnlyNew []string
+	Notes   []string // limits of the comparison
 }
 
 // State tells in which of two reports a claim is broken.
@@ -40,13 +38,6 @@ type BrokenClaim struct {
 	State State
 	What  string // the row, or the fault scenario and the strategy
 	Found string // what the judge found, in the later report in which it is broken
-}
-
-// VerdictChange is a row with another verdict.
-type VerdictChange struct {
-	Row string
-	Old string
-	New string
 }
 
 // FigureChange compares one figure of one row over the rounds of each report, and the same figure as a multiple of
@@ -83,12 +74,9 @@ func measured(values []float64) Measured {
 // spread is half the width of the interval in percent of the mean, if that says anything.
 func (m Measured) spread() string { return cmp.Or(spread(m.Mean, m.Interval), "–") }
 
-// vague reports whether the interval is wider than the mean.
-func (m Measured) vague() bool { return m.Interval != nil && spread(m.Mean, m.Interval) == "" }
-
 // Compare compares the rows that two reports have in common, as benchstat compares benchmarks.
 func Compare(before, after *Report) *Comparison {
-	c := &Comparison{Before: before.Environment, After: after.Environment, Broken: brokenClaims(before, after)}
+	c := &Comparison{Broken: brokenClaims(before, after)}
 	bySubject := map[history.Subject]*Row{}
 	for _, row := range after.Rows {
 		bySubject[row.Key()] = row
@@ -169,9 +157,6 @@ func (c *Comparison) notef(format string, args ...any) {
 
 // compareRows compares two rows, each of which may have a baseline.
 func (c *Comparison) compareRows(was, is, noopWas, noopIs *Row) {
-	if was.Result != is.Result {
-		c.Changed = append(c.Changed, VerdictChange{Row: is.Label(), Old: string(was.Result), New: string(is.Result)})
-	}
 	if is.JudgedOnly {
 		return // it has no speed
 	}
@@ -190,9 +175,6 @@ func (c *Comparison) compareRows(was, is, noopWas, noopIs *Row) {
 		change := compare(x, y, m.multiples(was, noopWas), m.multiples(is, noopIs))
 		change.Row, change.Figure, change.Rounds = is.Label(), m.name, fmt.Sprintf("n=%d+%d", len(x), len(y))
 		c.Figures = append(c.Figures, change)
-		if change.Old.vague() || change.New.vague() {
-			c.notef("– stands for an interval that is wider than the figure: more rounds make it narrower")
-		}
 	}
 }
 
@@ -278,18 +260,15 @@ func (e Environment) machine() string {
 const comparisonNote = "A delta is shown if the figure as a multiple of noop's in the same round (× noop) differs, " +
 	"and the figure itself in the same direction.\n" +
 	"For each figure, p is adjusted for the number of rows: " +
-	"of the deltas shown, at most one in twenty is expected to be chance."
+	"of the deltas shown, at most one in twenty is expected to be chance.\n" +
+	"– stands for an interval that is wider than the figure: more rounds make it narrower."
 
 // WriteText writes the comparison as Markdown that is also meant for a terminal.
 func (c *Comparison) WriteText(w io.Writer, colour bool) error {
 	out := newPrinter(w, colour)
 	out.title("Before and after")
-	if len(c.Changed)+len(c.Broken) > 0 {
-		out.section("Verdicts")
-	}
-	for _, change := range c.Changed {
-		out.item(red+bold, fmt.Sprintf("VERDICT CHANGED: %s: %s -> %s",
-			change.Row, strings.ToUpper(change.Old), strings.ToUpper(change.New)))
+	if len(c.Broken) > 0 {
+		out.section("Claims")
 	}
 	for _, claim := range c.Broken {
 		style := red

@@ -99,17 +99,14 @@ func TestJudgedRowsAreNamedByTheirStoreAndReplicas(t *testing.T) {
 
 func TestJudgedRowsHaveNoSpeedToCompare(t *testing.T) {
 	t.Parallel()
-	before, after := withJudged("correct"), withJudged("correct")
-	after.Rows[len(after.Rows)-1].Result = verify.Inconclusive
-	c := Compare(before, after)
+	c := Compare(withJudged("correct"), withJudged("correct"))
 	for _, change := range c.Figures {
 		if strings.Contains(change.Row, "orders") {
 			t.Errorf("compared %+v", change)
 		}
 	}
-	if len(c.Changed) != 1 || len(c.Figures) == 0 {
-		t.Errorf("changed %v and %d figures compared, want the verdict, and figures of measured rows",
-			c.Changed, len(c.Figures))
+	if len(c.Figures) == 0 {
+		t.Error("nothing is compared, want figures of measured rows")
 	}
 }
 

@@ -45,9 +45,9 @@ func (r *Report) WriteText(w io.Writer, colour bool) error {
 }
 
 func (r *Report) writeTables(out printer) {
-	for _, rows := range r.groups() {
-		out.section(title(rows))
-		t := r.textTable(rows)
+	for _, load := range r.Loads() {
+		out.section(load.Title)
+		t := r.textTable(load.Rows)
 		t.write(out)
 	}
 	if len(r.Rows) > 0 {
@@ -71,7 +71,10 @@ func (r *Report) textTable(rows []*Row) table {
 				cells[i].style = col.style(row)
 			}
 			if col.head == strategyHead {
-				cells[i].text += r.distinction(row)
+				if row.Control {
+					cells[i].text += " *"
+				}
+				cells[i].text = strings.Join(append([]string{cells[i].text}, r.Where(row)...), ", ")
 			}
 		}
 		if empty {
@@ -88,20 +91,16 @@ func (r *Report) textTable(rows []*Row) table {
 // usualStore is where strategies sell from if nothing else is said.
 const usualStore = "mysql"
 
-// distinction is what the row's name needs, because the table has no column for it: a mark for a control, the store if
-// it is not the usual one, and the replicas if other rows have more.
-func (r *Report) distinction(row *Row) string {
-	text := ""
-	if row.Control {
-		text = " *"
-	}
+// Where tells what a reader could not know of a row's name: the store if it is not the usual one, and the replicas if
+// other rows have more.
+func (r *Report) Where(row *Row) (parts []string) {
 	if row.Store != usualStore && !row.Baseline {
-		text += ", " + row.Store
+		parts = append(parts, row.Store)
 	}
 	if r.othersHaveMore(row) {
-		text += ", " + plural(row.Replicas, "replica")
+		parts = append(parts, plural(row.Replicas, "replica"))
 	}
-	return text
+	return parts
 }
 
 // nameOf is the strategy of a row, with its store if there are several in the report.
@@ -180,26 +179,20 @@ type Load struct {
 
 // Loads returns the measured rows by workload. Judged returns the others.
 func (r *Report) Loads() (loads []Load) {
-	for _, rows := range r.groups() {
-		loads = append(loads, Load{Title: title(rows), Rows: rows})
-	}
-	return loads
-}
-
-// groups returns the measured rows of each load.
-func (r *Report) groups() [][]*Row {
-	var groups [][]*Row
 	for i, row := range r.Rows {
 		if row.JudgedOnly {
 			break // the others are, too
 		}
 		if i == 0 || row.load() != r.Rows[i-1].load() {
-			groups = append(groups, nil)
+			loads = append(loads, Load{})
 		}
-		last := len(groups) - 1
-		groups[last] = append(groups[last], row)
+		last := &loads[len(loads)-1]
+		last.Rows = append(last.Rows, row)
 	}
-	return groups
+	for i := range loads {
+		loads[i].Title = title(loads[i].Rows)
+	}
+	return loads
 }
 
 // title describes the load that the rows of a group share.
