@@ -105,8 +105,8 @@ func newVerdict(r *report.Report) verdictView {
 		v.Class, v.Text = "open", "No claim failed, but not everything could be judged."
 	}
 	v.Tally = tallies(r)
-	if text := r.ExploredSentence(); text != "" {
-		v.Details = append(v.Details, "Explored: "+text)
+	if text := report.ExploredSentence(r.Explored); text != "" {
+		v.Details = append(v.Details, text)
 	}
 	return v
 }

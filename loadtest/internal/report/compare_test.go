@@ -203,18 +203,3 @@ func TestCompareFindsTheOneRowThatChanged(t *testing.T) {
 		}
 	}
 }
-
-func TestCompareReportsThatNothingIsInCommon(t *testing.T) {
-	t.Parallel()
-	row := func(hold int64) *Report {
-		workload := history.Workload{Name: "plenty", HoldMS: hold}
-		return &Report{Rows: []*Row{{Subject: history.Subject{Strategy: "update", Workload: workload}}}}
-	}
-	var out bytes.Buffer
-	if err := Compare(row(0), row(2)).WriteText(&out, false); err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(out.String(), "Nothing to compare") {
-		t.Errorf("reports of different holds: %s", &out)
-	}
-}

@@ -45,7 +45,9 @@ func (r *Report) outcomeGroups(scenario string) (groups []*outcomeGroup, played 
 			continue
 		}
 		played[f.Strategy]++
-		i := slices.IndexFunc(groups, func(g *outcomeGroup) bool { return g.Outcome == f.Outcome && g.reason() == f.reason() })
+		i := slices.IndexFunc(groups, func(g *outcomeGroup) bool {
+			return g.Outcome == f.Outcome && g.reason() == f.reason()
+		})
 		if i < 0 {
 			i = len(groups)
 			groups = append(groups, &outcomeGroup{Fault: f, times: map[string]int{}, failed: map[string]bool{}})
