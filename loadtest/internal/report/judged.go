@@ -3,6 +3,7 @@ package report
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -32,36 +33,20 @@ type JudgedRow struct {
 	On   string // on how many replicas, if others ran on more; begins with a blank
 }
 
-// Judged returns the workloads that are judged only.
+// Judged returns the workloads that are judged only, by name. What differs in more than the name is several workloads.
 func (r *Report) Judged() (all []Judged) {
-	for _, rows := range r.judgedRows() {
-		all = append(all, r.newJudged(rows))
+	rows := map[history.Workload][]*Row{}
+	for _, row := range r.Rows {
+		if row.JudgedOnly {
+			rows[row.load()] = append(rows[row.load()], row)
+		}
+	}
+	for _, load := range slices.SortedFunc(maps.Keys(rows), func(a, b history.Workload) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Lines, b.Lines))
+	}) {
+		all = append(all, r.newJudged(rows[load]))
 	}
 	return all
-}
-
-// judgedRows returns the rows of each workload that is judged only, by the name of the workload. What differs in more
-// than the name is several workloads.
-func (r *Report) judgedRows() (groups [][]*Row) {
-	rows := map[history.Workload][]*Row{}
-	var loads []history.Workload
-	for _, row := range r.Rows {
-		if !row.JudgedOnly {
-			continue
-		}
-		load := row.load()
-		if rows[load] == nil {
-			loads = append(loads, load)
-		}
-		rows[load] = append(rows[load], row)
-	}
-	slices.SortStableFunc(loads, func(a, b history.Workload) int {
-		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Lines, b.Lines))
-	})
-	for _, load := range loads {
-		groups = append(groups, rows[load])
-	}
-	return groups
 }
 
 // newJudged sorts rows of one workload by their results.
@@ -71,7 +56,11 @@ func (r *Report) newJudged(rows []*Row) Judged {
 		found := JudgedFound{Result: result}
 		for _, row := range rows {
 			if row.Result == result {
-				found.Rows = append(found.Rows, r.judgedRow(row))
+				named := JudgedRow{Row: row, Name: r.nameOf(row)}
+				if r.othersHaveMore(row) {
+					named.On = " on " + plural(row.Replicas, "replica")
+				}
+				found.Rows = append(found.Rows, named)
 			}
 		}
 		slices.SortFunc(found.Rows, func(a, b JudgedRow) int {
@@ -82,14 +71,6 @@ func (r *Report) newJudged(rows []*Row) Judged {
 		}
 	}
 	return j
-}
-
-func (r *Report) judgedRow(row *Row) JudgedRow {
-	named := JudgedRow{Row: row, Name: r.nameOf(row)}
-	if r.othersHaveMore(row) {
-		named.On = " on " + plural(row.Replicas, "replica")
-	}
-	return named
 }
 
 // othersHaveMore reports whether a row of the report has more replicas.

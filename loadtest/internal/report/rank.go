@@ -44,29 +44,23 @@ func (r *Report) compareToBaseline() {
 }
 
 func (r *Row) addShares(base *Row) {
-	of := base.byRound()
+	of := map[int]Cell{}
+	for _, round := range base.Rounds {
+		of[round.Round] = round
+	}
+	var shares []float64
 	for i := range r.Rounds {
 		round := &r.Rounds[i]
 		if possible := of[round.Round].possible(); possible > 0 {
 			share := rounded(round.GoodputPerS / possible)
-			round.ShareOfNoop = &share
+			round.ShareOfNoop, shares = &share, append(shares, share)
 		}
 	}
-	if shares := r.sharesOfNoop(); len(shares) > 0 {
+	if len(shares) > 0 {
 		share, interval := stats.Mean(shares)
 		share = rounded(share)
 		r.ShareOfNoop, r.ShareInterval = &share, roundedEnds(interval)
 	}
-}
-
-// sharesOfNoop returns the share of each round that has one.
-func (r *Row) sharesOfNoop() (shares []float64) {
-	for _, round := range r.Rounds {
-		if round.ShareOfNoop != nil {
-			shares = append(shares, *round.ShareOfNoop)
-		}
-	}
-	return shares
 }
 
 // possible returns the goodput that noop would have had: it sells what it confirmed, as far as there was stock.
@@ -75,15 +69,6 @@ func (c Cell) possible() float64 {
 		return 0
 	}
 	return float64(c.Covered) / c.ElapsedS
-}
-
-// byRound returns the rounds by their numbers.
-func (r *Row) byRound() map[int]Cell {
-	rounds := map[int]Cell{}
-	for _, round := range r.Rounds {
-		rounds[round.Round] = round
-	}
-	return rounds
 }
 
 // baseline finds the baseline under the row's load, preferably with as many replicas.

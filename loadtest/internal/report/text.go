@@ -122,12 +122,10 @@ func (r *Report) severalStores() bool {
 	return len(stores) > 1
 }
 
-// writeEvidence writes the first findings of each row, how late an open loop was, and how many rows a time limit has
-// made shorter. With a small budget, that is most of them.
+// writeEvidence writes the first findings of each row, and how late an open loop was.
 func (r *Report) writeEvidence(out printer) {
 	const shown = 2
 	var lines []string
-	bounded := 0
 	for _, row := range r.Rows {
 		evidence := row.ShownEvidence()
 		for _, e := range evidence[:min(shown, len(evidence))] {
@@ -139,13 +137,6 @@ func (r *Report) writeEvidence(out printer) {
 		if late := row.Late(); late != "" {
 			lines = append(lines, row.Label()+": "+late)
 		}
-		if row.Bounded != "" {
-			bounded++
-		}
-	}
-	if bounded > 0 {
-		lines = append(lines, fmt.Sprintf("%d of %d rows sent fewer requests than planned, because of a time limit: "+
-			"see report.html", bounded, len(r.Rows)))
 	}
 	if len(lines) > 0 {
 		out.section("Evidence")
