@@ -46,7 +46,6 @@ type Section struct {
 	Lane    int    `json:"lane"` // index in Lanes
 	Kind    Kind   `json:"kind,omitempty"`
 	Request string `json:"request,omitempty"`
-	Client  int    `json:"client,omitempty"`
 	Before  *int64 `json:"before,omitempty"` // units read; nil if not known
 	After   *int64 `json:"after,omitempty"`  // units written; nil if not known
 	Count   int64  `json:"count,omitempty"`  // units asked for; 0 if it is what Before and After differ by

@@ -98,7 +98,7 @@ func (it *item) window(origin, from, to int64, spans []*span) Window {
 func (s *span) section(origin int64) Section {
 	sec := Section{
 		Start: s.start - origin, End: s.end - origin, Lane: s.lane, Kind: s.kind, Request: s.name,
-		Client: s.op.Client, Token: s.op.Token, Overlap: s.overlap, Flaw: s.flaw,
+		Token: s.op.Token, Overlap: s.overlap, Flaw: s.flaw,
 	}
 	before, after := s.op.Remaining+s.op.Count, s.op.Remaining
 	if s.kind == PutBack {
