@@ -5,24 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"stock/internal/stock"
 )
 
 // onDeduction takes the place of every n-th deduction.
-func onDeduction(
-	n int64, instead func(ctx context.Context, req stock.Request, next deductFunc) (stock.Receipt, error),
-) change {
-	return func(p *plan) {
-		strikes := p.every(n)
-		p.deduct = func(ctx context.Context, req stock.Request, next deductFunc) (stock.Receipt, error) {
-			if strikes() {
-				return instead(ctx, req, next)
-			}
-			return next(ctx, req)
-		}
-	}
+func onDeduction(n int64, instead around[stock.Request, stock.Receipt]) change {
+	return func(p *plan) { p.deduct = onNth(p, n, instead) }
 }
 
 // answer is that to a deduction which was carried out or refused.
@@ -73,9 +64,7 @@ func wait(delay func() time.Duration) func(*answer) { return func(*answer) { tim
 var errPlanted = fmt.Errorf("%w: planted", stock.ErrBusy)
 
 // onOrder takes the place of every n-th order of at least two lines.
-func onOrder(
-	n int64, instead func(ctx context.Context, req stock.OrderRequest, next orderFunc) (stock.OrderReceipt, error),
-) change {
+func onOrder(n int64, instead around[stock.OrderRequest, stock.OrderReceipt]) change {
 	return func(p *plan) {
 		strikes := p.every(n)
 		p.order = func(ctx context.Context, req stock.OrderRequest, next orderFunc) (stock.OrderReceipt, error) {
@@ -141,26 +130,29 @@ func refuse(_ context.Context, req stock.Request, _ deductFunc) (stock.Receipt, 
 
 // tellPrevious tells each buyer what remained after the sale before, of the same item.
 func tellPrevious(p *plan) {
-	var told memory[int64, int64]
+	var told sync.Map // by item
 	onAnswer(1, isSale, func(a *answer) {
-		if last, known := told.swap(a.req.GoodsID, a.receipt.Remaining); known {
-			a.receipt.Remaining = last
+		if last, known := told.Swap(a.req.GoodsID, a.receipt.Remaining); known {
+			a.receipt.Remaining = last.(int64)
 		}
 	})(p)
 }
 
 // tellOfAnother tells every tenth buyer what remains of another item.
 func tellOfAnother(p *plan) {
-	var sold memory[int64, int64]
+	var sold sync.Map // what remains, by item
 	knowsOther := func(a *answer) bool {
 		if !isSale(a) {
 			return false
 		}
-		sold.swap(a.req.GoodsID, a.receipt.Remaining)
-		_, known := sold.get(a.req.GoodsID + 1)
+		sold.Store(a.req.GoodsID, a.receipt.Remaining)
+		_, known := sold.Load(a.req.GoodsID + 1)
 		return known
 	}
-	onAnswer(10, knowsOther, func(a *answer) { a.receipt.Remaining, _ = sold.get(a.req.GoodsID + 1) })(p)
+	onAnswer(10, knowsOther, func(a *answer) {
+		remaining, _ := sold.Load(a.req.GoodsID + 1)
+		a.receipt.Remaining = remaining.(int64)
+	})(p)
 }
 
 // missLastLine carries out an order without its last line and confirms it nevertheless.

@@ -57,10 +57,8 @@ var faultBugs = []Mutant{
 		tellBusyIfLost, inStory("confirmation-unknown/after")),
 	mutant("reserve-confirm-lost-as-busy", "reserve", "A confirmation that gets no answer is called busy.",
 		func(p *plan) {
-			p.confirm = func(
-				ctx context.Context, id stock.ReservationID, inner stock.Reserver,
-			) (stock.Reservation, error) {
-				held, err := inner.Confirm(ctx, id)
+			p.confirm = func(ctx context.Context, id stock.ReservationID, next endFunc) (stock.Reservation, error) {
+				held, err := next(ctx, id)
 				if errors.Is(err, stock.ErrUnknown) {
 					p.strikes.Add(1)
 					err = stock.ErrBusy

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql/driver"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/go-sql-driver/mysql"
@@ -135,26 +136,27 @@ type resent struct {
 // way.
 func deductAgain(when func(resent) bool) change {
 	return func(p *plan) {
-		var answered memory[string, int64] // the number of the answer
+		var answered, inFlight sync.Map // by key; answered has the number of the answer
 		var answers atomic.Int64
-		var inFlight flights
 		p.deduct = func(ctx context.Context, req stock.Request, next deductFunc) (stock.Receipt, error) {
 			if req.Key == "" {
 				return next(ctx, req)
 			}
-			again := resent{inFlight: !inFlight.begin(req.Key)}
-			if !again.inFlight {
-				defer inFlight.end(req.Key)
+			_, known := inFlight.LoadOrStore(req.Key, nil)
+			again := resent{inFlight: known}
+			if !known {
+				defer inFlight.Delete(req.Key)
 			}
 			receipt, err := next(ctx, req)
 			number := answers.Add(1)
 			switch {
 			case err == nil && receipt.Replayed:
-				var at int64
-				at, again.own = answered.get(req.Key)
-				again.replayed, again.others = true, number-at
+				again.replayed = true
+				if at, own := answered.Load(req.Key); own {
+					again.own, again.others = true, number-at.(int64)
+				}
 			case err == nil:
-				answered.swap(req.Key, number)
+				answered.Store(req.Key, number)
 			}
 			if when(again) {
 				p.strikes.Add(1)

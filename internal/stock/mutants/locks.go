@@ -5,6 +5,7 @@ import (
 	"database/sql/driver"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -71,14 +72,14 @@ var lockBugs = []Mutant{
 	mutant("lock-redis-reentrant-stale-read", "lock-redis-reentrant",
 		"1 read in 20 returns the stock of the read before.",
 		func(p *plan) {
-			var last memory[int64, driver.Value]
+			var last sync.Map // by item
 			strikes := p.every(20)
 			p.row = func(s *statement, row []driver.Value) {
 				if !s.contains("SELECT stock FROM good_stock") {
 					return
 				}
 				id, _ := s.args[0].Value.(int64)
-				if before, known := last.swap(id, row[0]); known && strikes() {
+				if before, known := last.Swap(id, row[0]); known && strikes() {
 					row[0] = before
 				}
 			}
@@ -128,16 +129,8 @@ const (
 func grant(ctx context.Context, key string) (*locks.Lease, error) { return locks.None{}.Lock(ctx, key) }
 
 // onLock takes the place of every n-th lock.
-func onLock(n int64, instead func(ctx context.Context, key string, next lockFunc) (*locks.Lease, error)) change {
-	return func(p *plan) {
-		strikes := p.every(n)
-		p.lock = func(ctx context.Context, key string, next lockFunc) (*locks.Lease, error) {
-			if strikes() {
-				return instead(ctx, key, next)
-			}
-			return next(ctx, key)
-		}
-	}
+func onLock(n int64, instead around[string, *locks.Lease]) change {
+	return func(p *plan) { p.lock = onNth(p, n, instead) }
 }
 
 // onKey changes the name of the lock.

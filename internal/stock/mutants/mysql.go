@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"sync"
+	"sync/atomic"
 
 	"stock/internal/stock"
 )
@@ -111,14 +112,18 @@ var mysqlBugs = []Mutant{
 // leaves orders alone: they can be rolled back after the UPDATE.
 func takeFromTheNext(p *plan) {
 	p.deduct = markRequests
-	var owed debts
+	var debts sync.Map // units that are still to be deducted, by item
+	owed := func(item int64) *atomic.Int64 {
+		units, _ := debts.LoadOrStore(item, new(atomic.Int64))
+		return units.(*atomic.Int64)
+	}
 	strikes := p.every(50)
 	p.execute = func(s *statement) (driver.Result, error) {
 		if !isMarked(s.ctx) || !s.contains(deducts) {
 			return s.result()
 		}
 		item, count := s.args[1].Value.(int64), s.args[0].Value.(int64)
-		due := owed.collect(item)
+		due := owed(item).Swap(0)
 		deducted := count + due
 		if due == 0 && strikes() {
 			deducted = 0
@@ -129,33 +134,9 @@ func takeFromTheNext(p *plan) {
 		if err == nil && changedOne(result) {
 			due += count - deducted
 		}
-		owed.add(item, due)
+		owed(item).Add(due)
 		return result, err
 	}
-}
-
-// debts are units by item that are still to be deducted.
-type debts struct {
-	mu    sync.Mutex
-	units map[int64]int64
-}
-
-func (d *debts) add(item, units int64) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.units == nil {
-		d.units = map[int64]int64{}
-	}
-	d.units[item] += units
-}
-
-// collect returns what is owed of an item, which is nothing from then on.
-func (d *debts) collect(item int64) int64 {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	units := d.units[item]
-	delete(d.units, item)
-	return units
 }
 
 // keepFirstStock makes the retries of a request decide by the stock that its first try read.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -120,28 +121,28 @@ func loseOrders(n int64) change {
 
 // refuseInFlight refuses requests with the key of one that is in flight.
 func refuseInFlight(p *plan) {
-	var inFlight flights
+	var inFlight sync.Map // by key
 	p.deduct = func(ctx context.Context, req stock.Request, next deductFunc) (stock.Receipt, error) {
 		if req.Key == "" {
 			return next(ctx, req)
 		}
-		if !inFlight.begin(req.Key) {
+		if _, known := inFlight.LoadOrStore(req.Key, nil); known {
 			p.strikes.Add(1)
 			return stock.Receipt{}, errPlanted
 		}
-		defer inFlight.end(req.Key)
+		defer inFlight.Delete(req.Key)
 		return next(ctx, req)
 	}
 }
 
 // refuseReplayOnce refuses the first replay of every tenth key.
 func refuseReplayOnce(p *plan) {
-	var refused memory[string, bool]
+	var refused sync.Map // by key
 	isFirst := func(a *answer) bool {
 		if !a.receipt.Replayed {
 			return false
 		}
-		_, known := refused.swap(a.req.Key, true)
+		_, known := refused.Swap(a.req.Key, true)
 		return !known
 	}
 	onAnswer(10, isFirst, tell(stock.ErrInProgress))(p)

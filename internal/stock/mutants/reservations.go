@@ -45,10 +45,8 @@ var reservationBugs = []Mutant{
 func cancelTwice(p *plan) {
 	var deps stock.Deps
 	p.deps = func(d *stock.Deps) { deps = *d }
-	p.cancel = func(
-		ctx context.Context, id stock.ReservationID, inner stock.Reserver,
-	) (stock.Reservation, error) {
-		before, err := inner.Reservation(ctx, id)
+	p.cancel = func(ctx context.Context, id stock.ReservationID, next endFunc) (stock.Reservation, error) {
+		before, err := p.reserver.Reservation(ctx, id)
 		if err == nil && before.State == stock.Cancelled {
 			p.strikes.Add(1)
 			_, err = deps.MySQL.ExecContext(ctx,
@@ -58,6 +56,6 @@ func cancelTwice(p *plan) {
 		if err != nil {
 			return stock.Reservation{}, err
 		}
-		return inner.Cancel(ctx, id)
+		return next(ctx, id)
 	}
 }
