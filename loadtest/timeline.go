@@ -42,7 +42,7 @@ func writeTimeline(path, out, trace string, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if h.Run.CallsVersion > 0 {
+	if h.Run.Reserves {
 		return fmt.Errorf("%s is of reservations, which have no critical sections to show", path)
 	}
 	windows := timeline.Whole(h)

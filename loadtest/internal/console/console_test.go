@@ -128,7 +128,7 @@ func TestAnAnswerIsToldInWords(t *testing.T) {
 			t.Errorf("%+v: %q, want %q", op, got, want)
 		}
 	}
-	for want, c := range map[string]history.Cancellation{
+	for want, c := range map[string]history.Op{
 		"not cancelled: more than sold":               {Outcome: history.Refused, Error: history.ProblemMoreThanSold},
 		"it may have been cancelled: outcome unknown": {Outcome: history.Unknown, Error: "/problems/outcome-unknown"},
 	} {

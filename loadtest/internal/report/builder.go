@@ -111,7 +111,7 @@ func (c *collected) addWindows(h *history.History, v verify.Verdict) {
 // addOps adds the deductions of a round, and returns their latencies.
 func (c *collected) addOps(ops []history.Op) (latencies histogram) {
 	for _, op := range ops {
-		if op.Again || op.Kind == history.Restock {
+		if op.Again || !op.Sells() {
 			continue
 		}
 		latencies.add(latencyNS(op))

@@ -49,7 +49,7 @@ func soldBySlice(h *history.History) []float64 {
 	}
 	units := make([]int64, slicesOfRun)
 	for _, op := range h.Ops {
-		if op.Again || op.Kind == history.Restock || op.Outcome != history.Sold {
+		if op.Again || !op.Sells() || op.Outcome != history.Sold {
 			continue
 		}
 		units[sliceOf(op.ReceivedNS, started, ended)] += unitsOf(op)
@@ -71,7 +71,7 @@ func latencyBySlice(h *history.History) []MedianAndMax {
 	}
 	slices := make([]histogram, slicesOfRun)
 	for _, op := range h.Ops {
-		if !op.Again && op.Kind != history.Restock {
+		if !op.Again && op.Sells() {
 			slices[sliceOf(op.ReceivedNS, started, ended)].add(latencyNS(op))
 		}
 	}

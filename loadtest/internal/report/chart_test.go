@@ -39,12 +39,12 @@ func TestSlicesOfARunHaveTheUnitsThatWereConfirmedInThem(t *testing.T) {
 	h := &history.History{
 		End: &history.End{StartedNS: 0, EndedNS: 20 * second},
 		Ops: []history.Op{
-			{ReceivedNS: 0, Count: 1, Outcome: history.Sold},
-			{ReceivedNS: second / 2, Count: 2, Outcome: history.Sold},
-			{ReceivedNS: second / 2, Count: 2, Outcome: history.SoldOut},
-			{ReceivedNS: second / 2, Count: 2, Outcome: history.Sold, Again: true},
-			{ReceivedNS: second / 2, Count: 9, Outcome: history.Sold, Kind: history.Restock},
-			{ReceivedNS: 20 * second, Outcome: history.Sold, Lines: []history.Line{{Count: 2}, {Count: 3}}},
+			{Kind: history.Deduct, ReceivedNS: 0, Count: 1, Outcome: history.Sold},
+			{Kind: history.Deduct, ReceivedNS: second / 2, Count: 2, Outcome: history.Sold},
+			{Kind: history.Deduct, ReceivedNS: second / 2, Count: 2, Outcome: history.SoldOut},
+			{Kind: history.Deduct, ReceivedNS: second / 2, Count: 2, Outcome: history.Sold, Again: true},
+			{Kind: history.Restock, ReceivedNS: second / 2, Count: 9, Outcome: history.Sold},
+			{Kind: history.Order, ReceivedNS: 20 * second, Outcome: history.Sold, Lines: []history.Line{{Count: 2}, {Count: 3}}},
 		},
 	}
 	want := make([]float64, slicesOfRun)

@@ -123,10 +123,6 @@ func (r *Runner) prepare(ctx context.Context, current row, round int, limit time
 func (c *cellRun) describe(round int) history.Run {
 	strategy, cell := c.row.strategy, c.row.Cell
 	cell.Round = round
-	calls := 0
-	if c.load.Reservations != nil {
-		calls = history.CallsVersion
-	}
 	return history.Run{
 		Cell:    cell,
 		Seed:    c.config.Seed,
@@ -148,9 +144,8 @@ func (c *cellRun) describe(round int) history.Run {
 		JudgedOnly: judgedOnly(cell.Workload.Name),
 		Retries:    c.load.Retries,
 		Cancels:    c.load.Cancels,
-
-		CallsVersion: calls,
-		Buyers:       cell.Workload.Buyers > 0,
+		Reserves:   c.load.Reservations != nil,
+		Buyers:     cell.Workload.Buyers > 0,
 	}
 }
 
@@ -214,7 +209,7 @@ func (c *cellRun) record(ctx context.Context, runErr error) (history.History, er
 		c.learnRate(answerRate(c.result))
 	}
 	c.recordBound()
-	h := history.History{Run: c.header, Ops: c.result.Ops, Calls: c.result.Calls, Cancellations: c.result.Cancellations}
+	h := history.History{Run: c.header, Ops: c.result.Ops}
 	if runErr == nil {
 		runErr = c.readEnd(ctx, &h)
 	}
@@ -316,12 +311,6 @@ func WriteHistory(path string, h history.History) error {
 	}
 	for _, op := range h.Ops {
 		w.Op(op)
-	}
-	for _, call := range h.Calls {
-		w.Call(call)
-	}
-	for _, cancellation := range h.Cancellations {
-		w.Cancellation(cancellation)
 	}
 	for _, entry := range h.Ledger {
 		w.Entry(entry)

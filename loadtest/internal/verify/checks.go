@@ -106,7 +106,7 @@ var checks = []check{
 	{name: "witness", look: (*books).witness},
 }
 
-func reserves(run history.Run) bool          { return run.CallsVersion > 0 }
+func reserves(run history.Run) bool          { return run.Reserves }
 func sellsAtAll(run history.Run) bool        { return !reserves(run) }
 func sellsNothing(run history.Run) bool      { return sellsAtAll(run) && run.Claim == ClaimSellsNothing }
 func sells(run history.Run) bool             { return sellsAtAll(run) && run.Claim != ClaimSellsNothing }
