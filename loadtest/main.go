@@ -6,7 +6,6 @@
 //	loadtest verify     judge a recorded run again
 //	loadtest compare    show what changed between two reports
 //	loadtest timeline   show the critical sections of a recorded history
-//	loadtest targets    write targets for vegeta
 //	loadtest faults     play crashes, late writes and retries for every strategy
 //	loadtest explore    execute every interleaving of two requests, with faults
 //	loadtest bench      compare the fastest strategies with what the machine allows
@@ -122,7 +121,7 @@ Exit status: 0 every claim held; 1 a claim failed; 2 wrong usage, or something t
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	root.AddCommand(runCommand(getenv), upCommand(getenv), verifyCommand(), compareCommand(), targetsCommand(),
+	root.AddCommand(runCommand(getenv), upCommand(getenv), verifyCommand(), compareCommand(),
 		benchCommand(), bareCommand(), judgeCommand(), faultsCommand(getenv), timelineCommand(), exploreCommand(getenv),
 		chooseCommand())
 	err := root.ExecuteContext(ctx)

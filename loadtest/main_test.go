@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"io/fs"
 	"net"
@@ -24,10 +23,8 @@ func TestWrongUsageIsOneClearLine(t *testing.T) { //nolint:funlen // a table
 	for _, test := range []struct{ args, want string }{
 		{"run --counts 3-1", "--counts 3-1: must be a number or a range between 1 and 1000000"},
 		{"run --counts 1-1000001", "--counts 1-1000001: must be a number or a range between 1 and 1000000"},
-		{"targets --target zzz", `--target "zzz": must be a URL such as http://127.0.0.1:8000`},
 		{"run --goods 0", "--goods 0: must be a number from 1 to 1000000"},
 		{"run --goods 1000001", "--goods 1000001: must be a number from 1 to 1000000"},
-		{"targets --goods 1000001", "--goods 1000001: must be a number from 1 to 1000000"},
 		{"run --users 0", "--users 0: must be at least 1"},
 		{"run --users 10001", "--users 10001: one process can simulate at most 10000"},
 		{"run --rounds 0", "--rounds 0: must be a number from 1 to 1000"},
@@ -107,8 +104,6 @@ func TestWrongUsageIsOneClearLine(t *testing.T) { //nolint:funlen // a table
 		{"bench --users 0", "--users 0: a number from 1 to 384 is needed"},
 		{"bench --users 600", "--users 600: a number from 1 to 384 is needed"},
 		{"bench --markdown " + empty, "--markdown " + empty + ": "}, // it would be written after minutes of measuring
-		{"judge --clean 0", "--clean 0: must be at least 1"},
-		{"judge --clean 8 --mutants slow", "--clean and --mutants exclude each other"},
 		{"faults --repeat 1001", "--repeat 1001: must be a number from 1 to 1000"},
 		{"faults --parallel 0", "--parallel 0: must be at least 1"},
 		{"faults --parallel 2 --step", "--parallel cannot be used with --step or --verbose"},
@@ -144,16 +139,15 @@ func TestWrongUsageIsOneClearLine(t *testing.T) { //nolint:funlen // a table
 
 func TestEnvironmentSetsFlags(t *testing.T) {
 	t.Parallel()
-	environment := map[string]string{"LOADTEST_REQUESTS": "3", "LOADTEST_COUNTS": "2"}
-	var stdout, stderr bytes.Buffer
-	getenv := func(name string) string { return environment[name] }
-	code := run(t.Context(), []string{"targets", "--requests", "2"}, getenv, &stdout, &stderr)
-	if code != exitHeld || strings.Count(stdout.String(), "\n") != 2 {
-		t.Errorf("status %d, %d targets, want 2: the command line takes precedence\n%s",
-			code, strings.Count(stdout.String(), "\n"), &stderr)
-	}
-	environment["LOADTEST_REQUESTS"] = "many"
-	if code := run(context.Background(), []string{"targets"}, getenv, &stdout, &stderr); code != exitUnusable {
-		t.Errorf("status %d for a wrong LOADTEST_REQUESTS, want %d", code, exitUnusable)
+	getenv := func(name string) string { return map[string]string{"LOADTEST_COUNTS": "3-1"}[name] }
+	for want, args := range map[string][]string{
+		"--counts 3-1:": {"run"},
+		"--counts 2-1:": {"run", "--counts", "2-1"}, // the command line takes precedence
+	} {
+		var stdout, stderr bytes.Buffer
+		code := run(t.Context(), append(args, "--out", filepath.Join(t.TempDir(), "out")), getenv, &stdout, &stderr)
+		if code != exitUnusable || !strings.Contains(stderr.String(), want) {
+			t.Errorf("%v: status %d, %q, want %d and %q", args, code, &stderr, exitUnusable, want)
+		}
 	}
 }
