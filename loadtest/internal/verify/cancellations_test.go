@@ -88,11 +88,7 @@ func TestPlantedBugsOfCancellationsAreFound(t *testing.T) {
 			h := withCancellations(t)
 			isFirst := func(op history.Op) bool { return op.Kind == history.CancelSale }
 			c.plant(h, &h.Ops[slices.IndexFunc(h.Ops, isFirst)])
-			v := verify.Judge(h)
-			evidence := strings.Join(v.Evidence, "\n")
-			if v.Result != c.result || !strings.Contains(evidence, c.says) {
-				t.Errorf("%s, want %s and %q in\n%s", v.Result, c.result, c.says, evidence)
-			}
+			expect(t, h, c.result, c.says)
 		})
 	}
 }
