@@ -76,7 +76,7 @@ func (r *Report) judgedWorkloads() (names []string) {
 
 // newJudged sorts rows of one workload by their results.
 func (r *Report) newJudged(rows []*Row) Judged {
-	j := Judged{Title: title(rows), Remark: cmp.Or(sentAgain(rows), resold(rows))}
+	j := Judged{Title: title(rows), Remark: cmp.Or(sentAgain(rows), reserved(rows))}
 	for _, result := range []verify.Result{verify.Correct, verify.Inconclusive, verify.Wrong} {
 		found := JudgedFound{Result: result}
 		for _, row := range rows {
@@ -126,9 +126,8 @@ func sentAgain(rows []*Row) string {
 		stats.Grouped(float64(all)), stats.Grouped(float64(inStock)), stats.Grouped(float64(elsewhere)))
 }
 
-// resold says how many reservations there were, and how soon expired units were sold again; empty: there were none. Of
-// several strategies, it is the slowest.
-func resold(rows []*Row) string {
+// reserved says how many reservations there were, and how they ended; empty: there were none.
+func reserved(rows []*Row) string {
 	var all verify.Figures
 	for _, row := range rows {
 		all.Add(row.Figures)
@@ -137,14 +136,9 @@ func resold(rows []*Row) string {
 	if figures.Held == 0 {
 		return ""
 	}
-	text := fmt.Sprintf("Of %s reservations, %s were confirmed, %s cancelled, and %s left to expire",
+	return fmt.Sprintf("Of %s reservations, %s were confirmed, %s cancelled, and %s left to expire",
 		stats.Grouped(float64(figures.Held)), stats.Grouped(float64(figures.Confirmed)),
 		stats.Grouped(float64(figures.Cancelled)), stats.Grouped(float64(figures.Expired)))
-	if figures.Resold == 0 {
-		return text
-	}
-	return text + fmt.Sprintf("; units that expired while none was free were held again after %.0f ms (median), "+
-		"%.0f ms (95 %%), %.0f ms (longest)", figures.ResoldMedianMS, figures.Resold95MS, figures.ResoldLongestMS)
 }
 
 // writeJudged writes, for each workload that is judged only, the strategies by verdict. Their evidence follows with

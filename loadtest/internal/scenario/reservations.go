@@ -12,7 +12,7 @@ import (
 )
 
 // lapseTime is how long the units of expired reservations may be missing from the stock when nobody asks for them. It
-// is generous: how soon they are sold again if somebody asks is measured.
+// is generous: if somebody asks, they must be free at once.
 const lapseTime = 5 * time.Second
 
 // pairTTL is for how long units are held that are about to be confirmed: longer than a confirmation takes.

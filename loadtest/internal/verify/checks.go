@@ -58,7 +58,6 @@ func (r *result) evidence() []string {
 var checks = []check{
 	{name: "sums", look: eachItem((*item).sums)},
 	{name: "reservation count", applies: reserves, look: (*books).countReservations},
-	{name: "resold", applies: reserves, look: (*books).resold},
 	{name: "set", applies: deducts, means: Wrong, look: (*books).setAsAsked},
 	{name: "one end", applies: reserves, means: Wrong, look: eachReservation((*reservation).endsTwice, endedTwice)},
 	{name: "known", applies: reserves, means: Wrong, look: eachReservation((*reservation).isGone, nil)},
