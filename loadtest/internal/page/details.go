@@ -32,7 +32,6 @@ type detailsView struct {
 	Faults    bool // some were played, and a script lists them
 	Windows   []timeline.Window
 	Sends     []statement // for a sale
-	Pictures  []string    // of porcupine
 }
 
 // shareView is the part of the sales that a replica made.
@@ -48,7 +47,7 @@ const shownEvidence = 12
 func (t *tableView) details(r *report.Report, row *report.Row, view rowView) (template.HTML, error) {
 	v := detailsView{
 		Row: view, Baseline: row.Baseline, Summary: r.Summaries[row.Strategy], Sentences: sentences(row),
-		Evidence: row.ShownEvidence(), Windows: row.Windows, Pictures: row.Pictures,
+		Evidence: row.ShownEvidence(), Windows: row.Windows,
 	}
 	if more := len(v.Evidence) - shownEvidence; more > 0 {
 		v.Evidence, v.More = v.Evidence[:shownEvidence], more

@@ -56,7 +56,6 @@ type storyData struct {
 	Replay   string            `json:"replay"`
 	Steps    [][3]any          `json:"steps"` // milliseconds since the story began, what happened, and the kind of step
 	Windows  []timeline.Window `json:"windows,omitempty"`
-	Pictures []string          `json:"pictures,omitempty"` // of porcupine
 }
 
 // cellKey identifies a cell of the matrix.
@@ -151,7 +150,7 @@ func newStory(f report.Fault, held bool, repeats []report.Fault) storyData {
 	s := storyData{
 		Scenario: f.Scenario, Subject: f.Strategy, Class: class, Outcome: f.String(),
 		Proof: f.Proof, Evidence: f.Evidence, Claimed: f.ClaimWords(), Held: held,
-		Replay: f.Replay, Windows: f.Windows, Pictures: f.Pictures,
+		Replay: f.Replay, Windows: f.Windows,
 	}
 	for _, step := range f.Steps {
 		text, kind := step.Text, step.Kind

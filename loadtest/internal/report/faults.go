@@ -49,9 +49,6 @@ type Fault struct {
 	Place int    `json:"-"` // among those of a run; they may be added in another order
 	// Windows shows the requests and critical sections, on a time axis that begins with the story.
 	Windows []timeline.Window `json:"windows,omitempty"`
-	// Unexplained and Pictures are those of the verdict.
-	Unexplained []int64  `json:"unexplained,omitempty"`
-	Pictures    []string `json:"pictures,omitempty"`
 }
 
 // FaultStep is one thing that happened.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"stock/loadtest/internal/history"
@@ -75,10 +74,6 @@ func (r *Runner) run(ctx context.Context, round int, current row, ahead []row) (
 		return Measured{}, err
 	}
 	measured := Measured{History: h, Verdict: verify.Judge(&h), Path: run.path}
-	v := &measured.Verdict
-	var remarks []string
-	v.Pictures, remarks = WritePictures(&h, v.Unexplained, run.path)
-	v.Evidence = append(v.Evidence, remarks...)
 	r.overhead = (3*r.overhead + time.Since(began) - run.took) / 4 // moving average
 	return measured, nil
 }
@@ -273,31 +268,6 @@ func fileName(number int, run history.Run) string {
 	}
 	return fmt.Sprintf("%03d-%s-%s-%dr%s-round%d.jsonl",
 		number, run.Strategy, run.Workload.Name, run.Replicas, sweep, run.Round)
-}
-
-// maxPictures is how many items of a history are drawn: each takes seconds, and none shows more than the first.
-const maxPictures = 3
-
-// WritePictures draws items whose answers no sequence of the requests explains, beside the file of the history. It
-// returns the paths of the pictures, relative to the directory of the run, and what to say about them. A picture that
-// fails is no reason to end a run.
-func WritePictures(h *history.History, items []int64, path string) (pictures, remarks []string) {
-	for _, item := range items[:min(len(items), maxPictures)] {
-		picture := fmt.Sprintf("%s-item%d.html", strings.TrimSuffix(path, ".jsonl"), item)
-		drawn, err := verify.DrawUnexplained(h, item, picture)
-		switch {
-		case err != nil:
-			remarks = append(remarks, fmt.Sprintf("there is no picture: %v", err))
-		case drawn:
-			picture = filepath.Join(filepath.Base(filepath.Dir(picture)), filepath.Base(picture))
-			pictures = append(pictures, picture)
-			remarks = append(remarks, "where the search for a sequence failed is drawn in "+picture)
-		}
-	}
-	if more := len(items) - maxPictures; more > 0 {
-		remarks = append(remarks, fmt.Sprintf("%d more items are not drawn", more))
-	}
-	return pictures, remarks
 }
 
 // WriteHistory writes a history to a file, and creates its directory.

@@ -22,7 +22,6 @@ type result struct {
 	findings     int64
 	remarks      []string // for the reader; they weigh nothing
 	linearizable *answer  // set by one check alone
-	unexplained  []int64  // set by the same check
 }
 
 func (r *result) add(other result) {

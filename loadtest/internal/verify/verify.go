@@ -67,12 +67,6 @@ type Verdict struct {
 	// Linearizable is nil if the checker ran out of time or memory, or the run was interrupted.
 	Linearizable *bool `json:"linearizable"`
 
-	// Unexplained holds the items for which the checker found that no sequence of the requests explains their answers.
-	// DrawUnexplained shows where the search for one failed.
-	Unexplained []int64 `json:"unexplained,omitempty"`
-	// Pictures are the paths of what DrawUnexplained has drawn, relative to the directory of the run.
-	Pictures []string `json:"pictures,omitempty"`
-
 	// Uncontended reports that the run is inconclusive only because too few requests were in flight at the same time.
 	Uncontended bool `json:"uncontended,omitempty"`
 	// DemandExceeded reports that buyers who were answered asked for more units of some item than there were.
@@ -173,7 +167,6 @@ func Judge(h *history.History) Verdict {
 		v.Figures.Add(r.figures)
 		if r.linearizable != nil {
 			v.Linearizable = r.linearizable.pointer()
-			v.Unexplained = r.unexplained
 		}
 		remarks = append(remarks, r.remarks...)
 		switch {

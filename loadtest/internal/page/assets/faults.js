@@ -32,8 +32,7 @@
     const found = story.evidence || [];
     if (found.length === 0) return null;
     return element("div", {}, element("h3", {}, "Evidence"),
-      element("ul", {className: "evidence"}, ...found.map(text => element("li", {}, text)),
-        ...(story.pictures || []).map(path => element("li", {}, element("a", {href: path}, path)))));
+      element("ul", {className: "evidence"}, ...found.map(text => element("li", {}, text))));
   }
 
   function open(number) {
