@@ -38,7 +38,7 @@ var orderBugs = []Mutant{
 	mutant("for-update-order-swaps", "for-update",
 		"1 order in 10 is told the remaining stock of its lines in the wrong order.",
 		onOrderAnswer(10, isOrdered, func(a *orderAnswer) {
-			first, last := &a.receipt.Lines[0], a.last()
+			first, last := &a.receipt.Lines[0], lastLine(a)
 			first.Remaining, last.Remaining = last.Remaining, first.Remaining
 		})),
 	mutant("for-update-order-unlocked", "for-update", "Orders do not lock their rows; deductions do.",
@@ -55,10 +55,10 @@ var orderBugs = []Mutant{
 		}),
 	mutant("update-order-takes-a-line", "update",
 		"An order that is refused as sold out is deducted from one of its other items.",
-		onOrderAnswer(1, isRefused, func(a *orderAnswer) { a.alsoDeduct(a.notRefused()) })),
+		onOrderAnswer(1, isRefused, func(a *orderAnswer) { alsoDeduct(a, notRefused(a)) })),
 	mutant("batch-order-blames-another", "batch", "An order that is refused names another item as sold out.",
 		onOrderAnswer(1, isRefused, func(a *orderAnswer) {
-			line := a.notRefused()
+			line := notRefused(a)
 			a.err = line.Refused(&stock.SoldOutError{GoodsID: line.GoodsID, Asked: line.Count})
 		})),
 	mutant("for-update-order-sold-as-busy", "for-update", "1 order in 20 is told busy after the deduction.",
@@ -78,7 +78,7 @@ var orderBugs = []Mutant{
 		})),
 	mutant("ledger-order-replays-less", "update",
 		"The replay of an order tells one unit less for its last line than the first answer.",
-		onOrderAnswer(1, isReplayedOrder, func(a *orderAnswer) { a.last().Remaining-- })),
+		onOrderAnswer(1, isReplayedOrder, func(a *orderAnswer) { lastLine(a).Remaining-- })),
 	mutant("lock-redis-lua-order-misses-a-line", "lock-redis-lua",
 		"The script that writes an order leaves out its last item.",
 		rewriteLua(1, "for i = 1, 2 * items, 2 do\n  local arg = (i - 1) / 2 * 3 + 3\n  redis.call('SET'",
@@ -90,19 +90,19 @@ var orderBugs = []Mutant{
 }
 
 // refusedItem is the item because of which the order was refused.
-func (a *orderAnswer) refusedItem() int64 {
+func refusedItem(a *orderAnswer) int64 {
 	refused, _ := errors.AsType[*stock.LineError](a.err)
 	return refused.GoodsID
 }
 
 // notRefused returns a line of the order that is not the one that was refused.
-func (a *orderAnswer) notRefused() stock.Line {
+func notRefused(a *orderAnswer) stock.Line {
 	lines := a.req.Lines()
-	return lines[slices.IndexFunc(lines, func(l stock.Line) bool { return l.GoodsID != a.refusedItem() })]
+	return lines[slices.IndexFunc(lines, func(l stock.Line) bool { return l.GoodsID != refusedItem(a) })]
 }
 
 // alsoDeduct deducts a line of the order by itself, without a key.
-func (a *orderAnswer) alsoDeduct(line stock.Line) {
+func alsoDeduct(a *orderAnswer, line stock.Line) {
 	one, _ := stock.NewOrder(line)
 	a.again(one)
 }
@@ -110,8 +110,8 @@ func (a *orderAnswer) alsoDeduct(line stock.Line) {
 // keepLines deducts the lines before the one that is sold out.
 func keepLines(a *orderAnswer) {
 	for _, line := range a.req.Lines() {
-		if line.GoodsID < a.refusedItem() {
-			a.alsoDeduct(line)
+		if line.GoodsID < refusedItem(a) {
+			alsoDeduct(a, line)
 		}
 	}
 }
