@@ -171,7 +171,7 @@ func (f *exploreFlags) report(
 		screen.clear()
 		if failure = err; len(r.Cells) > 0 {
 			results = append(results, r)
-			if err := r.Write(stdout, f.traces || f.terminals || !r.Held(), f.terminals); err != nil {
+			if err := r.Write(stdout, f.traces || !r.Held()); err != nil {
 				return err
 			}
 		}

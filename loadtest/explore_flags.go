@@ -27,7 +27,6 @@ type exploreFlags struct {
 	quick      bool
 	replay     string
 	traces     bool
-	terminals  bool
 	out        string
 
 	serviceFile string
@@ -58,7 +57,6 @@ func (f *exploreFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.replay, "replay", "", "execute only the schedule of this token, and print its trace; "+
 		"the status says whether that was possible")
 	flags.BoolVar(&f.traces, "traces", false, "print the shortest trace of each kind of damage")
-	flags.BoolVar(&f.terminals, "terminals", false, "print these traces as text that can be typed into terminals")
 	flags.StringVar(&f.out, "out", "", "directory for explore.json and explore.html (default: none is written)")
 	f.local.register(flags)
 	registerService(flags, &f.serviceFile)

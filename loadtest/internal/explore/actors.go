@@ -138,15 +138,9 @@ func (s *schedule) pass(e *wire.Exchange) {
 func (s *schedule) step(a *actor, e *wire.Exchange, kind trace.Kind) *trace.Step {
 	step := &trace.Step{Actor: a.name, Text: e.Text, Kind: kind, Store: e.Store}
 	s.steps = append(s.steps, step)
-	for _, c := range a.conns {
-		if c == e.Conn {
-			return step
-		}
-		if c.Store == e.Store {
-			step.Conn++
-		}
+	if !slices.Contains(a.conns, e.Conn) {
+		a.conns = append(a.conns, e.Conn)
 	}
-	a.conns = append(a.conns, e.Conn)
 	return step
 }
 

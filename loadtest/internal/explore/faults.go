@@ -26,8 +26,8 @@ type fault struct {
 
 // Names of the faults.
 const (
-	LostRequest = trace.LostRequest
-	LostReply   = trace.LostReply
+	LostRequest = "lost-request"
+	LostReply   = "lost-reply"
 	ReplicaDies = "replica-dies"
 	LeaseEnds   = "lease-ends"
 	SentAgain   = "sent-again"
@@ -135,18 +135,18 @@ func (s *schedule) strike(ctx context.Context, f fault, o Option) error {
 	s.mu.Unlock()
 	switch {
 	case f.starts != "":
-		s.add(trace.Step{Kind: trace.Strikes, Text: f.title, Fault: f.name})
+		s.add(trace.Step{Kind: trace.Strikes, Text: f.title})
 		s.start(ctx, s.actors[o.Actor])
 		return s.firstStep(ctx, o.Actor)
 	case f.store != nil:
-		s.add(trace.Step{Kind: trace.Strikes, Text: f.title, Fault: f.name})
+		s.add(trace.Step{Kind: trace.Strikes, Text: f.title})
 		if err := f.store(ctx, s); err != nil {
 			return fmt.Errorf("%s: %w", f.name, err)
 		}
 		s.forget()
 	default:
 		a := s.actors[o.Actor]
-		s.add(trace.Step{Actor: a.name, Kind: trace.Strikes, Text: f.title, Fault: f.name})
+		s.add(trace.Step{Actor: a.name, Kind: trace.Strikes, Text: f.title})
 		a.cut = true
 		if f.kills {
 			s.kill(a)

@@ -87,7 +87,7 @@ func testGallery(t *testing.T, x *Explorer) {
 			}
 			if !r.Held() || !r.Judged() {
 				var b strings.Builder
-				_ = r.Write(&b, true, false)
+				_ = r.Write(&b, true)
 				t.Error(b.String())
 			}
 		})

@@ -54,16 +54,15 @@ type exploredCell struct {
 
 // traceView is the shortest schedule of a kind of damage.
 type traceView struct {
-	ID        string
-	Title     string
-	Kind      string
-	Class     string
-	About     string // what was asked for
-	Evidence  []string
-	Actors    []string
-	Steps     []stepView
-	Terminals string
-	Replay    string
+	ID       string
+	Title    string
+	Kind     string
+	Class    string
+	About    string // what was asked for
+	Evidence []string
+	Actors   []string
+	Steps    []stepView
+	Replay   string
 }
 
 // stepView is a step, in the column of its actor.
@@ -217,7 +216,7 @@ func newTrace(r trace.Result, c trace.Cell, kind, id string) traceView {
 	s := c.Shortest[kind]
 	o := s.Outcome.Readable()
 	v := traceView{
-		ID: id, Title: c.Name(), Kind: kind, Class: "bad", Evidence: o.Evidence, Terminals: r.Terminals(c, s),
+		ID: id, Title: c.Name(), Kind: kind, Class: "bad", Evidence: o.Evidence,
 		Replay: r.Replay(s.Token), Actors: trace.Actors(o.Steps),
 	}
 	switch kind {

@@ -1,10 +1,11 @@
-// Package trace is what an exploration found: schedules by what came of them, and the shortest of each kind of damage,
-// in columns and as text that a person can type into terminals.
+// Package trace is what an exploration found: schedules by what came of them, and the shortest of each kind of damage.
 package trace
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"time"
 )
@@ -171,15 +172,43 @@ const (
 	Unjudged     = "unjudged"
 )
 
+// Readable returns the outcome with items that are numbered from 1, and without what followed when nobody could go on.
+func (o Outcome) Readable() Outcome {
+	numbers := map[int64]int64{}
+	for i, item := range slices.Sorted(maps.Keys(o.Stock)) {
+		numbers[item] = int64(i + 1)
+	}
+	renumber := func(text string) string {
+		for item, number := range numbers {
+			text = regexp.MustCompile(fmt.Sprintf(`\b%d\b`, item)).ReplaceAllString(text, fmt.Sprint(number))
+		}
+		return text
+	}
+	stock := map[int64]int64{}
+	for item, units := range o.Stock {
+		stock[numbers[item]] = units
+	}
+	o.Stock = stock
+	o.Steps, o.Evidence = slices.Clone(o.Steps), slices.Clone(o.Evidence)
+	if end := slices.IndexFunc(o.Steps, func(s Step) bool { return s.Kind == Stuck }); end >= 0 {
+		o.Steps = o.Steps[:end+1]
+	}
+	for i := range o.Steps {
+		o.Steps[i].Text, o.Steps[i].Reply = renumber(o.Steps[i].Text), renumber(o.Steps[i].Reply)
+	}
+	for i := range o.Evidence {
+		o.Evidence[i] = renumber(o.Evidence[i])
+	}
+	return o
+}
+
 // Step is one line of a trace.
 type Step struct {
 	Actor string `json:"actor"` // empty: the step is none of an actor's
 	Text  string `json:"text"`
 	Reply string `json:"reply,omitempty"` // empty while the step waits, or if its reply is lost
 	Kind  Kind   `json:"kind"`
-	Fault string `json:"fault,omitempty"` // that strikes
 	Store string `json:"store,omitempty"` // that executes it; empty: none
-	Conn  int    `json:"conn,omitempty"`  // over which connection of the actor to the store, from 0
 }
 
 // Kind is what a Step is.
@@ -200,9 +229,3 @@ const (
 
 // ConnectionEnded is in place of a reply.
 const ConnectionEnded = "the connection has ended"
-
-// The faults after which the session of a person ends in another way than by dying.
-const (
-	LostRequest = "lost-request"
-	LostReply   = "lost-reply"
-)

@@ -47,6 +47,13 @@ func Actors(steps []Step) (actors []string) {
 // Shown reports whether a person should see a step: it is chosen, or begins or ends a transaction.
 func (s Step) Shown() bool { return s.Kind != Passes || ofTransaction(s.Text) }
 
+func ofTransaction(text string) bool {
+	text = strings.ToUpper(text)
+	word, _, _ := strings.Cut(text, " ")
+	return slices.Contains([]string{"BEGIN", "START", "COMMIT", "ROLLBACK"}, word) ||
+		word == "SET" && (strings.Contains(text, "TRANSACTION") || strings.Contains(text, "AUTOCOMMIT"))
+}
+
 func headings(actors []string, width int) string {
 	var b strings.Builder
 	for _, name := range actors {
@@ -103,9 +110,8 @@ func indent(lines []string, by int) []string {
 	return lines
 }
 
-// Write writes what was found, one line for each fault. With traces, it writes one for each kind of damage, in columns
-// or as text for terminals.
-func (r Result) Write(w io.Writer, traces, terminals bool) error {
+// Write writes what was found, one line for each fault. With traces, it also writes one for each kind of damage.
+func (r Result) Write(w io.Writer, traces bool) error {
 	fmt.Fprintf(w, "%s on %s: %d schedules, %s (%.1f s)\n",
 		r.Strategy, r.Store, r.Tally.Schedules, r.State(), r.Took.Seconds())
 	if r.Tally.Example != "" {
@@ -124,10 +130,6 @@ func (r Result) Write(w io.Writer, traces, terminals bool) error {
 			o := s.Outcome.Readable()
 			fmt.Fprintf(w, "\n%s, %s: %s\n", c.Name(), kind, strings.Join(o.Evidence, "; "))
 			fmt.Fprintf(w, "replay: %s\n", r.Replay(s.Token))
-			if terminals {
-				fmt.Fprintln(w, r.Terminals(c, s))
-				continue
-			}
 			if err := Write(w, o.Steps); err != nil {
 				return err
 			}
