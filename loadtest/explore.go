@@ -47,7 +47,7 @@ missing; 3 nothing was refuted, but not every schedule could be executed and jud
 		Example: `  loadtest explore --strategies none,update
   loadtest explore --strategies lock-redis-lua --traces
   loadtest explore --strategies lock-redis-lua --replay enough:A.B.A
-  loadtest explore --strategies ledger --requests 3 --random --duration 1m
+  loadtest explore --strategies update --requests 3
   loadtest explore --service loadtest/examples/python/wrong.yaml`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := f.check(cmd.Flags(), args, cmd.ArgsLenAtDash(), getenv); err != nil {
@@ -155,8 +155,8 @@ func showProgress(screen *screen, i, of int) func(trace.Result) {
 	}
 }
 
-var errNoSchedule = errors.New("no schedule was executed: no strategy takes a workload of --workloads with so many " +
-	"--requests, or --duration is too short")
+var errNoSchedule = errors.New("no schedule was executed: no strategy takes a workload of --workloads with so " +
+	"many --requests")
 
 // report explores one subject after the other, and writes what was found.
 func (f *exploreFlags) report(

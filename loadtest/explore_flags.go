@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/pflag"
 
@@ -46,9 +45,6 @@ func (f *exploreFlags) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.quick, "quick", false, "no faults and few workloads with keys: all strategies in about a minute")
 	flags.BoolVar(&f.bounds.NoReduction, "no-reduction", false,
 		"also execute schedules that differ only in the order of steps that do not affect each other")
-	flags.BoolVar(&f.bounds.Random, "random", false, "execute schedules at random, for what is too large to be exhausted")
-	flags.Uint64Var(&f.bounds.Seed, "seed", 1, "with --random: the same seed leads to the same schedules")
-	flags.DurationVar(&f.bounds.Duration, "duration", 10*time.Second, "with --random: how long each strategy is explored")
 	flags.StringSliceVar(&f.workloads, "workloads", nil,
 		"what the requests ask for: only these workloads, a comma-separated list of "+
 			strings.Join(explore.Names(), ", "))
@@ -108,14 +104,7 @@ func (f *exploreFlags) checkSearch(flags *pflag.FlagSet) error {
 				cmp.Or(suggest.DidYouMean(name, known), "; the names are "+strings.Join(known, ", ")))
 		}
 	}
-	switch {
-	case f.bounds.Random && f.bounds.NoReduction:
-		return errors.New("--random and --no-reduction cannot be used together: nothing is left out at random")
-	case f.bounds.Random && f.bounds.Duration <= 0:
-		return fmt.Errorf("--duration %v: must be longer than 0", f.bounds.Duration)
-	case !f.bounds.Random && (flags.Changed("seed") || flags.Changed("duration")):
-		return errors.New("--seed and --duration need --random")
-	case f.replay != "" && flags.Changed("lanes"):
+	if f.replay != "" && flags.Changed("lanes") {
 		return errors.New("--lanes cannot be used with --replay, which executes one schedule")
 	}
 	return nil

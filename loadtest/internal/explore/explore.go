@@ -127,12 +127,11 @@ func (x *Explorer) search(
 	bounds.NoReduction = bounds.NoReduction || hides
 	r := trace.Result{
 		Strategy: choice.Strategy.Name, Store: choice.Store, Control: choice.Strategy.Control, Own: x.subject != nil,
-		Requests: x.requests, Bounds: bounds.Effective(), Random: bounds.Random,
+		Requests: x.requests, Bounds: bounds,
 	}
 	if s, ok := x.subject.(Service); ok {
 		r.File = s.File
 	}
-	bounds.Duration /= time.Duration(max(len(workloads), 1))
 	for _, w := range workloads {
 		beginning, schedules := time.Now(), map[string]int{}
 		r.Workloads = append(r.Workloads, trace.Workload{Name: w.name, Title: w.title, Schedules: schedules})
@@ -162,7 +161,7 @@ func (x *Explorer) search(
 	if x.UntilRefuted && all.refuted(claims) {
 		r.Tally.Waiting, r.Tally.Settled = r.Tally.Waiting+r.Tally.Settled, 0
 	}
-	r.Exhausted = !r.Random && r.Tally.Waiting == 0 && r.Tally.Diverged == 0 && ctx.Err() == nil
+	r.Exhausted = r.Tally.Waiting == 0 && r.Tally.Diverged == 0 && ctx.Err() == nil
 	r.Cells, r.Took = all.judged(claims, r.Exhausted), time.Since(began)
 	return r, ctx.Err()
 }

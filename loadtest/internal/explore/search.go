@@ -137,9 +137,6 @@ func (s *Search) push(j job) {
 
 // Run searches with all systems side by side, until every schedule within the bounds was executed or ctx ends.
 func (s *Search) Run(ctx context.Context, systems []System) (trace.Tally, error) {
-	if s.Bounds.Random {
-		return s.random(ctx, systems)
-	}
 	s.changed = sync.NewCond(&s.mu)
 	s.todo, s.planned, s.missing = []job{{}}, map[string]bool{}, map[string]string{}
 	stop := context.AfterFunc(ctx, func() {

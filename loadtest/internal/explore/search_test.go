@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"stock/loadtest/internal/explore/trace"
 )
@@ -285,34 +284,5 @@ func TestASearchEndsWithItsContext(t *testing.T) {
 	tally, err := s.Run(ctx, []System{program{same(6), same(6)}})
 	if !errors.Is(err, context.Canceled) || tally.Schedules != 5 || tally.Waiting == 0 {
 		t.Errorf("%+v, %v; want 5 schedules, and some that wait", tally, err)
-	}
-}
-
-func TestRandomSchedulesAreThoseOfTheirSeed(t *testing.T) {
-	p := program{same(4), same(4), same(4)}
-	tokens := func(seed uint64) (found []string) {
-		ctx, cancel := context.WithCancel(t.Context())
-		bounds := trace.Bounds{Preemptions: 2, Random: true, Seed: seed, Duration: time.Hour}
-		s := &Search{Bounds: bounds, Found: func(s trace.Schedule) {
-			if found = append(found, s.Token); len(found) == 20 {
-				cancel()
-			}
-		}}
-		if _, err := s.Run(ctx, []System{p}); !errors.Is(err, context.Canceled) {
-			t.Fatal(err)
-		}
-		return found
-	}
-	a := tokens(1)
-	if b := tokens(1); !slices.Equal(a, b) {
-		t.Errorf("%v and %v; want the same", a, b)
-	}
-	for _, token := range a {
-		if _, err := Replay(t.Context(), p, token); err != nil {
-			t.Errorf("replay of %s: %v", token, err)
-		}
-	}
-	if slices.Equal(a, tokens(2)) {
-		t.Error("another seed leads to the same schedules")
 	}
 }

@@ -103,7 +103,7 @@ func (c *cell) explored(r report.Fault) report.Fault {
 		found := damage.Outcome
 		r.Outcome, r.Evidence = outcomeOf(found.Kind), slices.Concat([]string{found.Kind}, found.Evidence)
 		r.Replay += " --replay " + damage.Token
-	case !c.found.Judged() || !c.found.Exhausted:
+	case !c.found.Judged():
 		r.Outcome, r.Evidence = report.Inconclusive, []string{"not every schedule could be executed and judged"}
 	case slices.ContainsFunc(c.found.Cells, func(found trace.Cell) bool { return found.Waited > 0 }):
 		r.Outcome = report.Blocked

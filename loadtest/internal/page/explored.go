@@ -179,7 +179,7 @@ func newSubject(r trace.Result) subjectView {
 		s.Class, s.Word = "bad", "a claim is refuted"
 	case r.NotJudged() > 0:
 		s.Class, s.Word = "open", "not all judged"
-	case !r.Exhausted && !r.Random && s.Class == "ok":
+	case !r.Exhausted && s.Class == "ok":
 		s.Class, s.Word = "open", "not all executed"
 	}
 	return s

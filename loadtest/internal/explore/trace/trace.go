@@ -19,7 +19,6 @@ type Result struct {
 	File      string        `json:"file,omitempty"` // that describes the user's service; empty: the command says it all
 	Tally     Tally         `json:"tally"`
 	Exhausted bool          `json:"exhausted"`
-	Random    bool          `json:"random,omitempty"` // schedules were chosen at random
 	Cells     []Cell        `json:"cells"`
 	Workloads []Workload    `json:"workloads"`
 	Requests  int           `json:"requests"` // of a schedule, at most
@@ -53,10 +52,8 @@ func (r Result) Held() bool {
 	return !slices.ContainsFunc(r.Cells, func(c Cell) bool { return !c.Held })
 }
 
-// Judged reports whether every schedule within the bounds was executed, unless some were chosen at random, and judged.
-func (r Result) Judged() bool {
-	return (r.Exhausted || r.Random) && r.NotJudged() == 0
-}
+// Judged reports whether every schedule within the bounds was executed and judged.
+func (r Result) Judged() bool { return r.Exhausted && r.NotJudged() == 0 }
 
 // NotJudged counts the schedules that could not be repeated, or judged.
 func (r Result) NotJudged() (n int) {
@@ -83,19 +80,6 @@ type Bounds struct {
 	Faults      int `json:"faults"`      // the most in one schedule
 	// NoReduction: also execute schedules that differ only in the order of steps that commute.
 	NoReduction bool `json:"no_reduction,omitempty"`
-
-	Random bool `json:"-"` // execute schedules at random instead of all
-	// Seed: the same one leads to the same schedules, of which more are executed in more time.
-	Seed     uint64        `json:"seed,omitempty"`
-	Duration time.Duration `json:"duration_ns,omitempty"` // of the search, if it is random
-}
-
-// Effective returns the bounds without what has no effect.
-func (b Bounds) Effective() Bounds {
-	if !b.Random {
-		b.Seed, b.Duration = 0, 0
-	}
-	return b
 }
 
 // Schedule is one that was executed.

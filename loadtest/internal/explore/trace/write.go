@@ -141,8 +141,6 @@ func (r Result) Write(w io.Writer, traces bool) error {
 // State says whether all schedules were executed.
 func (r Result) State() string {
 	switch {
-	case r.Random:
-		return "chosen at random"
 	case !r.Exhausted:
 		return fmt.Sprintf("NOT exhausted: %d beginnings not tried, %d could not be repeated",
 			r.Tally.Waiting, r.Tally.Diverged)
