@@ -3,7 +3,6 @@ package explore
 import (
 	"context"
 	"slices"
-	"strings"
 	"time"
 
 	"stock/loadtest/internal/explore/trace"
@@ -22,9 +21,8 @@ type actor struct {
 	answered  bool
 	answers   answers
 	err       error
-	pending   []*exchange  // that the gate holds
-	flying    []*exchange  // that have passed
-	conns     []*wire.Conn // that its replica has used
+	pending   []*exchange // that the gate holds
+	flying    []*exchange // that have passed
 	lastEvent time.Time
 	waiting   bool               // in its process: nothing was heard of it for a while
 	repeats   map[string]*repeat // by text
@@ -138,9 +136,6 @@ func (s *schedule) pass(e *wire.Exchange) {
 func (s *schedule) step(a *actor, e *wire.Exchange, kind trace.Kind) *trace.Step {
 	step := &trace.Step{Actor: a.name, Text: e.Text, Kind: kind, Store: e.Store}
 	s.steps = append(s.steps, step)
-	if !slices.Contains(a.conns, e.Conn) {
-		a.conns = append(a.conns, e.Conn)
-	}
 	return step
 }
 
@@ -197,11 +192,6 @@ func (s *schedule) changes(a *actor, e *wire.Exchange, reply string) (again bool
 		}
 	}
 	a.repeats[e.Text] = &repeat{reply: reply, touched: slices.Concat(e.Reads, e.Writes), times: 1}
-	if !slices.Contains([]string{"nil", "0"}, reply) && !strings.HasPrefix(reply, "error") {
-		for _, name := range e.Writes {
-			s.wrote[name] = a.name
-		}
-	}
 	for _, other := range s.actors {
 		if other == a {
 			continue

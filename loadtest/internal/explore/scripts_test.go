@@ -47,7 +47,6 @@ func TestScripts(t *testing.T) {
 	t.Run("replay", func(t *testing.T) { testReplay(t, x) })
 	t.Run("mistakes", func(t *testing.T) { testMistakes(t, x) })
 	t.Run("waits", func(t *testing.T) { testWaits(t, x) })
-	t.Run("who waits", func(t *testing.T) { testWhoWaits(t, x) })
 	t.Run("verdicts", func(t *testing.T) { testVerdicts(t, x) })
 	t.Run("hidden", func(t *testing.T) { testHidden(t, x) })
 	t.Run("rows", func(t *testing.T) { testRows(t, x) })
@@ -371,51 +370,5 @@ func TestScriptsOnServersOfTheUser(t *testing.T) {
 	}
 	if got := x.lanes[0].keys.Get(ctx, "precious").Val(); got != "1" {
 		t.Errorf("a key of the user's is %q", got)
-	}
-}
-
-// A schedule in which nobody can go on names who holds what the others wait for.
-func testWhoWaits(t *testing.T, x *Explorer) {
-	for _, c := range []struct{ text, want string }{
-		{`
-def one():
-    sql("BEGIN")
-    sql("UPDATE good_stock SET stock = stock - 1 WHERE goods_id = ?", item)
-    while redis("GET", key("told")) == None:
-        pass
-    sql("COMMIT")
-
-def another():
-    sql("UPDATE good_stock SET stock = stock - 1 WHERE goods_id = ?", item)
-    redis("SET", key("told"), 1)
-`, "B waits for A, which holds a lock on a row of good_stock, index "},
-		{`
-def one():
-    sql("SELECT GET_LOCK('shop', 9)")
-    while redis("GET", key("told")) == None:
-        pass
-
-def another():
-    sql("SELECT GET_LOCK('shop', 9)")
-    redis("SET", key("told"), 1)
-`, `B waits for A, which holds the lock named "shop"`},
-		{`
-def one():
-    while redis("SETNX", key("lock"), 1) == 0:
-        pass
-
-def another():
-    one()
-`, " was last written by A"},
-	} {
-		s := load(t, "expect = \"stuck\"\n"+c.text+"\ndef check(sold):\n    return True\n\nsessions = [one, another]\n")
-		r, err := x.ExploreScript(t.Context(), s, trace.Bounds{Preemptions: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
-		stuck := r.Cells[0].Shortest[trace.Deadlock].Outcome.Evidence
-		if got := strings.Join(stuck, "; "); !strings.Contains(got, c.want) {
-			t.Errorf("the schedule says %q, want %q in it", got, c.want)
-		}
 	}
 }
