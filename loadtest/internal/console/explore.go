@@ -16,7 +16,6 @@ import (
 	"stock/loadtest/internal/page"
 	"stock/loadtest/internal/report"
 	"stock/loadtest/internal/scenario"
-	"stock/loadtest/internal/topology"
 	"stock/loadtest/scripts"
 )
 
@@ -173,7 +172,7 @@ func (s *searching) run(ctx context.Context) {
 func (s *searching) explore(ctx context.Context) (r trace.Result, err error) {
 	var x *explore.Explorer
 	if s.script != nil {
-		x, err = explore.StartScripts(ctx, exploreLanes, topology.Addresses{})
+		x, err = explore.StartScripts(ctx, exploreLanes)
 	} else {
 		x, err = explore.Start(ctx, s.console.lab.Topology, explore.Options{Lanes: exploreLanes, Requests: 2})
 	}

@@ -73,13 +73,7 @@ func Start(ctx context.Context, t *topology.Topology, o Options) (*Explorer, err
 	var at topology.Addresses
 	if o.Subject == nil {
 		at = t.Addresses()
-		at.MySQLDSN, at.Redis, at.RedisReplica = "", nil, false // each lane has its own
 	}
-	return start(ctx, t, at, o)
-}
-
-// start starts lanes, with servers of their own in place of addresses that are empty.
-func start(ctx context.Context, t *topology.Topology, at topology.Addresses, o Options) (*Explorer, error) {
 	x := &Explorer{lanes: make([]*lane, o.Lanes), requests: o.Requests, subject: o.Subject, warm: map[string]bool{}}
 	items := func() int64 { return firstItem + x.items.Add(1) }
 	group, starting := errgroup.WithContext(ctx)

@@ -13,9 +13,6 @@ import (
 
 // Arrive implements wire.Gate.
 func (r *replica) Arrive(e *wire.Exchange, gone <-chan struct{}) wire.Action {
-	if subject, ok := r.lane.subject.(*scripted); ok && !subject.mayTouch(e, r.lane.at.KeyPrefix) {
-		return wire.LoseBoth
-	}
 	running := r.lane.running()
 	serving := running != nil && r.lane.subject != nil && running.serves(r.number)
 	if s := r.lane.concerned(e, serving); s != nil {

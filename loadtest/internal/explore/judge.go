@@ -73,7 +73,7 @@ func (x *session) judge(ctx context.Context, s *schedule, o trace.Outcome) (trac
 	script, isScript := x.lane.subject.(*scripted)
 	if isScript && script.Check {
 		var err error
-		o.Kind, err = script.check(ctx, x.lane, s.items, told)
+		o.Kind, err = script.check(ctx, s.items, told)
 		return o, err
 	}
 	all := told

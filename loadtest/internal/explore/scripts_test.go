@@ -1,7 +1,6 @@
 package explore
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -14,16 +13,14 @@ import (
 	"sync"
 	"testing"
 
-	"stock/internal/servers"
 	"stock/loadtest/internal/explore/trace"
-	"stock/loadtest/internal/topology"
 )
 
 var unlimited = trace.Bounds{Preemptions: -1, Faults: 1}
 
-func startScripts(t *testing.T, lanes int, at topology.Addresses) *Explorer {
+func startScripts(t *testing.T, lanes int) *Explorer {
 	t.Helper()
-	x, err := StartScripts(t.Context(), lanes, at)
+	x, err := StartScripts(t.Context(), lanes)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +39,7 @@ func load(t *testing.T, text string) *Script {
 
 func TestScripts(t *testing.T) {
 	t.Parallel()
-	x := startScripts(t, 2, topology.Addresses{})
+	x := startScripts(t, 2)
 	t.Run("gallery", func(t *testing.T) { testGallery(t, x) })
 	t.Run("replay", func(t *testing.T) { testReplay(t, x) })
 	t.Run("mistakes", func(t *testing.T) { testMistakes(t, x) })
@@ -60,13 +57,6 @@ func testGallery(t *testing.T, x *Explorer) {
 	if err != nil || len(files) < 50 {
 		t.Fatalf("%d files, %v", len(files), err)
 	}
-	prefix := func(p string) {
-		for _, l := range x.lanes {
-			l.at.KeyPrefix = p
-		}
-	}
-	prefix("gallery:") // as on a Redis of the user's, where keys without the prefix are refused
-	defer prefix("")
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".star"), func(t *testing.T) {
 			text, err := os.ReadFile(file)
@@ -325,50 +315,5 @@ func testNothingIsLeft(t *testing.T, x *Explorer) {
 		if err != nil || strings.Contains(strings.Join(tables, " "), "shelf") {
 			t.Errorf("tables %q, %v", tables, err)
 		}
-	}
-}
-
-// On servers of the user's, a script has a database of its own and keys with a prefix.
-func TestScriptsOnServersOfTheUser(t *testing.T) {
-	t.Parallel()
-	ctx := t.Context()
-	mysql, err := servers.StartMySQL(ctx, servers.MySQLOptions{Relaxed: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = mysql.Stop(context.Background()) })
-	redis, err := servers.StartRedis(ctx, servers.RedisOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = redis.Stop(context.Background()) })
-	dsn, err := mysql.CreateDatabase(ctx, "theirs")
-	if err != nil {
-		t.Fatal(err)
-	}
-	at := topology.Addresses{MySQLDSN: dsn, Redis: []string{redis.Addr}, KeyPrefix: "theirs:"}
-	x := startScripts(t, 1, at)
-	if err := x.lanes[0].keys.Set(ctx, "precious", 1, 0).Err(); err != nil {
-		t.Fatal(err)
-	}
-	own := load(t, "def buy(who):\n    redis('SET', key('a'), who)\ndef check(): return True")
-	r, err := x.ExploreScript(ctx, own, unlimited)
-	if err != nil || !r.Held() {
-		t.Errorf("%+v, %v", r, err)
-	}
-	for _, text := range []string{
-		"redis('SET', 'precious', 2)", "redis('FLUSHALL')", "lua(\"redis.call('DEL', KEYS[1])\", ['precious'])",
-	} {
-		for _, where := range []string{
-			"def buy():\n    %\ndef check(): return True", "def setup():\n    %\ndef buy(): pass",
-		} {
-			_, err := x.ExploreScript(ctx, load(t, strings.Replace(where, "%", text, 1)), unlimited)
-			if err == nil || !strings.Contains(err.Error(), "name keys with key()") {
-				t.Errorf("%s: %v", text, err)
-			}
-		}
-	}
-	if got := x.lanes[0].keys.Get(ctx, "precious").Val(); got != "1" {
-		t.Errorf("a key of the user's is %q", got)
 	}
 }

@@ -32,8 +32,7 @@ type Result struct {
 
 // Env is what a function gets.
 type Env struct {
-	Item   int64
-	Prefix string // of keys in Redis
+	Item int64
 	// Args are the arguments by name. A function gets those that it takes.
 	Args   map[string]any
 	Stores *Stores
@@ -164,7 +163,7 @@ func (r *run) predeclared(ctx context.Context) starlark.StringDict {
 	add("key", func(args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 		var name string
 		err := starlark.UnpackArgs("key", args, kwargs, "name", &name)
-		return starlark.String(fmt.Sprintf("%s%s:{%d}", r.env.Prefix, name, r.env.Item)), err
+		return starlark.String(fmt.Sprintf("%s:{%d}", name, r.env.Item)), err
 	})
 	add("refuse", func(args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 		var why string

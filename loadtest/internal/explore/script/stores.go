@@ -38,7 +38,7 @@ type Stores struct {
 const patience = 30 * time.Second
 
 // Open returns stores that are not connected yet.
-func Open(dsn, isolation string, keys *redis.Options) (*Stores, error) {
+func Open(dsn, isolation, addr string) (*Stores, error) {
 	config, err := mysql.ParseDSN(dsn)
 	if err != nil {
 		return nil, err
@@ -48,11 +48,11 @@ func Open(dsn, isolation string, keys *redis.Options) (*Stores, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := *keys
-	o.PoolSize, o.MaxRetries, o.DisableIdentity, o.ReadTimeout = 1, -1, true, patience
-	o.ContextTimeoutEnabled = true
+	keys := redis.NewClient(&redis.Options{
+		Addr: addr, PoolSize: 1, MaxRetries: -1, DisableIdentity: true, ReadTimeout: patience, ContextTimeoutEnabled: true,
+	})
 	return &Stores{
-		db: sqlx.NewDb(sql.OpenDB(connector), "mysql"), keys: redis.NewClient(&o), isolation: isolation,
+		db: sqlx.NewDb(sql.OpenDB(connector), "mysql"), keys: keys, isolation: isolation,
 		conns: map[string]*sqlx.Conn{}, open: map[string]bool{},
 	}, nil
 }
