@@ -227,7 +227,7 @@ func (s *scripted) client(l *lane, at int, op history.Op) client {
 		s.open = append(s.open, stores)
 		l.mu.Unlock()
 		env := script.Env{
-			Item: op.GoodsID, Stores: stores, Say: tell, HTTP: l.replicas[at].pass,
+			Item: op.GoodsID, Stores: stores, Say: tell,
 			Args: map[string]any{"count": op.Count, "who": who, "request": op.Name},
 		}
 		op.SentNS = monotonic.Now()

@@ -2,15 +2,12 @@ package explore
 
 import (
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 
 	"stock/loadtest/internal/explore/trace"
@@ -47,7 +44,6 @@ func TestScripts(t *testing.T) {
 	t.Run("verdicts", func(t *testing.T) { testVerdicts(t, x) })
 	t.Run("hidden", func(t *testing.T) { testHidden(t, x) })
 	t.Run("rows", func(t *testing.T) { testRows(t, x) })
-	t.Run("http", func(t *testing.T) { testHTTP(t, x) })
 	t.Run("nothing is left", func(t *testing.T) { testNothingIsLeft(t, x) })
 }
 
@@ -191,7 +187,6 @@ func testMistakes(t *testing.T, x *Explorer) {
 		{"def buy():\n    refuse('I do not want to')", "shop.star: no session has succeeded in any of 1 schedules: busy: I"},
 		{"def buy():\n    while True:\n        redis('PING')", "shop.star:3:14: in buy: it loops: 1000 calls with"},
 		{"def setup():\n    while True:\n        redis('GET', 'a')\ndef buy(): pass", "shop.star:3:14: in setup: it loops"},
-		{"def buy():\n    http('GET', ':')", "shop.star:2:9: in buy: parse"},
 	} {
 		_, err := x.ExploreScript(t.Context(), load(t, c.text), trace.Bounds{Preemptions: -1})
 		if err == nil || !strings.HasPrefix(err.Error(), c.want) {
@@ -272,40 +267,6 @@ func testRows(t *testing.T, x *Explorer) {
 		if _, err := x.ExploreScript(t.Context(), load(t, text), trace.Bounds{Preemptions: -1}); err != nil {
 			t.Errorf("%q: %v", query, err)
 		}
-	}
-}
-
-// A request over HTTP is a step, which a fault can strike.
-func testHTTP(t *testing.T, x *Explorer) {
-	var mu sync.Mutex
-	stock := map[string]int{} // by item; what is missing is 10
-	shop := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		mu.Lock()
-		defer mu.Unlock()
-		if _, known := stock[r.URL.Path]; !known {
-			stock[r.URL.Path] = 10
-		}
-		if r.Method == http.MethodPut {
-			stock[r.URL.Path], _ = strconv.Atoi(r.URL.Query().Get("stock"))
-		}
-		fmt.Fprint(w, stock[r.URL.Path])
-	}))
-	defer shop.Close()
-	r, err := x.ExploreScript(t.Context(), load(t, strings.ReplaceAll(`
-faults = ["lost-request", "lost-reply"]
-expect = "lost update"
-
-def buy(count):
-    left = int(http("GET", "URL/%d" % item).body)
-    if http("PUT", "URL/%d?stock=%d" % (item, left - count)).status != 200:
-        refuse("busy")
-
-def check(sold, unknown):
-    left = int(http("GET", "URL/%d" % item).body)
-    return True if 10 - sold - unknown <= left and left <= 10 - sold else "lost update"
-`, "URL", shop.URL)), unlimited)
-	if err != nil || !r.Held() || r.Cells[0].Kinds["lost update"] != 4 || r.Cells[0].Kinds[trace.Right] != 2 {
-		t.Errorf("%+v, %v", r.Cells, err)
 	}
 }
 
