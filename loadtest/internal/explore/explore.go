@@ -120,18 +120,16 @@ func (x *Explorer) search(
 	}
 	bounds.NoReduction = bounds.NoReduction || hides
 	r := trace.Result{
-		Strategy: choice.Strategy.Name, Store: choice.Store, Control: choice.Strategy.Control, Own: x.subject != nil,
+		Strategy: choice.Strategy.Name, Store: choice.Store, Own: x.subject != nil,
 		Requests: x.requests, Bounds: bounds,
 	}
 	if s, ok := x.subject.(Service); ok {
 		r.File = s.File
 	}
 	for _, w := range workloads {
-		beginning, schedules := time.Now(), map[string]int{}
-		r.Workloads = append(r.Workloads, trace.Workload{Name: w.name, Title: w.title, Schedules: schedules})
+		r.Workloads = append(r.Workloads, trace.Workload{Name: w.name, Title: w.title})
 		search := &Search{Bounds: bounds, Found: func(s trace.Schedule) {
 			s.Token = w.name + ":" + s.Token
-			schedules[strings.Join(s.Outcome.Faults, "+")]++
 			all.collect(w.special, s)
 			if x.Watch != nil && time.Since(x.watched) > watchInterval {
 				sofar := r
@@ -144,7 +142,6 @@ func (x *Explorer) search(
 		}}
 		tally, err := search.Run(ctx, x.systems(choice, w, x.faults(choice.Strategy, w, bounds)))
 		r.Tally.Add(tally)
-		r.Workloads[len(r.Workloads)-1].Took = time.Since(beginning)
 		if ctx.Err() != nil {
 			break
 		}
