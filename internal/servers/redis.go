@@ -41,7 +41,7 @@ type Redis struct {
 
 	command Command
 	dir     *Dir
-	clock   string // file with the offset of its clock; see RedisOptions.Clock
+	clock   *library // sets its clock by seconds; see RedisOptions.Clock
 }
 
 // StartRedis starts a Redis server and waits until it answers, and if it is a Redis replica, until it is in sync.
@@ -91,11 +91,10 @@ func StartRedis(ctx context.Context, o RedisOptions) (*Redis, error) {
 		Log:   dir.File("redis.log"),
 	}
 	if o.Clock {
-		env, err := r.prepareClock(ctx)
-		if err != nil {
+		if r.clock, err = prepareLibrary(ctx, r.dir, "clock", "STOCK_CLOCK"); err != nil {
 			return nil, errors.Join(err, dir.Remove())
 		}
-		r.command.Env = append(r.command.Env, env...)
+		r.command.Env = append(r.command.Env, r.clock.env...)
 	}
 	if o.Config != "" {
 		conf := dir.File("redis.conf")

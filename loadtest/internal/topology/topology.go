@@ -49,6 +49,8 @@ type Options struct {
 
 	TiDB string // path of tidb-server, which is started instead of MySQL; empty for MySQL
 
+	SlowFlushes bool // see servers.MySQLOptions
+
 	RedisReplica bool // give each master of Redis a Redis replica, which gets every write
 	RedisCluster bool // the replicas use a Cluster of three masters
 	EtcdMembers  int  // of the etcd cluster: 1 or 3; 0: 1
