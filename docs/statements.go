@@ -7,3 +7,8 @@ import _ "embed"
 //
 //go:embed statements.json
 var Statements []byte
+
+// Size is the record from which loadtest size predicts, as JSON.
+//
+//go:embed size.json
+var Size []byte

@@ -124,7 +124,7 @@ Exit status: 0 every claim held; 1 a claim failed; 2 wrong usage, or something t
 	root.SetErr(stderr)
 	root.AddCommand(runCommand(getenv), upCommand(getenv), verifyCommand(), compareCommand(), targetsCommand(),
 		benchCommand(), bareCommand(), judgeCommand(), faultsCommand(getenv), timelineCommand(), exploreCommand(getenv),
-		chooseCommand())
+		chooseCommand(), sizeCommand())
 	err := root.ExecuteContext(ctx)
 	switch {
 	case err == nil:
