@@ -10,7 +10,7 @@ servers: ## install what is missing: MySQL or MariaDB, Redis, nginx, etcd, ZooKe
 # The lab gets Ctrl-C and SIGTERM through make. With setpriv (Linux), it also ends when make is killed.
 WITH_MAKE := exec $(shell setpriv --pdeathsig TERM true 2>/dev/null && echo setpriv --pdeathsig TERM)
 
-lab: servers build ## run and judge every strategy on private servers, and compare them (5 minutes; LAB=--help)
+lab: servers build ## run and judge every strategy on private servers, and compare them (6 minutes; LAB=--help)
 	@$(WITH_MAKE) bin/loadtest run $(LAB)
 
 faults: servers build ## play every fault scenario for every strategy (1 minute; FAULTS=--help)
@@ -68,7 +68,8 @@ record: servers build ## explore the checkout of real shops, from PyPI and npm (
 	@$(WITH_MAKE) sh loadtest/record/run.sh $(RECORD)
 
 test: servers ## run all tests on real servers, with the race detector
-	go test -race ./...
+	@# On 2 busy cores, the tests of the lab's commands and of the explorer take about 10 minutes.
+	go test -race -timeout 15m ./...
 	@# Tests that cut the connections of ZooKeeper are skipped with the detector (internal/locks/race_test.go), so all
 	@# ZooKeeper tests run once more without it.
 	go test -run 'ZooKeeper|/zookeeper' ./internal/locks

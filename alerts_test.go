@@ -144,20 +144,3 @@ func missingSeries(expr string, metrics []byte) (missing []string) {
 	}
 	return missing
 }
-
-func TestALabelInAnAlertIsLookedForOnItsMetric(t *testing.T) {
-	t.Parallel()
-	metrics := []byte("stock_a_total{kind=\"busy\",server=\"x\"} 0\nstock_b_total{type=\"done\"} 0\nstock_b_totals 1\n")
-	for expr, want := range map[string]string{
-		`rate(stock_a_total{job="stock", kind="busy"}[5m]) / rate(stock_b_total[5m]) > 1`: "",
-		`stock_a_total{server="x"} - stock_b_totals`:                                      "",
-		`stock_a_total{kind=~"busy|done"} > 0`:                                            `stock_a_total{kind="done"}`,
-		`stock_b_total{kind="done"} > 0`:                                                  `stock_b_total{kind="done"}`,
-		`stock_b_total{type="don"} > 0`:                                                   `stock_b_total{type="don"}`,
-		`stock_b_tot > 0`:                                                                 "stock_b_tot",
-	} {
-		if got := strings.Join(missingSeries(expr, metrics), " "); got != want {
-			t.Errorf("%s: missing %q, want %q", expr, got, want)
-		}
-	}
-}

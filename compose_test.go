@@ -15,9 +15,7 @@ import (
 
 type composeService struct {
 	Image       string
-	Command     []string
 	Build       any
-	Restart     string
 	ReadOnly    bool     `yaml:"read_only"`
 	CapDrop     []string `yaml:"cap_drop"`
 	SecurityOpt []string `yaml:"security_opt"`
@@ -64,20 +62,6 @@ func TestEveryContainerIsConfined(t *testing.T) {
 	}
 }
 
-func TestServersAreRestartedAndCommandsAreNot(t *testing.T) {
-	t.Parallel()
-	commands := []string{"migrate", "loadtest", "redis-cluster"}
-	for name, service := range composeServices(t) {
-		want := "unless-stopped"
-		if slices.Contains(commands, name) {
-			want = "no"
-		}
-		if service.Restart != want {
-			t.Errorf("%s: the restart policy is %q, want %q", name, service.Restart, want)
-		}
-	}
-}
-
 func TestImagesArePinned(t *testing.T) {
 	t.Parallel()
 	pinned := regexp.MustCompile(`:v?\d+\.\d+\.\d+$`)
@@ -95,24 +79,6 @@ func TestImagesArePinned(t *testing.T) {
 		// distroless has no tags for versions.
 		if !pinned.MatchString(image) && !strings.HasPrefix(image, "gcr.io/distroless/") {
 			t.Errorf("Dockerfile: the image %s has no exact version", image)
-		}
-	}
-}
-
-// Without compaction, the history of the locks would fill etcd's space quota.
-func TestEtcdCompactsItsHistory(t *testing.T) {
-	t.Parallel()
-	command := composeServices(t)["etcd"].Command
-	for _, flag := range []string{"--auto-compaction-mode=periodic", "--auto-compaction-retention=1m"} {
-		if !slices.Contains(command, flag) {
-			t.Errorf("etcd is started with %v, want %s among them", command, flag)
-		}
-	}
-	for _, name := range []string{"etcd-1", "etcd-2", "etcd-3"} {
-		environment := composeServices(t)[name].Environment
-		mode, retention := environment["ETCD_AUTO_COMPACTION_MODE"], environment["ETCD_AUTO_COMPACTION_RETENTION"]
-		if mode != "periodic" || retention != "1m" {
-			t.Errorf("%s: the mode of compaction is %q and the retention %q, want periodic and 1m", name, mode, retention)
 		}
 	}
 }

@@ -1,19 +1,11 @@
 package stock_test
 
 import (
-	"encoding/xml"
-	"errors"
 	"fmt"
 	"html"
-	"io"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
-	"testing"
-	"time"
 )
 
 // theme has the colours of a picture: those of GitHub's own pages, so that the picture looks like a part of them.
@@ -236,99 +228,5 @@ func (d *drawing) legend(y int) {
 		d.bar(x, y-10, 12, 12, entry.class)
 		d.text(x+20, y, "s", entry.text)
 		x += entry.width
-	}
-}
-
-func TestMakePicturesTakesTheNewestRun(t *testing.T) {
-	t.Parallel()
-	makefile, err := filepath.Abs("Makefile")
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	for i, of := range []struct{ dir, text string }{
-		{"faults", `{"rows": null}`},
-		{"new", `{"rows": [{"share_of_noop": 1}]}`},
-		{"old", `{"rows": [{"share_of_noop": 1}]}`},
-	} {
-		path := filepath.Join(dir, "out", of.dir, "report.json")
-		at := time.Now().Add(-time.Duration(i) * time.Hour)
-		err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(of.text), 0o600),
-			os.Chtimes(path, at, at))
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	pictures := func(args ...string) string {
-		cmd := exec.Command("make", append([]string{"--dry-run", "-f", makefile, "pictures"}, args...)...)
-		cmd.Dir = dir
-		out, err := cmd.CombinedOutput()
-		if err != nil {
-			t.Fatalf("%v: %s", err, out)
-		}
-		return string(out)
-	}
-	if got := pictures(); !strings.Contains(got, "-lab 'out/new/report.json'") {
-		t.Errorf("make pictures runs %s, want the newest report with rows", got)
-	}
-	if got := pictures("REPORT=mine.json"); !strings.Contains(got, "-lab 'mine.json'") {
-		t.Errorf("make pictures REPORT=mine.json runs %s", got)
-	}
-}
-
-func TestPicturesAreWellFormedAndShowTheSameInEachTheme(t *testing.T) {
-	t.Parallel()
-	faults := map[string]string{"holder-dies": "blocked 2.0 s", "late-write": "unsafe", "client-retries": "safe"}
-	share := 0.02
-	f := &figures{Conditions: "100 users, 2 cores (Example CPU) for all; seed 7.", Rows: []measurement{
-		{Strategy: "none", Replicas: 2, Workload: "plenty", Verdict: "wrong", Goodput: 22, Sold: 3, Lost: 2, Faults: faults},
-		{Strategy: "redis-prededuct", Replicas: 2, Workload: "plenty", Verdict: "correct", Goodput: 19207, Faults: faults},
-		{Strategy: "mutex", Replicas: 1, Workload: "plenty", Verdict: "correct", Goodput: 1248},
-		{Strategy: "update", Replicas: 2, Workload: "plenty", Verdict: "correct", Goodput: 1869},
-		{
-			Strategy: "lock-redis-lua", Replicas: 2, Workload: "plenty", Verdict: "correct", Goodput: 500, Faults: faults,
-			Interval: &[2]float64{495, 505}, Noop: &share, Share: &[2]float64{0.015, 0.025},
-		},
-	}}
-	texts := map[string]string{}
-	for path, picture := range f.pictures([]string{"none", "update", "lock-redis-lua"}) {
-		var text strings.Builder
-		for decoder := xml.NewDecoder(strings.NewReader(string(picture))); ; {
-			token, err := decoder.Token()
-			if errors.Is(err, io.EOF) {
-				break
-			}
-			if err != nil {
-				t.Fatalf("%s: %v", path, err)
-			}
-			if words, ok := token.(xml.CharData); ok && !strings.Contains(string(words), "{") { // } of a style
-				text.Write(words)
-			}
-		}
-		name := strings.Replace(path, "-dark", "", 1)
-		if other, known := texts[name]; known && other != text.String() {
-			t.Errorf("the themes of %s have different texts", name)
-		}
-		texts[name] = text.String()
-	}
-	const (
-		lock  = "lock-redis-lua\n\n500 ±1%\n0.02 ±25%\n\nblocked 2.0 s\n\nloses a sale\n\nsafe\n"
-		none  = "none *\n\n22\n\nwrong: 2 of 3 units lost\n" // and no faults
-		alone = "mutex, 1 replica\n"
-
-		control = "redis-prededuct *\n\n19207\n\ncorrect under this load only\n\n" + none // after the correct ones
-	)
-	for path, wanted := range map[string][]string{
-		"docs/summary.svg": {"100 users, 2 cores for all. ", lock, none, "not measured\n"},
-		"docs/lab.svg":     {lock, control, alone},
-	} {
-		for _, want := range wanted {
-			if !strings.Contains(texts[path], want) {
-				t.Errorf("%s lacks %q:\n%s", path, want, texts[path])
-			}
-		}
-	}
-	if strings.Contains(texts["docs/summary.svg"], alone) {
-		t.Error("the summary has a strategy that it does not name")
 	}
 }

@@ -17,7 +17,6 @@ import (
 	"stock/internal/servers"
 	"stock/loadtest/internal/bench"
 	"stock/loadtest/internal/lab"
-	"stock/loadtest/internal/page"
 	"stock/loadtest/internal/report"
 	"stock/loadtest/internal/scenario"
 	"stock/loadtest/internal/topology"
@@ -30,7 +29,6 @@ type benchFlags struct {
 	rounds   int
 	seed     uint64
 	quick    bool
-	out      string
 	markdown string
 }
 
@@ -71,8 +69,7 @@ func (f *benchFlags) register(flags *pflag.FlagSet) {
 	flags.IntVar(&f.rounds, "rounds", 6, "number of rounds; a 95 % interval needs at least six")
 	flags.Uint64Var(&f.seed, "seed", 0, "seed of the order of cells (default: a random one, which is printed)")
 	flags.BoolVar(&f.quick, "quick", false, "a short trial: one round of cells of 300 ms; its figures are not reliable")
-	flags.StringVar(&f.out, "out", "", "directory for the page (default: out/ and the time)")
-	flags.StringVar(&f.markdown, "markdown", "", "write the tables in Markdown to this file, - for stdout")
+	flags.StringVar(&f.markdown, "markdown", "", "write the tables in Markdown to this file")
 	f.local.register(flags)
 }
 
@@ -115,11 +112,6 @@ func (f *benchFlags) run(ctx context.Context, stdout, stderr io.Writer) (err err
 	screen := newScreen(stderr)
 	defer screen.clear()
 	screen.status("starting")
-	var removeIfEmpty func()
-	if f.out, removeIfEmpty, err = lab.CreateDir(f.out); err != nil {
-		return err
-	}
-	defer removeIfEmpty()
 	dir, err := os.MkdirTemp("", "bench")
 	if err != nil {
 		return err
@@ -169,14 +161,11 @@ func (f *benchFlags) report(stdout io.Writer, result *bench.Result) error {
 	if err := result.WriteText(stdout); err != nil {
 		return err
 	}
-	if err := writeTo(f.markdown, stdout, result.WriteMarkdown); err != nil {
-		return err
+	if f.markdown != "" {
+		if err := lab.WriteFile(f.markdown, result.WriteMarkdown); err != nil {
+			return err
+		}
 	}
-	write := func(w io.Writer) error { return page.WriteBench(w, result) }
-	if err := lab.WriteFile(filepath.Join(f.out, lab.ReportPage), write); err != nil {
-		return err
-	}
-	announcePage(stdout, f.out)
 	switch {
 	case len(result.Wrong) > 0:
 		return errNotHeld
@@ -258,7 +247,7 @@ func conditions(e topology.Environment) string {
 // checkWritable makes sure, before a long run, that the file of a flag can be written after it. It creates the
 // file and its directory if there are none.
 func checkWritable(flag, name string) error {
-	if name == "" || name == "-" {
+	if name == "" {
 		return nil
 	}
 	err := os.MkdirAll(filepath.Dir(name), 0o755)
@@ -272,20 +261,4 @@ func checkWritable(flag, name string) error {
 		return fmt.Errorf("%s %s: %w", flag, name, err)
 	}
 	return nil
-}
-
-// writeTo writes to the named file, to stdout if the name is "-", and nothing if it is empty.
-func writeTo(name string, stdout io.Writer, write func(io.Writer) error) error {
-	switch name {
-	case "":
-		return nil
-	case "-":
-		fmt.Fprintln(stdout)
-		return write(stdout)
-	}
-	file, err := os.Create(name)
-	if err != nil {
-		return err
-	}
-	return errors.Join(write(file), file.Close())
 }

@@ -39,8 +39,8 @@ command after --, it explores one that is asked as this repository's: POST /stoc
 stock is the column stock of the table good_stock. The service is WRONG if the stock does not agree with its answers.
 What a late write or a retry does is only reported, unless it promises to sell once for each key.
 
-With files that end in .star, it explores scripts: sessions of SQL and of commands of Redis that you write yourself, on
-servers of its own, or on yours with --mysql-dsn and --redis. Examples are in loadtest/scripts.
+With files that end in .star, it explores scripts: sessions of SQL and of commands of Redis that you write yourself.
+Examples are in loadtest/scripts.
 
 Exit status: 0 every claim held; 1 a claim was refuted, or your service is wrong; 2 wrong usage, or something is
 missing; 3 nothing was refuted, but not every schedule could be executed and judged; 130 interrupted.`,

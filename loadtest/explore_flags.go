@@ -33,7 +33,6 @@ type exploreFlags struct {
 	serviceFile string
 	service     *service.Description // of the user's; nil: strategies or scripts are explored
 
-	servers serverFlags // for scripts
 	scripts []*explore.Script
 }
 
@@ -62,7 +61,6 @@ func (f *exploreFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.out, "out", "", "directory for explore.json and explore.html (default: none is written)")
 	f.local.register(flags)
 	registerService(flags, &f.serviceFile)
-	f.servers.register(flags)
 }
 
 // check returns what is wrong with the flags and arguments. dash is the number of arguments before --, or -1.
@@ -89,12 +87,7 @@ func (f *exploreFlags) check(flags *pflag.FlagSet, args []string, dash int, gete
 		f.workloads = explore.QuickNames()
 	}
 	if areScripts(args, dash) {
-		return f.checkScripts(flags, args, getenv)
-	}
-	// Servers that the environment names are for other commands, such as run.
-	if f.servers.mysqlDSN != "" && getenv("LOADTEST_MYSQL_DSN") == "" ||
-		len(f.servers.redis) > 0 && getenv("LOADTEST_REDIS") == "" {
-		return errors.New("--mysql-dsn and --redis need a script: all else is explored on servers of the lab's own")
+		return f.checkScripts(flags, args)
 	}
 	if dash < 0 && f.serviceFile == "" {
 		return f.checkStrategies(args)

@@ -13,8 +13,6 @@ import (
 
 	"stock/loadtest/internal/explore"
 	"stock/loadtest/internal/explore/trace"
-	"stock/loadtest/internal/tenant"
-	"stock/loadtest/internal/topology"
 )
 
 // scriptLanes is the usual number of lanes for scripts, which are small.
@@ -28,22 +26,14 @@ func areScripts(args []string, dash int) bool {
 }
 
 // checkScripts returns what is wrong with the flags of an exploration of scripts, and reads their files.
-func (f *exploreFlags) checkScripts(flags *pflag.FlagSet, files []string, getenv func(string) string) error {
+func (f *exploreFlags) checkScripts(flags *pflag.FlagSet, files []string) error {
 	for _, name := range []string{"strategies", "quick", "stock-binary", "service"} {
 		if flags.Changed(name) {
 			return fmt.Errorf("--%s cannot be used with a script", name)
 		}
 	}
-	if err := f.servers.checkOwn("", false); err != nil {
-		return err
-	}
-	switch {
-	case f.replay != "" && len(files) > 1:
+	if f.replay != "" && len(files) > 1 {
 		return errors.New("--replay needs one script: that of the token")
-	case f.servers.userServers(0).TLS():
-		return errors.New("scripts are explored without TLS, because the proxies read what is sent")
-	case len(f.servers.redis) > 1:
-		return errors.New("scripts are explored on one Redis, and not on a Cluster")
 	}
 	if !flags.Changed("preemptions") {
 		f.bounds.Preemptions = -1
@@ -51,8 +41,8 @@ func (f *exploreFlags) checkScripts(flags *pflag.FlagSet, files []string, getenv
 	if !flags.Changed("lanes") {
 		f.lanes = scriptLanes
 	}
-	if f.servers.mysqlDSN != "" || len(f.servers.redis) > 0 || f.replay != "" {
-		f.lanes = 1 // what waits in a server must belong to the schedule
+	if f.replay != "" {
+		f.lanes = 1
 	}
 	var errs []error
 	for _, file := range files {
@@ -64,21 +54,15 @@ func (f *exploreFlags) checkScripts(flags *pflag.FlagSet, files []string, getenv
 		}
 		errs = append(errs, err)
 	}
-	return errors.Join(append(errs, f.servers.readAccount(getenv))...)
+	return errors.Join(errs...)
 }
 
 // runScripts explores scripts.
-func (f *exploreFlags) runScripts(ctx context.Context, stdout, stderr io.Writer) (err error) {
+func (f *exploreFlags) runScripts(ctx context.Context, stdout, stderr io.Writer) error {
 	screen := newScreen(stderr)
 	defer screen.clear()
 	screen.starting()
-	var at topology.Addresses
-	release, err := f.rent(ctx, &at)
-	defer func() { err = errors.Join(err, release()) }()
-	if err != nil {
-		return startError(ctx, err)
-	}
-	x, err := explore.StartScripts(ctx, f.lanes, at)
+	x, err := explore.StartScripts(ctx, f.lanes)
 	if err != nil {
 		return startError(ctx, err)
 	}
@@ -94,31 +78,4 @@ func (f *exploreFlags) runScripts(ctx context.Context, stdout, stderr io.Writer)
 	return f.report(x, len(f.scripts), screen, stdout, func(i int) (trace.Result, error) {
 		return x.ExploreScript(ctx, f.scripts[i], f.bounds)
 	})
-}
-
-// rent takes a database and keys on servers of the user's. release returns them.
-func (f *exploreFlags) rent(ctx context.Context, at *topology.Addresses) (release func() error, err error) {
-	rented := []func(context.Context) error{}
-	release = func() (err error) {
-		for _, remove := range rented {
-			err = errors.Join(err, remove(context.WithoutCancel(ctx)))
-		}
-		return err
-	}
-	if f.servers.mysqlDSN != "" {
-		database, err := tenant.CreateDatabase(ctx, f.servers.mysqlDSN, f.servers.account, f.servers.name)
-		if err != nil {
-			return release, err
-		}
-		rented, at.MySQLDSN = append(rented, database.Remove), database.DSN
-	}
-	if len(f.servers.redis) > 0 {
-		at.KeyPrefix, at.Account = tenant.Prefix(f.servers.name), f.servers.account
-		keys, err := tenant.CreateKeys(ctx, f.servers.redis, f.servers.account, at.KeyPrefix)
-		if err != nil {
-			return release, err
-		}
-		rented, at.Redis = append(rented, keys.Remove), f.servers.redis
-	}
-	return release, nil
 }

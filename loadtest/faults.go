@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -138,7 +137,7 @@ func (f *faultsFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr i
 			}
 		}
 	})
-	return f.report(ctx, stdout, builder, failure, began)
+	return writeReport(ctx, stdout, builder, f.out, failure, time.Since(began).Round(time.Second).String())
 }
 
 // check returns what is wrong with the flags.
@@ -304,20 +303,4 @@ func readLines(ctx context.Context, r io.Reader, enter chan<- struct{}) {
 			return
 		}
 	}
-}
-
-// report writes what was played, even if that was interrupted, and returns the error that the command ends with.
-func (f *faultsFlags) report(
-	ctx context.Context, stdout io.Writer, builder *report.Builder, failure error, began time.Time,
-) error {
-	result, err := lab.Finish(ctx, builder, f.out, failure)
-	if err != nil {
-		return errors.Join(failure, err)
-	}
-	if err := result.WriteText(stdout, report.Colour(stdout)); err != nil {
-		return errors.Join(failure, err)
-	}
-	fmt.Fprintf(stdout, "\nreport: %s  (%v)\n", filepath.Join(f.out, "report.md"), time.Since(began).Round(time.Second))
-	announcePage(stdout, f.out)
-	return cmp.Or(ctx.Err(), failure, conclusion(result))
 }

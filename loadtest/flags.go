@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -17,61 +16,13 @@ import (
 	"stock/loadtest/internal/lab"
 	"stock/loadtest/internal/oracle"
 	"stock/loadtest/internal/scenario"
-	"stock/loadtest/internal/tenant"
 	"stock/loadtest/internal/topology"
-	"stock/loadtest/internal/traffic"
 )
 
 // Flags that several commands share.
 
-// maxUnits is the largest count that the service accepts in a request.
-const maxUnits = 1_000_000
-
-// maxGoods keeps the table of the items' probabilities small.
-const maxGoods = 1_000_000
-
-// requestFlags say what requests ask for.
-type requestFlags struct {
-	goods  int
-	skew   string
-	counts string
-	seed   uint64
-	hold   time.Duration
-	store  string
-}
-
-func (f *requestFlags) register(flags *pflag.FlagSet) {
-	flags.IntVar(&f.goods, "goods", 1, "number of different items, with IDs from 1")
-	flags.StringVar(&f.skew, "skew", traffic.Uniform, "how often each item is asked for: uniform or zipf")
-	flags.StringVar(&f.counts, "counts", "1", "units per request: a number, or a range such as 1-3")
-	flags.Uint64Var(&f.seed, "seed", 0, "seed of all randomness (default: a random one)")
-	flags.DurationVar(&f.hold, "hold", 0, "work inside the critical section, such as 2ms")
-	flags.StringVar(&f.store, "store", "", "mysql, redis, slots or units (default: the strategy's own)")
-}
-
 // newSeed returns a random seed that is not 0. It has 32 bits, so that it is short enough to retype.
 func newSeed() uint64 { return uint64(rand.Uint32()) + 1 }
-
-// mix parses the flags that decide which items are asked for.
-func (f *requestFlags) mix() (traffic.MixConfig, error) {
-	first, last, isRange := strings.Cut(f.counts, "-")
-	if !isRange {
-		last = first
-	}
-	low, err := strconv.ParseInt(first, 10, 64)
-	high, err2 := strconv.ParseInt(last, 10, 64)
-	if err := errors.Join(err, err2); err != nil {
-		return traffic.MixConfig{}, fmt.Errorf("--counts %q: must be a number, or a range such as 1-3", f.counts)
-	}
-	switch {
-	case f.goods < 1 || f.goods > maxGoods:
-		return traffic.MixConfig{}, fmt.Errorf("--goods %d: must be a number from 1 to %d", f.goods, maxGoods)
-	case low < 1 || high < low || high > maxUnits:
-		return traffic.MixConfig{}, fmt.Errorf("--counts %s: must be a number or a range between 1 and %d",
-			f.counts, maxUnits)
-	}
-	return traffic.MixConfig{Seed: f.seed, Goods: f.goods, Skew: f.skew, MinCount: low, MaxCount: high}, nil
-}
 
 // registerService registers the flag --service.
 func registerService(flags *pflag.FlagSet, file *string) {
@@ -130,17 +81,6 @@ func (f *clusterFlags) check() error {
 // given reports whether either is a cluster.
 func (f *clusterFlags) given() bool { return f.redis || f.etcd != 1 }
 
-// command returns the flags as they are given, each after a space.
-func (f *clusterFlags) command() (flags string) {
-	if f.redis {
-		flags += " --redis-cluster"
-	}
-	if f.etcd != 1 {
-		flags += fmt.Sprintf(" --etcd-members=%d", f.etcd)
-	}
-	return flags
-}
-
 // options returns the options of the topology with the clusters that the flags ask for.
 func (f *clusterFlags) options(o topology.Options) topology.Options {
 	o.RedisCluster, o.EtcdMembers = f.redis, f.etcd
@@ -154,7 +94,6 @@ type serverFlags struct {
 	redis              []string
 	mysqlTLS, redisTLS string // see access.TLS
 	account            oracle.Account
-	name               string
 }
 
 func (f *serverFlags) register(flags *pflag.FlagSet) {
@@ -167,8 +106,6 @@ func (f *serverFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.mysqlTLS, "mysql-tls", "", access.Usage)
 	flags.StringVar(&f.redisTLS, "redis-tls", "", access.Usage)
 	flags.StringVar(&f.account.RedisUser, "redis-user", "", "`user` of Redis, if not the default user")
-	flags.StringVar(&f.name, "name", tenant.DefaultName,
-		"name of that database and, with a colon, prefix of the keys; labs that run at the same time need different ones")
 }
 
 // readAccount reads certificates, and passwords from the environment or from files: other users of the host can read a
@@ -222,12 +159,6 @@ func (f *serverFlags) checkOwn(tidb string, cluster bool) error {
 		return errors.New("--redis-tls and --redis-user need --redis: the lab connects to a Redis of its own without TLS, " +
 			"and as the default user")
 	}
-	if err := tenant.CheckName(f.name); err != nil {
-		return fmt.Errorf("--name %w", err)
-	}
-	if f.named() && f.mysqlDSN == "" && len(f.redis) == 0 {
-		return errors.New("--name needs --mysql-dsn or --redis: it is a name for what the lab has on servers of yours")
-	}
 	return nil
 }
 
@@ -235,12 +166,9 @@ func (f *serverFlags) checkOwn(tidb string, cluster bool) error {
 func (f *serverFlags) userServers(replicas int) topology.UserServers {
 	return topology.UserServers{
 		MySQLDSN: f.mysqlDSN, Redis: f.redis, Account: f.account, MySQLTLS: f.mysqlTLS, RedisTLS: f.redisTLS,
-		Name: f.name, Replicas: replicas,
+		Replicas: replicas,
 	}
 }
-
-// named reports whether a name other than the usual one was given.
-func (f *serverFlags) named() bool { return f.name != tenant.DefaultName }
 
 // noFaults is why no fault scenario can be played on the servers; empty if some can.
 func (f *serverFlags) noFaults() string {
@@ -251,18 +179,6 @@ func (f *serverFlags) noFaults() string {
 		return fault.NoCluster
 	}
 	return ""
-}
-
-// accountCommand returns the flags about accounts as they are given, each after a space.
-func (f *serverFlags) accountCommand() (flags string) {
-	for _, flag := range []struct{ name, value string }{
-		{"mysql-tls", f.mysqlTLS}, {"redis-tls", f.redisTLS}, {"redis-user", f.account.RedisUser},
-	} {
-		if flag.value != "" {
-			flags += " --" + flag.name + "=" + flag.value
-		}
-	}
-	return flags
 }
 
 // warnOfServers says what the claims rely on and the user's servers do not have.

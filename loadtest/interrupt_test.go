@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"stock/internal/servers"
 	"stock/internal/servers/serverstest"
 	"stock/loadtest/internal/lab"
 )
@@ -68,18 +69,6 @@ func TestInterruptedStartSaysOnlyThat(t *testing.T) {
 	}
 }
 
-func TestAnInterruptedCommandSaysSoOnce(t *testing.T) {
-	t.Parallel()
-	for want, err := range map[string]error{
-		"":                 errors.Join(context.Canceled, nil),
-		"a table was left": errors.Join(context.Canceled, errors.New("a table was left")),
-	} {
-		if got := besidesInterrupted(err); got != want {
-			t.Errorf("%q says %q, want %q", err, got, want)
-		}
-	}
-}
-
 func TestKilledRunLeavesNoServerAndNoVerdict(t *testing.T) {
 	t.Parallel()
 	r := startRun(t)
@@ -128,7 +117,7 @@ func TestDeadReplicaEndsTheRunAndIsInTheReport(t *testing.T) {
 	if partial.ClaimsHeld || len(partial.Problems) == 0 || partial.Problems[0] != death {
 		t.Errorf("claims held %v, problems %q: want the dead replica first", partial.ClaimsHeld, partial.Problems)
 	}
-	for _, name := range []string{"report.md", "report.csv", "bench.txt", lab.ReportPage} {
+	for _, name := range []string{"report.md", lab.ReportPage} {
 		if _, err := os.Stat(filepath.Join(r.dir, name)); err != nil {
 			t.Error(err)
 		}
@@ -201,15 +190,10 @@ func startFault(t *testing.T) runningRun {
 		}
 	}
 	r.pids = children(t, r.cmd.Process.Pid)
-	if !slices.ContainsFunc(r.pids, isStopped) {
+	stopped := func(pid int) bool { state, _ := servers.ProcessState(pid); return state == 'T' }
+	if !slices.ContainsFunc(r.pids, stopped) {
 		t.Fatalf("none of %v is stopped", r.pids)
 	}
 	r.addresses = listening(t, append(slices.Clone(r.pids), r.cmd.Process.Pid)) // also those of its proxies
 	return r
-}
-
-// isStopped reports whether Linux says that a process is stopped (proc_pid_stat(5)).
-func isStopped(pid int) bool {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	return err == nil && bytes.HasPrefix(stat[bytes.LastIndexByte(stat, ')')+1:], []byte(" T"))
 }

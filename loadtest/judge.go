@@ -24,7 +24,6 @@ import (
 type judgeFlags struct {
 	stockBinary string
 	mutants     []string
-	clean       int
 	users       int
 	requests    int
 	seed        uint64
@@ -44,20 +43,13 @@ fault scenario instead. It also plants oddities, such as slow answers, which the
 Bugs of the explorer are changes of its source: a test that must fail runs with each. This needs Go, and the source of
 stock in the current directory.
 
-With --clean, it plants nothing and expects that no strategy that claims to be correct is found WRONG. It runs them in
-random order, each under all workloads without or with restocks, until there are as many runs.
-
 Exit status: 0 the judge was right each time; 1 it was not, or a mutant never came into effect; 2 wrong usage, or
-something is missing; 3 more than 5 % of the runs of --clean, and more than one, were INCONCLUSIVE; 130 interrupted.`,
+something is missing; 130 interrupted.`,
 		Example: `  loadtest judge
   loadtest judge --list
-  loadtest judge --mutants update-loses-a-sale,slow
-  loadtest judge --clean 100`,
+  loadtest judge --mutants update-loses-a-sale,slow`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := f.check(cmd.Flags()); err != nil {
-				return err
-			}
 			return f.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
@@ -69,25 +61,12 @@ func (f *judgeFlags) register(flags *pflag.FlagSet) {
 	flags.SortFlags = false
 	flags.StringSliceVar(&f.mutants, "mutants", nil, "names of the mutants to plant (default: all)")
 	flags.BoolVar(&f.list, "list", false, "say what each mutant does, and plant none")
-	flags.IntVar(&f.clean, "clean", 0, "plant nothing, and judge this many runs of correct strategies")
 	flags.IntVar(&f.users, "users", 24, "number of concurrent users")
 	flags.IntVar(&f.requests, "requests", 1200, "requests of a run, except under the workloads that have their own number")
 	flags.Uint64Var(&f.seed, "seed", 1, "seed of the requests")
 	flags.StringVar(&f.out, "out", "", "keep the histories below this directory (default: keep none)")
 	flags.StringVar(&f.stockBinary, "stock-binary", "",
 		"path of a service that was built with -tags mutants (default: stock-mutants beside this program)")
-}
-
-// check returns an error for flags that cannot work, before any server is started.
-func (f *judgeFlags) check(flags *pflag.FlagSet) error {
-	clean := flags.Changed("clean")
-	switch {
-	case clean && f.clean < 1:
-		return fmt.Errorf("--clean %d: must be at least 1", f.clean)
-	case clean && len(f.mutants) > 0:
-		return errors.New("--clean and --mutants exclude each other: --clean plants nothing")
-	}
-	return nil
 }
 
 func (f *judgeFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error) {
@@ -120,9 +99,6 @@ func (f *judgeFlags) run(ctx context.Context, stdout, stderr io.Writer) (err err
 	}
 	defer func() { err = errors.Join(err, l.Close()) }()
 	trials := mutation.Lab{Topology: l.Topology, Target: l.Target, Config: f.config(dir)}
-	if f.clean > 0 {
-		return f.judgeClean(ctx, trials, stdout, screen)
-	}
 	return f.judgeMutants(ctx, trials, chosen, stdout, screen)
 }
 
@@ -204,31 +180,6 @@ func (f *judgeFlags) judgeMutants(
 	fmt.Fprintf(stdout, "\n%s, seed %d\n", mutation.Summary(trials), f.seed)
 	if failed > 0 {
 		return errNotHeld
-	}
-	return nil
-}
-
-func (f *judgeFlags) judgeClean(ctx context.Context, lab mutation.Lab, stdout io.Writer, screen *screen) error {
-	clean, err := lab.Clean(ctx, f.clean, func(c mutation.Clean) {
-		screen.status(fmt.Sprintf("[%d/%d] %d false alarms", c.Runs, f.clean, len(c.Alarms)))
-	})
-	if err != nil {
-		return err
-	}
-	screen.clear()
-	for _, alarm := range clean.Alarms {
-		fmt.Fprintln(stdout, "false alarm:", alarm)
-	}
-	for _, run := range clean.Inconclusive {
-		fmt.Fprintln(stdout, "inconclusive:", run)
-	}
-	fmt.Fprintf(stdout, "%d runs of %d correct strategies: %d found WRONG, %d INCONCLUSIVE, seed %d\n",
-		clean.Runs, len(clean.Strategies), len(clean.Alarms), len(clean.Inconclusive), f.seed)
-	switch {
-	case len(clean.Alarms) > 0:
-		return errNotHeld
-	case !clean.Convincing():
-		return errInconclusive
 	}
 	return nil
 }

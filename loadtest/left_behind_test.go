@@ -18,7 +18,7 @@ func TestAnInterruptedStartSaysWhatItCouldNotRemove(t *testing.T) {
 	f := startForeign(t)
 	for _, statement := range []string{
 		"CREATE USER left_lab@'127.0.0.1'",
-		"GRANT CREATE, SELECT, INSERT ON left_lab.* TO left_lab@'127.0.0.1'",
+		"GRANT CREATE, SELECT, INSERT ON `stock\\_lab\\_%`.* TO left_lab@'127.0.0.1'",
 	} {
 		if _, err := f.admin.ExecContext(t.Context(), statement); err != nil {
 			t.Fatal(err)
@@ -30,7 +30,7 @@ func TestAnInterruptedStartSaysWhatItCouldNotRemove(t *testing.T) {
 	if err := os.WriteFile(endless, []byte("#!/bin/sh\nexec sleep 60\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	use := []string{"--name=left_lab", "--mysql-dsn=left_lab@" + server, "--stock-binary=" + endless}
+	use := []string{"--mysql-dsn=left_lab@" + server, "--stock-binary=" + endless}
 	for _, command := range [][]string{
 		{"run", "--out", filepath.Join(t.TempDir(), "new")},
 		{"faults", "--out", filepath.Join(t.TempDir(), "new")},
@@ -38,22 +38,21 @@ func TestAnInterruptedStartSaysWhatItCouldNotRemove(t *testing.T) {
 	} {
 		ctx, interrupt := context.WithCancel(t.Context())
 		var stdout, stderr bytes.Buffer
+		var left string
 		ended := make(chan int, 1)
 		go func() {
 			ended <- run(ctx, slices.Concat(command, use), func(string) string { return "" }, &stdout, &stderr)
 		}()
 		serverstest.Eventually(t, "the database has been created", func() bool {
-			var rows int
-			query := "SELECT COUNT(*) FROM left_lab.loadtest_marker"
-			return f.admin.QueryRowContext(t.Context(), query).Scan(&rows) == nil && rows > 0
+			return f.admin.QueryRowContext(t.Context(), "SHOW DATABASES LIKE 'stock\\_lab\\_%'").Scan(&left) == nil
 		})
 		interrupt()
 		code := <-ended
 		_, said, _ := strings.Cut(stderr.String(), "loadtest: interrupted\n")
-		if code != exitInterrupted || !strings.Contains(said, "database left_lab") || strings.Contains(said, "cancel") {
+		if code != exitInterrupted || !strings.Contains(said, "database "+left) || strings.Contains(said, "cancel") {
 			t.Errorf("%s: exit status %d, %s", command[0], code, &stderr)
 		}
-		if _, err := f.admin.ExecContext(t.Context(), "DROP DATABASE left_lab"); err != nil {
+		if _, err := f.admin.ExecContext(t.Context(), "DROP DATABASE "+left); err != nil {
 			t.Fatal(err)
 		}
 	}

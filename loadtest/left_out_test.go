@@ -47,7 +47,7 @@ func TestOnlyAStandardRunIsExplored(t *testing.T) {
 		t.Errorf("a run explores: %t, and leaves %v of %v to the load", f.explore, f.loadBudget(), f.budget)
 	}
 	for _, args := range [][]string{
-		{"--explore=false"}, {"--quick"}, {"--target=http://127.0.0.1:1"}, {"--duration=1s"}, {"--workload=plenty"},
+		{"--explore=false"}, {"--quick"}, {"--target=http://a", "--admin=http://b"}, {"--duration=1s"}, {"--workload=plenty"},
 		{"--rate=10"}, {"--mysql-dsn=lab@tcp(db:3306)/"}, {"--redis=cache:6379"},
 	} {
 		if f := runFlagsOf(t, args); f.explore {

@@ -5,11 +5,10 @@
 //	loadtest up         start the servers and keep them running
 //	loadtest verify     judge a recorded run again
 //	loadtest compare    show what changed between two reports
-//	loadtest timeline   show the critical sections of a recorded history
-//	loadtest targets    write targets for vegeta
 //	loadtest faults     play crashes, late writes and retries for every strategy
 //	loadtest explore    execute every interleaving of two requests, with faults
 //	loadtest bench      compare the fastest strategies with what the machine allows
+//	loadtest size       predict what strategies do on other machines
 //	loadtest judge      test the judge with planted bugs
 //	loadtest choose     ask some questions, and name the strategy to take
 package main
@@ -122,9 +121,9 @@ Exit status: 0 every claim held; 1 a claim failed; 2 wrong usage, or something t
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	root.AddCommand(runCommand(getenv), upCommand(getenv), verifyCommand(), compareCommand(), targetsCommand(),
-		benchCommand(), bareCommand(), judgeCommand(), faultsCommand(getenv), timelineCommand(), exploreCommand(getenv),
-		chooseCommand())
+	root.AddCommand(runCommand(getenv), upCommand(getenv), verifyCommand(), compareCommand(), benchCommand(),
+		bareCommand(), judgeCommand(), faultsCommand(getenv), exploreCommand(getenv), chooseCommand(),
+		sizeCommand())
 	err := root.ExecuteContext(ctx)
 	switch {
 	case err == nil:

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"io/fs"
 	"net"
@@ -24,10 +23,8 @@ func TestWrongUsageIsOneClearLine(t *testing.T) { //nolint:funlen // a table
 	for _, test := range []struct{ args, want string }{
 		{"run --counts 3-1", "--counts 3-1: must be a number or a range between 1 and 1000000"},
 		{"run --counts 1-1000001", "--counts 1-1000001: must be a number or a range between 1 and 1000000"},
-		{"targets --target zzz", `--target "zzz": must be a URL such as http://127.0.0.1:8000`},
 		{"run --goods 0", "--goods 0: must be a number from 1 to 1000000"},
 		{"run --goods 1000001", "--goods 1000001: must be a number from 1 to 1000000"},
-		{"targets --goods 1000001", "--goods 1000001: must be a number from 1 to 1000000"},
 		{"run --users 0", "--users 0: must be at least 1"},
 		{"run --users 10001", "--users 10001: one process can simulate at most 10000"},
 		{"run --rounds 0", "--rounds 0: must be a number from 1 to 1000"},
@@ -35,21 +32,14 @@ func TestWrongUsageIsOneClearLine(t *testing.T) { //nolint:funlen // a table
 		{"bench --rounds 1001", "--rounds 1001: must be a number from 1 to 1000"},
 		{"run --stock -1", "--stock -1: must be at least 1"},
 		{"run --restock -1", "--restock -1: must be a number of units, at most 1000000"},
-		{"run --target http://127.0.0.1:1 --restock 10", "--restock needs --admin"},
 		{"run --rate -5", "--rate -5: must be requests per second"},
 		{"run --rate NaN", "--rate NaN: must be requests per second"},
 		{"run --timeout 0", "--timeout 0s: must be positive"},
 		{"run --duration 0", "--duration 0s: must be positive"},
 		{"run --budget -1s", "--budget -1s: must not be negative"},
-		{"run --target http://127.0.0.1:1 --stock 10", "--stock needs --admin"},
-		{"run --target http://127.0.0.1:1 --workload plenty", "--workload needs --admin"},
 		{"run --workload calm", "--workload \"calm\": must be plenty or flash-sale"},
 		{"run --workload plenty --stock 10", "--workload and --stock exclude each other"},
-		{"run --target http://127.0.0.1:1 --stock-binary stock", "--stock-binary is useless with --target"},
-		{"run --target http://127.0.0.1:1 --name other", "--name is useless with --target"},
-		{"run --name other", "--name needs --mysql-dsn or --redis"},
-		{"up --name other", "--name needs --mysql-dsn or --redis"},
-		{"faults --name other", "--name needs --mysql-dsn or --redis"},
+		{"run --target http://a --admin http://b --stock-binary stock", "--stock-binary is useless with --target"},
 		{"run --counts many", `--counts "many": must be a number, or a range such as 1-3`},
 		{"run --requests 10 --duration 1s", "--requests and --duration exclude each other"},
 		{"run --etcd-members 2", "--etcd-members 2: must be 1 or 3"},
@@ -59,17 +49,15 @@ func TestWrongUsageIsOneClearLine(t *testing.T) { //nolint:funlen // a table
 		{"run --redis redis://:secret@h", "--redis must be host:port; put the password of Redis into"},
 		{"up --redis redis://:secret@h", "--redis must be host:port; put the password of Redis into"},
 		{"faults --redis h:1,h:1", "--redis names h:1 twice"},
-		{"run --target http://127.0.0.1:1 --redis redis://:secret@h", "--redis must be host:port; put the password"},
-		{"run --target http://127.0.0.1:1 --redlock h", "--redlock is \"h\": it must be host:port"},
-		{"run --name stock", "--name \"stock\" is what the service uses itself"},
-		{"faults --name stock", "--name \"stock\" is what the service uses itself"},
+		{"run --target http://a --admin http://b --redis redis://:secret@h", "--redis must be host:port"},
+		{"run --target http://a --admin http://b --redlock h", "--redlock is \"h\": it must be host:port"},
 		{"up --etcd-members 5", "--etcd-members 5: must be 1 or 3"},
 		{
-			"run --target http://127.0.0.1:1 --redis-cluster",
+			"run --target http://a --admin http://b --redis-cluster",
 			"--redis-cluster, --etcd-members and --tidb are useless with --target: the lab starts no servers",
 		},
 		{"run --replicas 9", "--replicas 9: must be a number from 1 to 8"},
-		{"run --target http://127.0.0.1:1 --replicas 0", "--replicas 0: must be at least 1"},
+		{"run --target http://a --admin http://b --replicas 0", "--replicas 0: must be at least 1"},
 		{"run --sweep users=8,1", "--sweep users=8,1: 1 after 8: values must ascend"},
 		{
 			"run --sweep colour=red,blue",
@@ -77,21 +65,20 @@ func TestWrongUsageIsOneClearLine(t *testing.T) { //nolint:funlen // a table
 		},
 		{"run --sweep users=1,8 --users 3", "--users and --sweep users exclude each other"},
 		{"run --sweep users=1,8 --rate 10", "--sweep users needs a closed loop"},
-		{"run --target http://127.0.0.1:1 --sweep replicas=1,2", "--sweep replicas with --target needs --single"},
+		{"run --target http://a --admin http://b --sweep replicas=1,2", "with --target needs --single"},
 		{"bench --rounds 0", "--rounds 0: must be a number from 1 to 1000"},
 		{"run --skew pareto", `skew "pareto": it is uniform or zipf`},
 		{"run --admin http://127.0.0.1:1", "need --target"},
-		{"run --target http://127.0.0.1:1 --mysql-tls ca=/no/such/file", "--mysql-tls: read the certificate of the CA"},
-		{"run --target http://127.0.0.1:1 --redis-tls cacert=x", "--redis-tls: it must be on, or"},
-		{"run --target http://127.0.0.1:1 --redis-user lab", "--redis-user needs a password: set LOADTEST_REDIS_PASSWORD"},
-		{"run --target http://127.0.0.1:1 --strategies update", "get the strategies"},
+		{"run --target http://127.0.0.1:1", "--target needs --admin"},
+		{"run --target http://a --admin http://b --mysql-tls ca=/no/such/file", "--mysql-tls: read the certificate"},
+		{"run --target http://a --admin http://b --redis-tls cacert=x", "--redis-tls: it must be on, or"},
+		{"run --target http://a --admin http://b --redis-user lab", "--redis-user needs a password"},
+		{"run --admin http://a --target http://127.0.0.1:1 --strategies update", "get the strategies"},
 		{"run --strategies=", "--strategies is empty: leave it out for every strategy, or name some"},
 		{"run --strategy update", `unknown flag: --strategy: did you mean "--strategies"?; see loadtest run --help`},
 		{"run --frobnicate", "unknown flag: --frobnicate; see loadtest run --help"},
 		{"up --listen " + busy, "--listen: listen tcp " + busy},
 		{"verify", "verify needs one DIR, such as out/before"},
-		{"timeline", "timeline needs one FILE, such as out/before/history/"},
-		{"timeline " + filepath.Join(empty, "none.jsonl"), "no such file or directory"},
 		{"verify main.go", "main.go is no directory: DIR must be the directory of a run"},
 		{"compare " + empty, "compare needs two reports, such as out/before out/after"},
 		{"compare main.go " + empty, "main.go is no report: give a run's directory or its report.json"},
@@ -107,8 +94,6 @@ func TestWrongUsageIsOneClearLine(t *testing.T) { //nolint:funlen // a table
 		{"bench --users 0", "--users 0: a number from 1 to 384 is needed"},
 		{"bench --users 600", "--users 600: a number from 1 to 384 is needed"},
 		{"bench --markdown " + empty, "--markdown " + empty + ": "}, // it would be written after minutes of measuring
-		{"judge --clean 0", "--clean 0: must be at least 1"},
-		{"judge --clean 8 --mutants slow", "--clean and --mutants exclude each other"},
 		{"faults --repeat 1001", "--repeat 1001: must be a number from 1 to 1000"},
 		{"faults --parallel 0", "--parallel 0: must be at least 1"},
 		{"faults --parallel 2 --step", "--parallel cannot be used with --step or --verbose"},
@@ -142,18 +127,12 @@ func TestWrongUsageIsOneClearLine(t *testing.T) { //nolint:funlen // a table
 	}
 }
 
-func TestEnvironmentSetsFlags(t *testing.T) {
+func TestAWrongValueInTheEnvironmentIsWrongUsage(t *testing.T) {
 	t.Parallel()
-	environment := map[string]string{"LOADTEST_REQUESTS": "3", "LOADTEST_COUNTS": "2"}
 	var stdout, stderr bytes.Buffer
-	getenv := func(name string) string { return environment[name] }
-	code := run(t.Context(), []string{"targets", "--requests", "2"}, getenv, &stdout, &stderr)
-	if code != exitHeld || strings.Count(stdout.String(), "\n") != 2 {
-		t.Errorf("status %d, %d targets, want 2: the command line takes precedence\n%s",
-			code, strings.Count(stdout.String(), "\n"), &stderr)
-	}
-	environment["LOADTEST_REQUESTS"] = "many"
-	if code := run(context.Background(), []string{"targets"}, getenv, &stdout, &stderr); code != exitUnusable {
-		t.Errorf("status %d for a wrong LOADTEST_REQUESTS, want %d", code, exitUnusable)
+	getenv := func(name string) string { return map[string]string{"LOADTEST_REQUESTS": "many"}[name] }
+	code := run(t.Context(), []string{"run", "--out", t.TempDir()}, getenv, &stdout, &stderr)
+	if want := "LOADTEST_REQUESTS: "; code != exitUnusable || !strings.Contains(stderr.String(), want) {
+		t.Errorf("status %d, %q, want %d and %q", code, &stderr, exitUnusable, want)
 	}
 }

@@ -127,9 +127,8 @@ func openRow(t *testing.T, p *browsertest.Page) {
 	if got := p.Text(".opened .evidence li"); got == "" {
 		t.Error("an opened row of a wrong strategy shows no evidence")
 	}
-	// The latencies, the latencies over time, and the sales over time.
-	if got := p.Count(".opened svg.chart"); got != 3 {
-		t.Errorf("an opened row has %d charts, want 3", got)
+	if got := p.Count(".opened svg.chart"); got != 1 {
+		t.Errorf("an opened row has %d charts, want that of the latencies", got)
 	}
 	if got := p.Count(".opened .timeline svg"); got == 0 {
 		t.Error("an opened row of a wrong strategy has no timeline")
@@ -214,30 +213,4 @@ func readStory(t *testing.T, p *browsertest.Page, f report.Fault) {
 	}
 	p.Click("#story .replay button")
 	p.WaitFor(`document.querySelector("#story .replay button").textContent === "Copied"`)
-}
-
-// lookAtComparison makes a page of two reports.
-func lookAtComparison(t *testing.T, before, after string) {
-	path := filepath.Join(t.TempDir(), "compare.html")
-	if got := finish(t, "compare", before, after, "--html", path); got.code != exitHeld ||
-		!strings.Contains(got.stdout, path) {
-		t.Fatalf("exit status %d\n%s\n%s", got.code, got.stdout, got.stderr)
-	}
-	p := browsertest.Open(t, browsertest.File(t, path))
-	if got := p.Text("#verdict"); got != "No claim that held is broken now." {
-		t.Errorf("the page begins with %q", got)
-	}
-	if got := p.Count(".pair .measure"); got == 0 || got%2 != 0 {
-		t.Errorf("there are %d bars, want two for each figure", got)
-	}
-	mustLookRight(p)
-}
-
-// lookAtBench uses the page of a bench.
-func lookAtBench(t *testing.T, dir string) {
-	p := browsertest.Open(t, browsertest.File(t, filepath.Join(dir, lab.ReportPage)))
-	if got := p.Text("main"); !strings.Contains(got, "optimistic-version, 64 users") || !strings.Contains(got, "targets") {
-		t.Errorf("the page lacks rates or targets: %s", got)
-	}
-	mustLookRight(p)
 }

@@ -28,7 +28,7 @@ func runCommand(getenv func(string) string) *cobra.Command {
 		Use:   "run",
 		Short: "Run strategies under load, judge each, and report",
 		Long: `run starts private servers and replicas behind nginx, runs every strategy, judges what each did to the
-stock, and compares them. Without flags it runs two workloads in less than five minutes. It gives every strategy at
+stock, and compares them. Without flags it runs two workloads in about six minutes. It gives every strategy at
 least three rounds, and more to those whose speed is not yet known within 10 %:
 
   plenty      as many units as requested      (6 000 requests, 6 000 units)
@@ -44,8 +44,7 @@ Before them it runs small workloads once. They are judged and not measured. Stra
   rest           the same, with five times the demand
   buyers         few buyers with a limit each send many requests, to strategies that take one
 
-They are left out with --stock, --workload, --sweep, --rate, --restock and --duration, and if the lab cannot set the
-stock.
+They are left out with --stock, --workload, --sweep, --rate, --restock and --duration.
 
 With --mysql-dsn or --redis, it uses servers of yours in place of private ones, in a database and with a prefix of keys
 of its own. It removes both at the end, also after Ctrl-C, and changes nothing else. On servers with TLS, and on a Redis
@@ -54,8 +53,8 @@ Cluster of yours, it plays no fault scenarios.
 With --service it judges a service of yours, in any language, which a file describes: docs/your-service.md. It first
 sells one unit, to see whether the description is right.
 
-With --target it uses a service of this repository that is already running. It then needs --admin to set the stock, and
---mysql-dsn and --redis to read the stock directly instead of through the service.
+With --target it uses a service of this repository that is already running. It sets the stock through the listener of
+--admin, and reads it from --mysql-dsn and --redis, or else through the service.
 
 The passwords of MySQL and Redis are read from LOADTEST_MYSQL_PASSWORD (unless the DSN has one) and
 LOADTEST_REDIS_PASSWORD, or from the files that these variables with _FILE at the end name.`,
@@ -89,7 +88,7 @@ LOADTEST_REDIS_PASSWORD, or from the files that these variables with _FILE at th
 
 func (f *runFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error) {
 	began := time.Now()
-	mix, err := f.request.mix()
+	mix, err := f.mix()
 	if err != nil {
 		return err
 	}
@@ -139,11 +138,8 @@ func (f *runFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error
 	if failure == nil && f.explore {
 		failure = exploreQuickly(ctx, l, run, screen)
 	}
-	if failure == nil && f.traces {
-		screen.status("writing traces")
-		failure = lab.WriteTraces(ctx, f.out)
-	}
-	return f.report(ctx, stdout, run.Builder, failure, began)
+	how := fmt.Sprintf("%v, seed %d", time.Since(began).Round(time.Second), f.seed)
+	return writeReport(ctx, stdout, run.Builder, f.out, failure, how)
 }
 
 // openLab starts the servers, or connects to those of --target.
@@ -172,7 +168,7 @@ func (f *runFlags) mostReplicas() int {
 func (f *runFlags) runOptions(mix traffic.MixConfig, began time.Time) lab.RunOptions {
 	return lab.RunOptions{
 		Strategies: f.strategies,
-		Store:      f.request.store,
+		Store:      f.store,
 		Config: scenario.Config{
 			Replicas: f.replicas,
 			Sweep:    f.sweep,
@@ -182,7 +178,7 @@ func (f *runFlags) runOptions(mix traffic.MixConfig, began time.Time) lab.RunOpt
 			Rate:     f.rate,
 			Requests: f.requests,
 			Duration: f.duration,
-			Hold:     f.request.hold,
+			Hold:     f.hold,
 			Timeout:  f.timeout,
 			Compared: page.Compared,
 			Stock:    f.stock,
@@ -251,21 +247,20 @@ func measure(ctx context.Context, run *lab.Run, screen *screen) error {
 	return err
 }
 
-// report writes the report of everything that was measured, even if the run failed or was interrupted, and returns the
-// error that the command ends with.
-func (f *runFlags) report(
-	ctx context.Context, stdout io.Writer, builder *report.Builder, failure error, began time.Time,
+// writeReport writes the report of everything that was measured or played, even if that failed or was interrupted, and
+// returns the error that the command ends with. how is what the command says about it.
+func writeReport(
+	ctx context.Context, stdout io.Writer, builder *report.Builder, dir string, failure error, how string,
 ) error {
-	result, err := lab.Finish(ctx, builder, f.out, failure)
+	result, err := lab.Finish(ctx, builder, dir, failure)
 	if err != nil {
 		return errors.Join(failure, err)
 	}
 	if err := result.WriteText(stdout, report.Colour(stdout)); err != nil {
 		return errors.Join(failure, err)
 	}
-	path, took := filepath.Join(f.out, "report.md"), time.Since(began).Round(time.Second)
-	fmt.Fprintf(stdout, "\nreport: %s  (%v, seed %d)\n", path, took, f.request.seed)
-	announcePage(stdout, f.out)
+	fmt.Fprintf(stdout, "\nreport: %s  (%s)\n", filepath.Join(dir, "report.md"), how)
+	announcePage(stdout, dir)
 	return cmp.Or(ctx.Err(), failure, conclusion(result))
 }
 

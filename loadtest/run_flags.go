@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -16,6 +16,7 @@ import (
 	"stock/loadtest/internal/oracle"
 	"stock/loadtest/internal/scenario"
 	"stock/loadtest/internal/service"
+	"stock/loadtest/internal/traffic"
 )
 
 // Defaults of a full run, and of a quick one.
@@ -26,13 +27,15 @@ const (
 	fullWarmUp, quickWarmUp     = 400 * time.Millisecond, 150 * time.Millisecond
 )
 
-// maxRate is more than one process can send, requests per second.
-const maxRate = 1_000_000
+const (
+	maxRate  = 1_000_000 // more than one process can send, requests per second
+	maxUnits = 1_000_000 // the largest count that the service accepts in a request
+	maxGoods = 1_000_000 // keeps the table of the items' probabilities small
+)
 
 type runFlags struct {
-	request requestFlags
-	attach  attachFlags
-	local   localFlags
+	attach attachFlags
+	local  localFlags
 
 	serviceFile string
 	service     *service.Description // of the user's; nil: strategies are run
@@ -47,6 +50,12 @@ type runFlags struct {
 	workload   string
 	restock    int64
 	keys       bool
+	goods      int
+	skew       string
+	counts     string
+	seed       uint64
+	hold       time.Duration
+	store      string
 	replicas   int
 	copied     bool // by a Redis replica
 	clusters   clusterFlags
@@ -60,7 +69,6 @@ type runFlags struct {
 	explore    bool
 	// faultsLeftOut is why faults is not set, if that is only because of the user's servers.
 	faultsLeftOut string
-	traces        bool
 
 	options []string // see givenOptions
 }
@@ -76,13 +84,18 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 	flags.Float64Var(&f.rate, "rate", 0, "open loop: requests per second, however slow the service is")
 	flags.IntVar(&f.rounds, "rounds", 0,
 		"how often everything is run (default: each row at least three times, until its interval is narrow; "+
-			"with --sweep, --rate, --duration, --restock, --budget 0, or --target without --admin: 3)")
+			"with --sweep, --rate, --duration, --restock or --budget 0: 3)")
 	flags.Int64Var(&f.stock, "stock", 0, "units of all items together, instead of the two workloads")
 	flags.StringVar(&f.workload, "workload", "", "run only this workload: plenty or flash-sale (default: both)")
 	flags.Int64Var(&f.restock, "restock", 0,
 		"units to put back every 20 ms of a run, into each item in turn; a lock without a fence loses some")
 	flags.BoolVar(&f.keys, "keys", false, "send an Idempotency-Key with every request, to strategies that keep it")
-	f.request.register(flags)
+	flags.IntVar(&f.goods, "goods", 1, "number of different items, with IDs from 1")
+	flags.StringVar(&f.skew, "skew", traffic.Uniform, "how often each item is asked for: uniform or zipf")
+	flags.StringVar(&f.counts, "counts", "1", "units per request: a number, or a range such as 1-3")
+	flags.Uint64Var(&f.seed, "seed", 0, "seed of all randomness (default: a random one)")
+	flags.DurationVar(&f.hold, "hold", 0, "work inside the critical section, such as 2ms")
+	flags.StringVar(&f.store, "store", "", "mysql, redis, slots or units (default: the strategy's own)")
 	flags.IntVar(&f.replicas, "replicas", 2,
 		fmt.Sprintf("replicas of the service: 1 to %d; with --target: how many it has", scenario.MaxReplicas))
 	registerRedisReplica(flags, &f.copied)
@@ -99,11 +112,30 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.explore, "explore", true, "after the load, execute every interleaving of two requests, as "+
 		"explore --quick does; never with --quick, --target, servers of yours, or a load other than the standard one")
 	flags.StringVar(&f.out, "out", "", "directory for the report and the histories (default: out/ and the time)")
-	flags.BoolVar(&f.traces, "trace", false,
-		"after the run, write a trace for https://ui.perfetto.dev of each history, to the directory traces below --out")
 	f.local.register(flags)
 	f.local.registerTiDB(flags)
 	f.attach.register(flags)
+}
+
+// mix parses the flags that decide which items are asked for.
+func (f *runFlags) mix() (traffic.MixConfig, error) {
+	first, last, isRange := strings.Cut(f.counts, "-")
+	if !isRange {
+		last = first
+	}
+	low, err := strconv.ParseInt(first, 10, 64)
+	high, err2 := strconv.ParseInt(last, 10, 64)
+	if err := errors.Join(err, err2); err != nil {
+		return traffic.MixConfig{}, fmt.Errorf("--counts %q: must be a number, or a range such as 1-3", f.counts)
+	}
+	switch {
+	case f.goods < 1 || f.goods > maxGoods:
+		return traffic.MixConfig{}, fmt.Errorf("--goods %d: must be a number from 1 to %d", f.goods, maxGoods)
+	case low < 1 || high < low || high > maxUnits:
+		return traffic.MixConfig{}, fmt.Errorf("--counts %s: must be a number or a range between 1 and %d",
+			f.counts, maxUnits)
+	}
+	return traffic.MixConfig{Seed: f.seed, Goods: f.goods, Skew: f.skew, MinCount: low, MaxCount: high}, nil
 }
 
 // check returns an error for flags that cannot work, before any server is started.
@@ -111,7 +143,6 @@ func (f *runFlags) check(flags *pflag.FlagSet) error {
 	if err := f.checkLoad(flags); err != nil {
 		return err
 	}
-	hold, store := f.request.hold, f.request.store
 	switch {
 	case flags.Changed("strategies") && len(f.strategies) == 0:
 		return errors.New("--strategies is empty: leave it out for every strategy, or name some")
@@ -127,10 +158,10 @@ func (f *runFlags) check(flags *pflag.FlagSet) error {
 		return fmt.Errorf("--replicas %d: must be at least 1", f.replicas)
 	}
 	switch {
-	case store != "" && !slices.Contains(oracle.Stores, store):
-		return fmt.Errorf("--store %q: must be one of %s", store, strings.Join(oracle.Stores, ", "))
-	case hold < 0 || hold > scenario.MaxHold || hold%time.Millisecond != 0:
-		return fmt.Errorf("--hold %v: must be whole milliseconds, at most %v", hold, scenario.MaxHold)
+	case f.store != "" && !slices.Contains(oracle.Stores, f.store):
+		return fmt.Errorf("--store %q: must be one of %s", f.store, strings.Join(oracle.Stores, ", "))
+	case f.hold < 0 || f.hold > scenario.MaxHold || f.hold%time.Millisecond != 0:
+		return fmt.Errorf("--hold %v: must be whole milliseconds, at most %v", f.hold, scenario.MaxHold)
 	case f.timeout <= 0:
 		return fmt.Errorf("--timeout %v: must be positive", f.timeout)
 	case f.budget < 0:
@@ -212,21 +243,14 @@ func (f *runFlags) checkServers() error {
 
 // checkTarget returns an error for flags that cannot work with --target.
 func (f *runFlags) checkTarget() error {
-	admin := f.attach.admin
 	switch {
+	case f.attach.admin == "":
+		return errors.New("--target needs --admin: the lab sets the stock through the admin listener")
 	case f.clusters.given() || f.local.tidb != "":
 		return errors.New("--redis-cluster, --etcd-members and --tidb are useless with --target: " +
 			"the lab starts no servers")
 	case f.local.stockBinary != "":
 		return errors.New("--stock-binary is useless with --target: the lab starts no replicas")
-	case f.attach.named():
-		return errors.New("--name is useless with --target: the lab creates no database and no prefix of keys")
-	case admin == "" && f.restock > 0:
-		return errors.New("--restock needs --admin: units are put back through the admin listener")
-	case admin == "" && f.stock > 0:
-		return errors.New("--stock needs --admin: the stock is set through the admin listener")
-	case admin == "" && f.workload != "":
-		return errors.New("--workload needs --admin: the stock is set through the admin listener")
 	}
 	return cmp.Or(checkServers("redis", f.attach.redis), checkServers("redlock", f.attach.redlock))
 }
@@ -243,12 +267,11 @@ func (f *runFlags) setDefaults(flags *pflag.FlagSet) {
 			f.budget = 0
 		}
 	}
-	cannotAdapt := f.sweep.Axis != "" || f.rate > 0 || f.duration > 0 || f.restock > 0 || f.budget == 0 ||
-		f.attach.target != "" && f.attach.admin == ""
+	cannotAdapt := f.sweep.Axis != "" || f.rate > 0 || f.duration > 0 || f.restock > 0 || f.budget == 0
 	if cannotAdapt {
 		f.rounds = cmp.Or(f.rounds, fixedRounds)
 	}
-	standard := !cannotAdapt && f.stock == 0 && f.workload == "" && f.request.hold == 0
+	standard := !cannotAdapt && f.stock == 0 && f.workload == "" && f.hold == 0
 	f.explore = f.explore && standard && !f.quick && f.attach.target == "" &&
 		f.attach.mysqlDSN == "" && len(f.attach.redis) == 0
 	f.faults = f.faults && standard && !f.quick && f.attach.target == "" && f.replicas >= 2
@@ -256,7 +279,7 @@ func (f *runFlags) setDefaults(flags *pflag.FlagSet) {
 		f.faultsLeftOut = f.attach.noFaults()
 		f.faults = f.faultsLeftOut == ""
 	}
-	f.request.seed = cmp.Or(f.request.seed, newSeed())
+	f.seed = cmp.Or(f.seed, newSeed())
 }
 
 func (f *runFlags) setQuick(flags *pflag.FlagSet) {

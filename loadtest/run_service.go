@@ -19,7 +19,7 @@ const (
 
 // withoutService are flags that have no meaning for a service of the user's.
 var withoutService = []string{
-	"strategies", "store", "hold", "restock", "target", "single", "admin", "redlock", "key-prefix", "name",
+	"strategies", "store", "hold", "restock", "target", "single", "admin", "redlock", "key-prefix",
 	"redis-replica", "redis-cluster", "etcd-members", "stock-binary", "tidb", "faults", "explore",
 }
 
@@ -46,7 +46,7 @@ func (f *runFlags) readService(flags *pflag.FlagSet, getenv func(string) string)
 			"the lab's own")
 	case f.sweep.Axis == history.AxisReplicas || f.sweep.Axis == history.AxisHold:
 		return fmt.Errorf("--sweep %s cannot be used with --service", f.sweep.Axis)
-	case f.service.OneUnit() && f.request.counts != "1":
+	case f.service.OneUnit() && f.counts != "1":
 		return errors.New("--counts needs {count} in the request of your service")
 	case running:
 		f.replicas = len(f.service.URL)

@@ -2,9 +2,7 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
@@ -14,7 +12,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 )
 
 // The more flags describe a running service, the more the lab can do with it.
@@ -22,13 +19,11 @@ func TestTarget(t *testing.T) {
 	t.Parallel()
 	d, _, _ := up(t)
 	target := target{d}
-	t.Run("URL only, no stock", target.withoutStock)
-	t.Run("URL only", target.withoutAdmin)
+	t.Run("without the DSN", target.withoutDSN)
 	t.Run("with the DSN", target.withDSN)
 	t.Run("admin listener fails during the run", target.failingAdmin)
 	t.Run("longer than the budget", target.longerThanBudget)
 	t.Run("open loop", target.openLoop)
-	t.Run("Ctrl-C", target.interrupted)
 }
 
 // target is a service that the lab did not start.
@@ -44,24 +39,11 @@ func (d target) argsWithStock(out string, more ...string) []string {
 	return d.args(out, append([]string{"--admin", d.Replicas[1].AdminURL, "--mysql-dsn", d.MySQLDSN}, more...)...)
 }
 
-func (d target) withoutStock(t *testing.T) {
-	d.setStock(t, 0)
-	got := finish(t, d.args(t.TempDir())...)
-	if got.code != exitUnusable || !strings.Contains(got.stderr, "--admin") {
-		t.Errorf("exit status %d, %s: want %d and what to do", got.code, got.stderr, exitUnusable)
-	}
-}
-
-func (d target) withoutAdmin(t *testing.T) {
-	d.setStock(t, 1000)
+func (d target) withoutDSN(t *testing.T) {
 	dir := t.TempDir()
-	got := finish(t, d.args(dir)...)
+	got := finish(t, d.args(dir, "--admin", d.Replicas[0].AdminURL, "--stock", "1000")...)
 	if got.code != exitHeld {
 		t.Fatalf("exit status %d\n%s\n%s", got.code, got.stdout, got.stderr)
-	}
-	rows := mustReadReport(t, dir).Rows
-	if len(rows) != 2 || rows[0].Workload.Name != "found-stock" || rows[0].Result != "correct" {
-		t.Errorf("%d rows, the first is %s, %s: want 2, found-stock and correct", len(rows), rows[0].Label(), rows[0].Result)
 	}
 	if name := witness(t, dir); name != "service" {
 		t.Errorf("the %s read the stock, want the service", name)
@@ -139,69 +121,6 @@ func (d target) openLoop(t *testing.T) {
 			t.Errorf("%s does not sell out", row.Label())
 		}
 	}
-}
-
-func (d target) interrupted(t *testing.T) {
-	dir := t.TempDir()
-	cmd := command(t, d.args(dir, "--admin", d.Replicas[0].AdminURL, "--requests", "100000", "--stock", "100000",
-		"--budget", "0")...)
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	deadline := time.Now().Add(30 * time.Second)
-	for !d.runHasBegun(t) {
-		if time.Now().After(deadline) {
-			t.Fatalf("the run did not begin\n%s", &stderr)
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	interrupted := time.Now()
-	if err := cmd.Process.Signal(os.Interrupt); err != nil {
-		t.Fatal(err)
-	}
-	cmd.Wait()
-	if took := time.Since(interrupted); took > 10*time.Second {
-		t.Errorf("it took %v to stop", took)
-	}
-	if code := cmd.ProcessState.ExitCode(); code != exitInterrupted || !strings.Contains(stdout.String(), "interrupted") {
-		t.Errorf("exit status %d, want %d and a report that says so\n%s\n%s", code, exitInterrupted, &stdout, &stderr)
-	}
-	if r := mustReadReport(t, dir); r.ClaimsHeld || len(r.Rows) > 1 {
-		t.Errorf("claims held %v, %d rows: an interrupted run has no verdict", r.ClaimsHeld, len(r.Rows))
-	}
-}
-
-// setStock sets the stock of item 1.
-func (d target) setStock(t *testing.T, units int) {
-	t.Helper()
-	address, body := d.Replicas[0].AdminURL+"/admin/stock/1", fmt.Sprintf(`{"stock":%d}`, units)
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPut, address, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	request.Header.Set("Content-Type", "application/json")
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	response.Body.Close()
-}
-
-// runHasBegun reports whether a run of 100 000 requests has set its stock, which is less than that of the warm-up.
-func (d target) runHasBegun(t *testing.T) bool {
-	t.Helper()
-	response, err := http.Get(d.URL + "/stock/1")
-	if err != nil {
-		return false
-	}
-	defer response.Body.Close()
-	var item struct{ Stock int64 }
-	if err := json.NewDecoder(response.Body).Decode(&item); err != nil {
-		return false
-	}
-	return item.Stock > 6_000 && item.Stock <= 100_000
 }
 
 // witness returns who read the stock, according to the histories of a run.

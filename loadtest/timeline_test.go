@@ -1,41 +1,21 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
-	"io"
-	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/chromedp/chromedp/kb"
 
 	"stock/loadtest/internal/browsertest"
-	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/lab"
 	"stock/loadtest/internal/report"
-	"stock/loadtest/internal/scenario"
 	"stock/loadtest/internal/timeline"
 )
 
 // checkTimeline checks the timelines of a run in which the strategy none was found wrong.
-func checkTimeline(t *testing.T, dir string) {
+func checkTimeline(t *testing.T, dir string, r *report.Report) {
 	t.Helper()
-	found, err := filepath.Glob(filepath.Join(dir, "history", "*-none-plenty-*.jsonl"))
-	if err != nil || len(found) != 1 {
-		t.Fatalf("histories of none: %v, %v", found, err)
-	}
-	page, trace := filepath.Join(t.TempDir(), "timeline.html"), filepath.Join(t.TempDir(), "trace.json")
-	got := finish(t, "timeline", found[0], "--out", page, "--trace", trace)
-	if got.code != exitHeld {
-		t.Fatalf("timeline: exit status %d\n%s\n%s", got.code, got.stdout, got.stderr)
-	}
-	checkTrace(t, trace, filepath.Join(dir, "traces", strings.TrimSuffix(filepath.Base(found[0]), ".jsonl")+".json"))
-	t.Run("page of a history", func(t *testing.T) {
-		p := browsertest.Open(t, browsertest.File(t, page))
-		mustJumpToAnOverlap(t, p)
-	})
 	t.Run("page of the report", func(t *testing.T) {
 		p := browsertest.Open(t, browsertest.File(t, filepath.Join(dir, lab.ReportPage)))
 		browsertest.Eval[bool](p,
@@ -47,53 +27,7 @@ func checkTimeline(t *testing.T, dir string) {
 		}
 		p.MustBeAccessible()
 	})
-	checkWindows(t, mustReadReport(t, dir))
-}
-
-func TestAHistoryOfAFaultHasNoRound(t *testing.T) {
-	t.Parallel()
-	for story, want := range map[string]string{"late-write": "Fault scenario late-write: ", "": "Round 2: "} {
-		h := history.History{Run: history.Run{Cell: history.Cell{Round: 2}, Story: story}, Ops: []history.Op{{
-			Kind: history.Deduct, GoodsID: 1, Count: 1, SentNS: 1, ReceivedNS: 9, Outcome: history.Sold, Replica: "a",
-		}}}
-		path, page := filepath.Join(t.TempDir(), "one.jsonl"), filepath.Join(t.TempDir(), "timeline.html")
-		if err := scenario.WriteHistory(path, h); err != nil {
-			t.Fatal(err)
-		}
-		if err := writeTimeline(path, page, "", io.Discard); err != nil {
-			t.Fatal(err)
-		}
-		text, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !strings.Contains(string(text), want) {
-			t.Errorf("the page lacks %q", want)
-		}
-		if strings.Contains(string(text), "Round ") != (story == "") {
-			t.Errorf("the page of the story %q has a round, or that of a load has none", story)
-		}
-	}
-}
-
-// checkTrace checks the trace that timeline wrote, and that run --trace wrote the same.
-func checkTrace(t *testing.T, path, ofRun string) {
-	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var events struct {
-		TraceEvents []struct {
-			Phase string `json:"ph"`
-		} `json:"traceEvents"`
-	}
-	if err := json.Unmarshal(text, &events); err != nil || len(events.TraceEvents) < quickRequests {
-		t.Errorf("the trace has %d events: %v", len(events.TraceEvents), err)
-	}
-	if same, err := os.ReadFile(ofRun); err != nil || !bytes.Equal(same, text) {
-		t.Errorf("run --trace wrote %d bytes, timeline --trace %d: %v", len(same), len(text), err)
-	}
+	checkWindows(t, r)
 }
 
 // checkWindows checks that each row of a report has windows, and those of none a finding.

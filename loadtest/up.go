@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os/exec"
 	"strconv"
 	"strings"
 	"time"
@@ -32,9 +31,6 @@ const (
 	usualConsole     = "127.0.0.1:8001"
 )
 
-// usualLease is the lease of the service without --lease.
-const usualLease = 30 * time.Second
-
 type upFlags struct {
 	local       localFlags
 	servers     serverFlags
@@ -47,8 +43,9 @@ type upFlags struct {
 	copied      bool
 	clusters    clusterFlags
 
-	console      string // host:port; empty: none
-	consoleGiven bool
+	console string // host:port; empty: none
+
+	given *pflag.FlagSet
 }
 
 func upCommand(getenv func(string) string) *cobra.Command {
@@ -61,7 +58,7 @@ func upCommand(getenv func(string) string) *cobra.Command {
 			if err := f.servers.readAccount(getenv); err != nil {
 				return err
 			}
-			f.consoleGiven = cmd.Flags().Changed("console")
+			f.given = cmd.Flags()
 			return f.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
@@ -81,7 +78,7 @@ func (f *upFlags) register(flags *pflag.FlagSet) {
 	flags.IntVar(&f.replicas, "replicas", 2, fmt.Sprintf("replicas of the service: 1 to %d", scenario.MaxReplicas))
 	flags.BoolVar(&f.hold, "hold", false,
 		"put proxies between the replicas and their servers, so that a sale can be held on the wire")
-	flags.DurationVar(&f.lease, "lease", usualLease,
+	flags.DurationVar(&f.lease, "lease", 30*time.Second,
 		"time after which the lock of a dead holder expires; 2s shortens the stories of docs/faults.md")
 	registerRedisReplica(flags, &f.copied)
 	f.clusters.register(flags)
@@ -229,7 +226,7 @@ func (f *upFlags) listenForConsole() (net.Listener, error) {
 		return nil, nil
 	}
 	listener, err := console.Listen(f.console)
-	if err != nil && f.console == usualConsole && !f.consoleGiven {
+	if err != nil && !f.given.Changed("console") {
 		return console.Listen("127.0.0.1:0")
 	}
 	return listener, err
@@ -242,7 +239,7 @@ func (f *upFlags) startConsole(ctx context.Context, l *lab.Lab, listener net.Lis
 	if listener == nil {
 		return "", func() error { return nil }, nil
 	}
-	command, note := f.runCommand(l.Topology)
+	command, note := f.runCommand(f.given)
 	c, err := console.Start(ctx, listener, console.Options{
 		Lab: l,
 		NewRun: func(
@@ -264,48 +261,21 @@ func (f *upFlags) startConsole(ctx context.Context, l *lab.Lab, listener net.Lis
 }
 
 // runCommand returns the beginning of a command that runs strategies on a lab like this one, and what to do before it.
-// If "loadtest run" cannot start such a lab, the command uses this one. It contains no password, because other users of
-// the host can read a command line and the page of the console.
-func (f *upFlags) runCommand(t *topology.Topology) (command, note string) {
+// It contains no password, because other users of the host can read a command line and the page of the console.
+func (f *upFlags) runCommand(given *pflag.FlagSet) (command, note string) {
 	command = "go run ./loadtest run"
-	if f.lease != usualLease || f.servers.mysqlDSN != "" || len(f.servers.redis) > 0 {
-		command += f.attachCommand(t)
-		note = "Set LOADTEST_MYSQL_DSN first, to the MySQL DSN that loadtest up has printed, with its password."
-		if f.servers.account.RedisPassword != "" {
-			note = "Set LOADTEST_REDIS_PASSWORD and LOADTEST_MYSQL_DSN first, the latter to the MySQL DSN that loadtest up " +
-				"has printed, with its password."
+	known := pflag.NewFlagSet("run", pflag.ContinueOnError)
+	new(runFlags).register(known)
+	for _, option := range givenOptions(given)[1:] {
+		name, _, _ := strings.Cut(strings.TrimPrefix(option, "--"), "=")
+		if known.Lookup(name) != nil && name != "mysql-dsn" && name != "hold" { // that of run is another one
+			command += " " + option
 		}
-	} else {
-		command += f.startCommand()
 	}
-	if f.replicas != 2 {
-		command += fmt.Sprintf(" --replicas=%d", f.replicas)
+	if f.servers.mysqlDSN != "" || f.servers.account.RedisPassword != "" {
+		note = "Set LOADTEST_MYSQL_DSN and LOADTEST_REDIS_PASSWORD first, as for this lab."
 	}
 	return command, note
-}
-
-// attachCommand returns the flags of a command that uses this lab, each after a space.
-func (f *upFlags) attachCommand(t *topology.Topology) (flags string) {
-	flags = fmt.Sprintf(" --target=%s --single=%s --admin=%s --redis=%s --redlock=%s",
-		t.URL, t.SingleURL, t.Replicas[0].AdminURL, strings.Join(t.Redis, ","), strings.Join(t.Redlock, ","))
-	if t.KeyPrefix != "" {
-		flags += " --key-prefix=" + t.KeyPrefix
-	}
-	return flags + f.servers.accountCommand()
-}
-
-// startCommand returns the flags of a command that starts a lab like this one, each after a space.
-func (f *upFlags) startCommand() (flags string) {
-	if f.local.stockBinary != "" {
-		flags += " --stock-binary=" + f.local.stockBinary
-	}
-	if !f.copied {
-		flags += " --redis-replica=false"
-	}
-	if f.local.tidb != "" {
-		flags += " --tidb=" + f.local.tidb
-	}
-	return flags + f.clusters.command()
 }
 
 // newConsoleRun prepares what "loadtest run" does with the given flags, on a lab that is up.
@@ -324,7 +294,7 @@ func newConsoleRun(
 	f.setDefaults(flags)
 	f.options = givenOptions(flags)
 	f.replicas = len(l.Topology.Replicas) // the lab has them already
-	mix, err := f.request.mix()
+	mix, err := f.mix()
 	if err != nil {
 		return nil, err
 	}
@@ -398,7 +368,7 @@ func (f *upFlags) writeBanner(w io.Writer, t *topology.Topology, address string)
 	line("etcd", cmp.Or(strings.Join(t.Etcd, ", "), t.Missing["etcd"]))
 	line("ZooKeeper", cmp.Or(strings.Join(t.ZooKeeper, ", "), t.Missing["zookeeper"]))
 	line("nginx", t.Nginx.Conf)
-	if err := f.servers.writeCommands(&b, t, firstInstalled); err != nil {
+	if err := f.servers.writeCommands(&b, t); err != nil {
 		return err
 	}
 	if f.hold {
@@ -415,83 +385,24 @@ func (f *upFlags) writeBanner(w io.Writer, t *topology.Topology, address string)
 	return err
 }
 
-// writeCommands writes one example command per line, with those of the clients that are installed.
-func (f *serverFlags) writeCommands(
-	b *strings.Builder, t *topology.Topology, installed func(programs ...string) string,
-) error {
+// writeCommands writes one example command per line. The clients of the user's own servers may need more options.
+func (f *serverFlags) writeCommands(b *strings.Builder, t *topology.Topology) error {
 	config, err := mysql.ParseDSN(t.MySQLDSN)
 	if err != nil {
 		return err
 	}
-	host, port, err := net.SplitHostPort(config.Addr)
-	if err != nil {
-		return err
-	}
-	redisHost, redisPort, err := net.SplitHostPort(t.Redis[0])
-	if err != nil {
-		return err
-	}
-	options := tlsOptions(f.mysqlTLS, map[string]string{"ca": "--ssl-ca=", "cert": "--ssl-cert=", "key": "--ssl-key="})
-	switch {
-	case config.Passwd == "":
-	case f.mysqlDSN != "":
-		options += " -p" // it asks for the user's password
-	default:
-		options += " -p" + config.Passwd
-	}
 	b.WriteByte('\n')
-	if client := installed("mysql", "mariadb"); client != "" {
-		fmt.Fprintf(b, "%s -h %s -P %s -u %s%s %s -e 'SELECT * FROM good_stock'\n",
-			client, host, port, config.User, options, config.DBName)
+	if host, port, _ := strings.Cut(config.Addr, ":"); f.mysqlDSN == "" {
+		fmt.Fprintf(b, "mysql -h %s -P %s -u %s -p%s %s -e 'SELECT * FROM good_stock'\n",
+			host, port, config.User, config.Passwd, config.DBName)
 	}
-	if client := installed("redis-cli", "valkey-cli"); client != "" {
-		fmt.Fprintf(b, "%s -h %s -p %s%s GET '%sstock:{1}'\n\n", client, redisHost, redisPort, f.redisOptions(t), t.KeyPrefix)
+	if host, port, _ := strings.Cut(t.Redis[0], ":"); len(f.redis) == 0 {
+		fmt.Fprintf(b, "redis-cli -c -h %s -p %s GET '%sstock:{1}'\n", host, port, t.KeyPrefix)
 	}
-	fmt.Fprintf(b, "curl -X POST '%s/stock/deduct?goods_id=1&count=1&strategy=update'\n", t.URL)
+	fmt.Fprintf(b, "\ncurl -X POST '%s/stock/deduct?goods_id=1&count=1&strategy=update'\n", t.URL)
 	fmt.Fprintf(b, "curl %s/stock/1\n", t.URL)
 	fmt.Fprintf(b, "curl %s/strategies\n", t.URL)
 	fmt.Fprintf(b, "curl -X PUT %s/admin/stock/1 -H 'Content-Type: application/json' -d '{\"stock\":6000}'\n",
 		t.Replicas[0].AdminURL)
 	return nil
-}
-
-// firstInstalled returns the first of the programs that this machine has, or "".
-func firstInstalled(programs ...string) string {
-	for _, program := range programs {
-		if _, err := exec.LookPath(program); err == nil {
-			return program
-		}
-	}
-	return ""
-}
-
-// redisOptions returns the options with which redis-cli uses the lab's Redis, each after a space.
-func (f *serverFlags) redisOptions(t *topology.Topology) (options string) {
-	if len(t.Redis) > 1 {
-		options += " -c" // to the master that has the key
-	}
-	if f.redisTLS != "" {
-		options += " --tls" + tlsOptions(f.redisTLS, map[string]string{
-			"ca": "--cacert ", "cert": "--cert ", "key": "--key ", "name": "--sni ", "insecure-skip-verify": "--insecure",
-		})
-	}
-	if t.Account.RedisUser != "" {
-		options += " --user " + t.Account.RedisUser
-	}
-	if t.Account.RedisPassword != "" {
-		options += " --askpass"
-	}
-	return options
-}
-
-// tlsOptions returns those settings of TLS (see access.TLS) that a client knows under the given names, each after a
-// space.
-func tlsOptions(settings string, names map[string]string) (options string) {
-	for setting := range strings.SplitSeq(settings, ",") {
-		name, value, _ := strings.Cut(setting, "=")
-		if option, known := names[name]; known {
-			options += " " + option + value
-		}
-	}
-	return options
 }

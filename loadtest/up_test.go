@@ -11,17 +11,6 @@ import (
 	"stock/loadtest/internal/topology"
 )
 
-func TestUpServesUntilCtrlC(t *testing.T) {
-	t.Parallel()
-	d, cmd, stderr := up(t)
-	if line, err := stderr.ReadString('\n'); !strings.HasPrefix(line, "starting ") {
-		t.Errorf("up begins with %q, %v; want that it says what it starts", line, err)
-	}
-	deduct(t, d.URL)
-	interrupt(t, cmd)
-	d.gone(t)
-}
-
 func TestUpReportsAKilledReplicaAndKeepsTheOthersRunning(t *testing.T) {
 	t.Parallel()
 	d, cmd, stderr := up(t)
@@ -91,43 +80,6 @@ func TestBannerSaysWhereEtcdAndZooKeeperAreOrHowToInstallThem(t *testing.T) {
 	} {
 		if !strings.Contains(got.String(), want) {
 			t.Errorf("%q is not in the banner:\n%s", want, &got)
-		}
-	}
-}
-
-func TestTheCommandsOfTheBannerAskForThePasswordsOfTheUsersServers(t *testing.T) {
-	t.Parallel()
-	lab := topology.Topology{
-		MySQLDSN: "lab:secret@tcp(db:3306)/stock_lab", Redis: []string{"cache:6380"}, KeyPrefix: "stock_lab:",
-		Replicas: []*topology.Replica{{Name: "replica-1"}},
-	}
-	lab.Account.RedisUser, lab.Account.RedisPassword = "lab", "secret"
-	const settings = "ca=ca.pem,cert=lab.pem,key=lab.key"
-	for _, test := range []struct {
-		flags serverFlags
-		want  []string
-	}{
-		{
-			serverFlags{mysqlDSN: "lab@tcp(db:3306)/", mysqlTLS: settings, redisTLS: settings},
-			[]string{
-				"\nmysql -h db -P 3306 -u lab --ssl-ca=ca.pem --ssl-cert=lab.pem --ssl-key=lab.key -p stock_lab -e ",
-				"\nredis-cli -h cache -p 6380 --tls --cacert ca.pem --cert lab.pem --key lab.key --user lab --askpass GET ",
-			},
-		},
-		{
-			serverFlags{redisTLS: "on"},
-			[]string{"\nmysql -h db -P 3306 -u lab -psecret stock_lab -e ", " -p 6380 --tls --user lab --askpass GET "},
-		},
-	} {
-		var got strings.Builder
-		first := func(programs ...string) string { return programs[0] }
-		if err := test.flags.writeCommands(&got, &lab, first); err != nil {
-			t.Fatal(err)
-		}
-		for _, want := range test.want {
-			if !strings.Contains(got.String(), want) {
-				t.Errorf("%+v: %q is not in\n%s", test.flags, want, &got)
-			}
 		}
 	}
 }

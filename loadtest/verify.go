@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -13,7 +12,6 @@ import (
 
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/lab"
-	"stock/loadtest/internal/page"
 	"stock/loadtest/internal/report"
 	"stock/loadtest/internal/verify"
 )
@@ -100,20 +98,15 @@ func recordedEnvironment(dir string, manifest history.Manifest) (environment rep
 }
 
 func compareCommand() *cobra.Command {
-	var html string
-	cmd := &cobra.Command{
+	return &cobra.Command{
 		Use:   "compare BEFORE AFTER",
 		Short: "Compare two reports",
 		Long: `compare shows, for every row of both reports, whether it became faster or slower, and with what
 confidence. It compares figures as multiples of noop's in the same round, because the machine may be busier in one
 of the runs, and corrects for the number of rows. BEFORE and AFTER are reports, or directories that hold one.`,
-		Example: `  loadtest compare out/before/report.json out/after/report.json
-  loadtest compare out/before out/after --html out/compare.html`,
-		Args: exactArgs(2, "compare needs two reports, such as out/before out/after"),
+		Example: `  loadtest compare out/before out/after`,
+		Args:    exactArgs(2, "compare needs two reports, such as out/before out/after"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkWritable("--html", html); err != nil {
-				return err
-			}
 			before, err := lab.ReadReport(args[0])
 			if err != nil {
 				return err
@@ -122,21 +115,7 @@ of the runs, and corrects for the number of rows. BEFORE and AFTER are reports, 
 			if err != nil {
 				return err
 			}
-			return writeComparison(cmd.OutOrStdout(), report.Compare(before, after), html)
+			return report.Compare(before, after).WriteText(cmd.OutOrStdout(), report.Colour(cmd.OutOrStdout()))
 		},
 	}
-	cmd.Flags().StringVar(&html, "html", "", "also write a page for the browser to this file")
-	return cmd
-}
-
-// writeComparison prints a comparison, and writes a page if html names a file.
-func writeComparison(stdout io.Writer, c *report.Comparison, html string) error {
-	if err := c.WriteText(stdout, report.Colour(stdout)); err != nil || html == "" {
-		return err
-	}
-	if err := lab.WriteFile(html, func(w io.Writer) error { return page.WriteComparison(w, c) }); err != nil {
-		return err
-	}
-	_, err := fmt.Fprintf(stdout, "\npage for the browser: %s\n", html)
-	return err
 }

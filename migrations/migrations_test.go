@@ -19,22 +19,8 @@ import (
 
 var shared serverstest.Servers
 
-var allMigrations = []string{
-	"00001_good_stock.sql",
-	"00002_first_goods.sql",
-	"00003_fence_issuer.sql",
-	"00004_ledger.sql",
-	"00005_stream.sql",
-	"00006_slots.sql",
-	"00007_optimistic.sql",
-	"00008_ledger_outcome.sql",
-	"00009_units.sql",
-	"00010_escrow.sql",
-	"00011_reservation.sql",
-	"00012_lock_row.sql",
-	"00013_buyer.sql", "00014_keys.sql", "00015_cancellations.sql",
-	"00016_refused_holds.sql",
-}
+// allMigrations are in order of their numbers.
+var allMigrations, _ = filepath.Glob("*.sql") // fails only for a malformed pattern
 
 func TestMain(m *testing.M) { os.Exit(shared.Run(m)) }
 
@@ -105,29 +91,6 @@ func TestNewDatabaseHasTheFirstItem(t *testing.T) {
 	}
 }
 
-// The lab must see by how much `decrement` oversells.
-func TestStockCanFallBelowZero(t *testing.T) {
-	t.Parallel()
-	db := open(t, shared.Database(t))
-	if _, err := migrations.Up(t.Context(), db); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := db.ExecContext(t.Context(), "UPDATE good_stock SET stock = stock - 6001"); err != nil {
-		t.Error(err)
-	}
-}
-
-func TestAnItemCannotHaveTwoRows(t *testing.T) {
-	t.Parallel()
-	db := open(t, shared.Database(t))
-	if _, err := migrations.Up(t.Context(), db); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := db.ExecContext(t.Context(), "INSERT INTO good_stock (goods_id, stock) VALUES (1, 1)"); err == nil {
-		t.Error("the database accepts a second row for item 1")
-	}
-}
-
 // MySQL cannot roll back a CREATE TABLE. A migration that is interrupted before goose has recorded it runs again.
 func TestInterruptedMigrationRunsAgain(t *testing.T) {
 	t.Parallel()
@@ -136,15 +99,14 @@ func TestInterruptedMigrationRunsAgain(t *testing.T) {
 	_, err2 := db.ExecContext(t.Context(), "UPDATE good_stock SET stock = 5")
 	_, err3 := db.ExecContext(t.Context(), "DELETE FROM goose_db_version WHERE version_id > 0")
 	applied, err4 := migrations.Up(t.Context(), db)
-	all, err5 := filepath.Glob("*.sql")
-	if err := errors.Join(err, err2, err3, err4, err5); err != nil {
+	if err := errors.Join(err, err2, err3, err4); err != nil {
 		t.Fatal(err)
 	}
 	var units int64
 	if err := db.QueryRowContext(t.Context(), "SELECT stock FROM good_stock").Scan(&units); err != nil {
 		t.Fatal(err)
 	}
-	if len(applied) != len(all) || units != 5 {
+	if !slices.Equal(applied, allMigrations) || units != 5 {
 		t.Errorf("applied %v and left %d units, want every migration and 5 units", applied, units)
 	}
 }
@@ -191,14 +153,6 @@ func TestMigrationAddedWithALowerNumberIsApplied(t *testing.T) {
 	applied, err := migrations.Up(t.Context(), db)
 	if err != nil || !slices.Equal(applied, []string{"00004_ledger.sql", "00008_ledger_outcome.sql"}) {
 		t.Errorf("applied %v, %v, want the two of the ledger", applied, err)
-	}
-}
-
-func TestUpFailsWhenTheDatabaseIsUnreachable(t *testing.T) {
-	t.Parallel()
-	db := open(t, "root@tcp(127.0.0.1:1)/stock")
-	if _, err := migrations.Up(t.Context(), db); err == nil {
-		t.Error("Up returns no error")
 	}
 }
 
@@ -292,45 +246,5 @@ func TestEveryMigrationLeavesWhatOldReplicasUse(t *testing.T) {
 			t.Errorf("%s %s", result.Source.Path, complaint)
 		}
 		before = after
-	}
-}
-
-func TestWhatOldReplicasCannotUseIsNoticed(t *testing.T) {
-	t.Parallel()
-	db := open(t, shared.Database(t))
-	for change, want := range map[string]bool{
-		"sale MODIFY outcome ENUM('done', 'sold-out', 'buyer-limit') NOT NULL": true,
-		"sale MODIFY outcome ENUM('done', 'sold-out-early') NOT NULL":          false,
-		"sale MODIFY outcome ENUM('sold-out', 'done') NOT NULL":                false,
-		"sale MODIFY units INT NOT NULL":                                       false,
-		"sale MODIFY units INT UNSIGNED NOT NULL DEFAULT 1":                    false,
-		"sale MODIFY units INT NULL DEFAULT 1":                                 false,
-		"sale MODIFY id INT NOT NULL":                                          false,
-		"sale DROP units":                                                      false,
-		"sale ADD buyer INT NOT NULL":                                          false,
-		"sale ADD buyer INT NOT NULL DEFAULT 0":                                true,
-		"sale ADD buyer INT NULL":                                              true,
-		"sale ADD twice INT AS (units * 2) STORED":                             true,
-		"sale ADD KEY (units)":                                                 true,
-		"item ADD id INT NOT NULL AUTO_INCREMENT UNIQUE":                       true,
-		"item MODIFY units INT NOT NULL DEFAULT 1":                             true,
-	} {
-		for _, statement := range []string{
-			"DROP TABLE IF EXISTS sale, item",
-			`CREATE TABLE sale (id INT NOT NULL AUTO_INCREMENT PRIMARY KEY, units INT NOT NULL DEFAULT 1,
-				outcome ENUM('done', 'sold-out') NOT NULL)`,
-			"CREATE TABLE item (units INT NOT NULL)",
-		} {
-			if _, err := db.ExecContext(t.Context(), statement); err != nil {
-				t.Fatal(err)
-			}
-		}
-		before := columns(t, db)
-		if _, err := db.ExecContext(t.Context(), "ALTER TABLE "+change); err != nil {
-			t.Fatalf("%s: %v", change, err)
-		}
-		if found := incompatible(before, columns(t, db)); (len(found) == 0) != want {
-			t.Errorf("%s: compatible is %t, want %t: %q", change, !want, want, found)
-		}
 	}
 }

@@ -1,11 +1,8 @@
 package nginx_test
 
 import (
-	"fmt"
 	"net/http"
-	"os"
 	"strings"
-	"syscall"
 	"testing"
 
 	"stock/nginx"
@@ -48,32 +45,5 @@ func TestNginxServes2000UsersAtOnce(t *testing.T) {
 	}
 	if counts["200 OK"] != users {
 		t.Errorf("the answers are %v, want %d times 200 OK", counts, users)
-	}
-}
-
-// One worker may have to serve all users.
-func TestAWorkerHasConnectionsFor3000Users(t *testing.T) {
-	t.Parallel()
-	server, _ := start(t, nginx.Main(), startReplica(t, ok).address())
-	var files syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil {
-		t.Fatal(err)
-	}
-	conf, err := os.ReadFile(server.Conf)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, directive := range []string{"worker_connections", "worker_rlimit_nofile"} {
-		var value uint64
-		_, rest, _ := strings.Cut(string(conf), directive)
-		if _, err := fmt.Sscan(strings.TrimRight(strings.Fields(rest)[0], ";"), &value); err != nil {
-			t.Fatal(err)
-		}
-		if value < min(2*3000, files.Max) || value > files.Max {
-			t.Errorf("%s is %d, want at least %d and at most the hard limit %d", directive, value, 2*3000, files.Max)
-		}
-	}
-	if log := server.Tail(20); strings.Contains(log, "limit") || strings.Contains(log, "RLIMIT") {
-		t.Errorf("nginx complains about a limit: %s", log)
 	}
 }

@@ -2,20 +2,12 @@ package main
 
 import (
 	"crypto/tls"
+	"strings"
 
 	"github.com/spf13/pflag"
 
 	"stock/internal/access"
 )
-
-// accountOptions are what the servers ask of their clients: TLS, users and passwords.
-type accountOptions struct {
-	mysqlTLS, redisTLS, etcdTLS, zookeeperTLS             string // see access.TLS
-	redisUser, sentinelUser, etcdUser, zookeeperUser      string
-	mysqlPassword, redisPassword, sentinelPassword        string
-	etcdPassword, zookeeperPassword                       string
-	mysqlConfig, redisConfig, etcdConfig, zookeeperConfig *tls.Config // nil without TLS
-}
 
 // passwordHelp is for the commands that open MySQL and Redis. Other users of the host can read a command line, so no
 // flag takes a password.
@@ -23,87 +15,55 @@ const passwordHelp = `The passwords of MySQL and Redis are read from STOCK_MYSQL
 STOCK_REDIS_PASSWORD, that of Sentinels from STOCK_REDIS_SENTINEL_PASSWORD; or from the files that these variables with
 _FILE at the end name.`
 
-func (o *accountOptions) mysqlFlags(f *pflag.FlagSet) {
-	f.StringVar(&o.mysqlTLS, "mysql-tls", "", access.Usage)
+// account is how servers of one kind let the service in.
+type account struct {
+	name     string // in --NAME-tls, --NAME-user and STOCK_NAME_PASSWORD; empty if the command has no such servers
+	settings string // see access.TLS
+	user     string
+	password string
+	tls      *tls.Config // nil without TLS
 }
 
-func (o *accountOptions) redisFlags(f *pflag.FlagSet) {
-	f.StringVar(&o.redisTLS, "redis-tls", "", access.Usage+"; for every Redis server and Sentinel")
-	f.StringVar(&o.redisUser, "redis-user", "", "`user` of every Redis server, if not the default user")
-	f.StringVar(&o.sentinelUser, "redis-sentinel-user", "", "`user` of the Sentinels, if not the default user")
+// accounts are those of all servers.
+type accounts struct{ mysql, redis, sentinel, etcd, zookeeper account }
+
+// flags defines --NAME-tls and --NAME-user. A flag without a usage is not defined.
+func (a *account) flags(f *pflag.FlagSet, name, tlsUsage, userUsage string) {
+	a.name = name
+	if tlsUsage != "" {
+		f.StringVar(&a.settings, name+"-tls", "", tlsUsage)
+	}
+	if userUsage != "" {
+		f.StringVar(&a.user, name+"-user", "", userUsage)
+	}
 }
 
-func (o *accountOptions) etcdFlags(f *pflag.FlagSet) {
-	f.StringVar(&o.etcdTLS, "etcd-tls", "", access.Usage)
-	f.StringVar(&o.etcdUser, "etcd-user", "",
-		"`user` of etcd; if empty, etcd knows the user by the certificate, or has none")
-}
-
-func (o *accountOptions) zookeeperFlags(f *pflag.FlagSet) {
-	f.StringVar(&o.zookeeperTLS, "zookeeper-tls", "", access.Usage)
-	f.StringVar(&o.zookeeperUser, "zookeeper-user", "",
-		"`user` of ZooKeeper (digest), to whom the nodes of the locks then belong; open to everybody if empty")
-}
-
-// readPasswords reads the passwords from the environment and from files.
-func (o *accountOptions) readPasswords(getenv func(string) string) (err error) {
-	for _, p := range []struct {
-		name   string
-		target *string
-	}{
-		{"STOCK_MYSQL_PASSWORD", &o.mysqlPassword},
-		{"STOCK_REDIS_PASSWORD", &o.redisPassword},
-		{"STOCK_REDIS_SENTINEL_PASSWORD", &o.sentinelPassword},
-		{"STOCK_ETCD_PASSWORD", &o.etcdPassword},
-		{"STOCK_ZOOKEEPER_PASSWORD", &o.zookeeperPassword},
-	} {
-		if *p.target, err = access.Password(getenv, p.name); err != nil {
-			return usageError{err}
-		}
+// read reads the password and the certificates. MySQL has its user in the DSN, and Redis has a default user.
+func (a *account) read(getenv func(string) string) (err error) {
+	variable := "STOCK_" + strings.ToUpper(strings.ReplaceAll(a.name, "-", "_")) + "_PASSWORD"
+	if a.password, err = access.Password(getenv, variable); err != nil {
+		return exitError{err, exitMisused}
+	}
+	if a.tls, err = access.TLS(a.settings); err != nil {
+		return usagef("--%s-tls: %w", a.name, err)
+	}
+	switch {
+	case a.user != "" && a.password == "":
+		return usagef("--%s-user needs a password: set %s, or %[2]s_FILE", a.name, variable)
+	case a.user == "" && a.password != "" && (a.name == "etcd" || a.name == "zookeeper"):
+		return usagef("%s needs --%s-user", variable, a.name)
 	}
 	return nil
 }
 
-// readTLS reads the certificates.
-func (o *accountOptions) readTLS() (err error) {
-	for _, s := range []struct {
-		flag, settings string
-		target         **tls.Config
-	}{
-		{"mysql-tls", o.mysqlTLS, &o.mysqlConfig},
-		{"redis-tls", o.redisTLS, &o.redisConfig},
-		{"etcd-tls", o.etcdTLS, &o.etcdConfig},
-		{"zookeeper-tls", o.zookeeperTLS, &o.zookeeperConfig},
-	} {
-		if *s.target, err = access.TLS(s.settings); err != nil {
-			return usagef("--%s: %w", s.flag, err)
+func (a *accounts) read(getenv func(string) string) error {
+	for _, account := range []*account{&a.mysql, &a.redis, &a.sentinel, &a.etcd, &a.zookeeper} {
+		if account.name == "" {
+			continue
 		}
-	}
-	return nil
-}
-
-// checkAccounts returns an error for users without a password.
-func (o *accountOptions) checkAccounts() error {
-	for _, account := range []struct{ flag, user, variable, password string }{
-		{"redis-user", o.redisUser, "STOCK_REDIS_PASSWORD", o.redisPassword},
-		{"redis-sentinel-user", o.sentinelUser, "STOCK_REDIS_SENTINEL_PASSWORD", o.sentinelPassword},
-		{"etcd-user", o.etcdUser, "STOCK_ETCD_PASSWORD", o.etcdPassword},
-		{"zookeeper-user", o.zookeeperUser, "STOCK_ZOOKEEPER_PASSWORD", o.zookeeperPassword},
-	} {
-		if account.user != "" && account.password == "" {
-			return usagef("--%s needs a password: set %s, or %[2]s_FILE", account.flag, account.variable)
+		if err := account.read(getenv); err != nil {
+			return err
 		}
-	}
-	return nil
-}
-
-// checkUsers returns an error for passwords without a user. Only serve has the flags for these users.
-func (o *accountOptions) checkUsers() error {
-	if o.etcdPassword != "" && o.etcdUser == "" {
-		return usagef("STOCK_ETCD_PASSWORD needs --etcd-user")
-	}
-	if o.zookeeperPassword != "" && o.zookeeperUser == "" {
-		return usagef("STOCK_ZOOKEEPER_PASSWORD needs --zookeeper-user")
 	}
 	return nil
 }

@@ -81,17 +81,19 @@ func checkAddress(flag, address string) error {
 	return nil
 }
 
-func checkPositive(flag string, d time.Duration) error {
-	if d <= 0 {
-		return usagef("--%s is %v: it must be above 0", flag, d)
-	}
-	return nil
+// limit is what the value of a flag must be.
+type limit struct {
+	flag               string
+	value, least, most time.Duration // most: 0 for any
+	because            string
 }
 
-// checkExpiry checks a time after which Redis forgets something, which it counts in milliseconds.
-func checkExpiry(flag string, d time.Duration) error {
-	if d < time.Millisecond {
-		return usagef("--%s is %v: it must be at least 1ms", flag, d)
+func (l limit) check() error {
+	switch {
+	case l.most != 0 && (l.value < l.least || l.value > l.most):
+		return usagef("--%s is %v: it must be %v to %v%s", l.flag, l.value, l.least, l.most, l.because)
+	case l.value < l.least:
+		return usagef("--%s is %v: it must be at least %v%s", l.flag, l.value, l.least, l.because)
 	}
 	return nil
 }

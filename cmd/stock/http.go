@@ -16,12 +16,12 @@ import (
 
 // serveHTTP serves both listeners until ctx ends, and then drains. The admin listener is closed last, so that the drain
 // can be watched there.
-func (o *serveOptions) serveHTTP(ctx context.Context, api *httpapi.API, log *slog.Logger) error {
+func (o *serveOptions) serveHTTP(ctx context.Context, api *httpapi.API) error {
 	base, cancelRequests := context.WithCancelCause(context.Background())
 	defer cancelRequests(nil)
 	failed := make(chan error, 2)
 
-	public := o.publicServer(api.Public(), log)
+	public := o.publicServer(api.Public())
 	public.BaseContext = func(net.Listener) context.Context { return base }
 	url, err := public.start(o.listen, failed)
 	if err != nil {
@@ -30,7 +30,7 @@ func (o *serveOptions) serveHTTP(ctx context.Context, api *httpapi.API, log *slo
 	defer public.Close()
 	attrs := []any{slog.String("url", url)}
 
-	admin := o.newServer(api.Admin(), log) // without a write timeout: a profile takes as long as the client asks
+	admin := o.newServer(api.Admin()) // without a write timeout: a profile takes as long as the client asks
 	if o.adminListen != "" {
 		url, err := admin.start(o.adminListen, failed)
 		if err != nil {
@@ -39,14 +39,14 @@ func (o *serveOptions) serveHTTP(ctx context.Context, api *httpapi.API, log *slo
 		defer admin.Close()
 		attrs = append(attrs, slog.String("admin_url", url))
 	}
-	log.Info("serving", attrs...)
+	o.Log.Info("serving", attrs...)
 
 	select {
 	case err := <-failed:
 		return fmt.Errorf("serve: %w", err)
 	case <-ctx.Done():
 	}
-	log.Info("shutting down: finishing the requests in progress", slog.Duration("at_most", o.drainLimit))
+	o.Log.Info("shutting down: finishing the requests in progress", slog.Duration("at_most", o.drainLimit))
 	api.Drain()
 	if o.drainDelay > 0 {
 		public.closing.Store(true)
@@ -56,7 +56,7 @@ func (o *serveOptions) serveHTTP(ctx context.Context, api *httpapi.API, log *slo
 	last, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	_ = admin.Shutdown(last) // does not wait for a long profile
-	log.Info("stopped")
+	o.Log.Info("stopped")
 	return err
 }
 
@@ -93,15 +93,15 @@ type server struct {
 }
 
 // newServer limits how long clients may take, as some are slow on purpose.
-func (o *serveOptions) newServer(handler http.Handler, log *slog.Logger) *server {
+func (o *serveOptions) newServer(handler http.Handler) *server {
 	s := &server{served: make(chan struct{})}
 	s.Server = http.Server{
 		ReadHeaderTimeout: 5 * time.Second,
 		// Measured from the start of the request, so it must be longer than the request timeout.
-		ReadTimeout:    o.requestTimeout + 5*time.Second,
+		ReadTimeout:    o.RequestTimeout + 5*time.Second,
 		IdleTimeout:    75 * time.Second, // longer than nginx's 60 s, so that nginx closes idle connections
 		MaxHeaderBytes: 16 << 10,
-		ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+		ErrorLog:       slog.NewLogLogger(o.Log.Handler(), slog.LevelWarn),
 		ConnState:      s.count,
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if s.closing.Load() {
@@ -113,10 +113,10 @@ func (o *serveOptions) newServer(handler http.Handler, log *slog.Logger) *server
 	return s
 }
 
-func (o *serveOptions) publicServer(handler http.Handler, log *slog.Logger) *server {
-	s := o.newServer(handler, log)
+func (o *serveOptions) publicServer(handler http.Handler) *server {
+	s := o.newServer(handler)
 	// Also measured from the start of the request. If it ended first, the reply would be lost.
-	s.WriteTimeout = o.requestTimeout + 10*time.Second
+	s.WriteTimeout = o.RequestTimeout + 10*time.Second
 	return s
 }
 

@@ -60,7 +60,7 @@ func TestThePoolClosesIdleConnectionsBeforeMySQLDoes(t *testing.T) {
 	t.Parallel()
 	env := migrated(t)
 	options := storeOptions{mysqlDSN: env["STOCK_MYSQL_DSN"], mysqlIdle: 6 * time.Second}
-	config, err := options.mysqlAccount()
+	config, err := options.mysqlConfig()
 	if err != nil {
 		t.Fatal(err)
 	}

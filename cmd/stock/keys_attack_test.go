@@ -349,11 +349,13 @@ func (a *attack) checkBooks() {
 	p := a.replicas[0].Load()
 	eventually(a.T, "every sale is in MySQL", func() bool { return p.backlog(a.T) == "0" })
 	units := int64(0)
+	var behind []string // flags for the items that are sold in Redis first
 	for item := range sold {
 		s := a.strategies[item/itemsEach]
 		stores := slices.Clone(s.Stores[:1])
 		if s.WriteBehind {
 			stores = append(stores, stock.MySQL)
+			behind = append(behind, fmt.Sprintf("--goods=%d", item+1))
 		}
 		units += sold[item].Load()
 		for _, store := range stores {
@@ -363,6 +365,9 @@ func (a *attack) checkBooks() {
 				a.Errorf("%s, item %d: %d units were sold, and %s has %d fewer", s.Name, item+1, sold[item].Load(), store, taken)
 			}
 		}
+	}
+	if out, err := command(a.T, a.env, append([]string{"reconcile"}, behind...)...); len(behind) > 0 && err != nil {
+		a.Errorf("%v\n%s", err, out)
 	}
 	a.Logf("%d units are sold, and all of them are gone from the stock", units)
 }

@@ -30,42 +30,39 @@ func main() {
 // untilSignal returns a context that ends at the first signal. From then on, signals are no longer caught: a second one
 // kills at once.
 func untilSignal() context.Context {
-	ctx, cancel := context.WithCancel(context.Background())
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	go func() {
-		<-signals
-		signal.Stop(signals)
-		cancel()
-	}()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
 	return ctx
 }
 
-// usageError is a mistake in the command line or the environment. Nothing was started.
-type usageError struct{ error }
+// exitError has an exit code of its own: see exitCode.
+type exitError struct {
+	error
+	code int
+}
 
-func (e usageError) Unwrap() error { return e.error }
+func (e exitError) Unwrap() error { return e.error }
 
-func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+// Exit codes of failures.
+const (
+	exitFailed    = 1
+	exitMisused   = 2 // a mistake in the command line or the environment: nothing was started
+	exitUndecided = 3 // reconcile found no difference, but could not compare everything
+)
 
-// undecidedError is why reconcile cannot tell whether an item differs.
-type undecidedError struct{ error }
+func usagef(format string, args ...any) error {
+	return exitError{fmt.Errorf(format, args...), exitMisused}
+}
 
-func (e undecidedError) Unwrap() error { return e.error }
-
-// exitCode returns 0 for success, 2 for a mistake in the configuration, 3 if reconcile found no difference but could
-// not compare everything, and 1 for any other failure.
+// exitCode returns 0 for success.
 func exitCode(err error) int {
 	if err == nil {
 		return 0
 	}
-	if _, ok := errors.AsType[usageError](err); ok {
-		return 2
+	if e, ok := errors.AsType[exitError](err); ok {
+		return e.code
 	}
-	if _, ok := errors.AsType[undecidedError](err); ok {
-		return 3
-	}
-	return 1
+	return exitFailed
 }
 
 // run is the program except for signals and the exit code. It returns when the command is done or ctx ends.

@@ -1,14 +1,11 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"io"
 
 	"github.com/go-sql-driver/mysql"
-	"github.com/jmoiron/sqlx"
-	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -27,7 +24,7 @@ func (o *maintenance) command(cmd *cobra.Command, getenv func(string) string,
 ) *cobra.Command {
 	cmd.Args = noArguments
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := o.readPasswords(getenv); err != nil {
+		if err := o.accounts.read(getenv); err != nil {
 			return err
 		}
 		return run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
@@ -41,13 +38,10 @@ func (o *maintenance) command(cmd *cobra.Command, getenv func(string) string,
 	return cmd
 }
 
-// databases are the servers of a maintenance command.
+// databases are the servers of a maintenance command, and what maintains redis-stream there.
 type databases struct {
-	config *mysql.Config
-	mysql  *sqlx.DB
-	redis  redis.UniversalClient // nil without --redis
-
-	keyPrefix string
+	config       *mysql.Config
+	stream.Admin // without Redis if there is no --redis
 }
 
 // open checks the flags and opens the servers. With limited waits, a locked row or a stopped server fails the command
@@ -60,35 +54,30 @@ func (o *maintenance) open(stderr io.Writer, limited bool) (*databases, error) {
 	if o.mysqlDSN == "" {
 		return nil, usagef("--mysql-dsn is missing, and so is STOCK_MYSQL_DSN")
 	}
-	if err := cmp.Or(o.checkRedis(), o.checkAccounts(), o.readTLS()); err != nil {
+	if err := o.checkStores(); err != nil {
 		return nil, err
 	}
-	config, err := o.mysqlAccount()
+	config, err := o.mysqlConfig()
 	if err != nil {
 		return nil, err
 	}
 	if limited {
 		limitWaits(config, commandLockWait, commandTimeout)
 	}
-	d := &databases{config: config, keyPrefix: o.keyPrefix}
-	if d.mysql, err = openMySQL(config, o.mysqlConns, log); err != nil {
+	d := &databases{config: config, Admin: stream.Admin{KeyPrefix: o.keyPrefix}}
+	if d.MySQL, err = openMySQL(config, o.mysqlConns, log); err != nil {
 		return nil, err
 	}
 	if len(o.redis) > 0 {
-		d.redis = o.openRedis(o.master, o.redis...)
+		d.Redis = o.openRedis(o.master, o.redis...)
 	}
 	return d, nil
 }
 
-// stream maintains what redis-stream keeps.
-func (d *databases) stream() stream.Admin {
-	return stream.Admin{MySQL: d.mysql, Redis: d.redis, KeyPrefix: d.keyPrefix}
-}
-
 // close closes the servers and adds its errors to err.
 func (d *databases) close(err *error) {
-	*err = errors.Join(*err, d.mysql.Close())
-	if d.redis != nil {
-		*err = errors.Join(*err, d.redis.Close())
+	*err = errors.Join(*err, d.MySQL.Close())
+	if d.Redis != nil {
+		*err = errors.Join(*err, d.Redis.Close())
 	}
 }

@@ -36,7 +36,7 @@ func (o *migrateOptions) migrate(ctx context.Context, stdout, stderr io.Writer) 
 		return err
 	}
 	defer servers.close(&err)
-	applied, err := migrations.Up(ctx, servers.mysql.DB)
+	applied, err := migrations.Up(ctx, servers.MySQL.DB)
 	if err != nil {
 		return fmt.Errorf("migrate database %s at %s: %w", servers.config.DBName, servers.config.Addr, err)
 	}
@@ -44,7 +44,7 @@ func (o *migrateOptions) migrate(ctx context.Context, stdout, stderr io.Writer) 
 		fmt.Fprintf(stdout, "applied %s\n", name)
 	}
 	fmt.Fprintf(stdout, "database %s is up to date\n", servers.config.DBName)
-	if servers.redis == nil {
+	if servers.Redis == nil {
 		return nil
 	}
 	return o.fillRedis(ctx, stdout, stderr)
@@ -58,7 +58,7 @@ func (o *migrateOptions) fillRedis(ctx context.Context, stdout, stderr io.Writer
 		return err
 	}
 	defer servers.close(&err)
-	b, err := servers.stream().FillRedis(ctx, migrations.FirstGoods)
+	b, err := servers.FillRedis(ctx, migrations.FirstGoods)
 	switch {
 	case errors.Is(err, stock.ErrUnknownItem):
 		return nil // it was deleted

@@ -1,14 +1,10 @@
 package main
 
 import (
-	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/go-sql-driver/mysql"
-
-	"stock/internal/stock"
 )
 
 // MySQL was restored from an older backup, and Redis has lost the units but not their epoch.
@@ -25,27 +21,6 @@ func TestMigrateReportsAnItemThatItDoesNotCopyToRedis(t *testing.T) {
 	if err != nil || strings.Contains(out, "Redis has item 1") ||
 		!strings.Contains(out, "item 1 in Redis was left as it is: MySQL has an older stock") {
 		t.Errorf("migrate: %v, and printed\n%s\nwant what it found", err, out)
-	}
-}
-
-func TestMigrateDoesNotWaitLongForALockedRow(t *testing.T) {
-	t.Parallel()
-	env, _ := streamed(t, redisOptions)
-	db := openDB(t, env)
-	row, err := db.Begin()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer row.Rollback()
-	if _, err := row.Exec("SELECT stock FROM good_stock WHERE goods_id = 1 FOR UPDATE"); err != nil {
-		t.Fatal(err)
-	}
-	began := time.Now()
-	if _, err := command(t, env, "migrate"); exitCode(err) != 1 || !errors.Is(err, stock.ErrBusy) {
-		t.Errorf("migrate: %v, want busy", err)
-	}
-	if took := time.Since(began); took > 20*time.Second {
-		t.Errorf("it took %v", took)
 	}
 }
 

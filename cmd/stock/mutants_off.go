@@ -3,7 +3,6 @@
 package main
 
 import (
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -17,7 +16,7 @@ type mutation struct{}
 func (mutation) register(*pflag.FlagSet) {}
 
 // plant returns the strategies to serve.
-func (mutation) plant(*serveOptions, *stock.Deps, *closers, *prometheus.Registry) ([]stock.Strategy, error) {
+func (mutation) plant(*serveOptions, *closers) ([]stock.Strategy, error) {
 	return catalogue.Strategies, nil
 }
 

@@ -3,11 +3,9 @@
 package main
 
 import (
-	"database/sql"
 	"encoding/json"
 	"slices"
 
-	"github.com/go-sql-driver/mysql"
 	"github.com/jmoiron/sqlx"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
@@ -28,9 +26,8 @@ func (m *mutation) register(f *pflag.FlagSet) {
 }
 
 // plant puts the mutant between the strategies and the servers. It returns the strategies to serve.
-func (m *mutation) plant(
-	o *serveOptions, deps *stock.Deps, opened *closers, registry *prometheus.Registry,
-) ([]stock.Strategy, error) {
+func (m *mutation) plant(o *serveOptions, opened *closers) ([]stock.Strategy, error) {
+	deps := &o.Deps
 	if m.name == "" {
 		return catalogue.Strategies, nil
 	}
@@ -42,40 +39,25 @@ func (m *mutation) plant(
 	if deps.MySQL == nil || deps.Redis == nil {
 		return nil, usagef("--mutant needs --mysql-dsn and --redis")
 	}
-	planted := all[i].Plant(o.replica)
-	registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+	planted := all[i].Plant(o.Replica)
+	o.Registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "stock_mutant_strikes_total",
 		Help: "How often the change of the mutant was applied; it may have made no difference.",
 	}, func() float64 { return float64(planted.Strikes()) }))
+	config, err := o.poolConfig()
+	if err != nil {
+		return nil, err
+	}
 	for pool, conns := range map[**sqlx.DB]int{&deps.MySQL: o.mysqlConns, &deps.MySQLLocks: o.mysqlLockConns} {
-		db, err := o.openMutant(planted, conns)
-		if err != nil {
+		if *pool, err = openMySQL(config, conns, o.Log, planted.MySQL); err != nil {
 			return nil, err
 		}
-		opened.add(db.Close)
-		*pool = db
+		opened.add((*pool).Close)
 	}
 	for _, client := range append([]redis.UniversalClient{deps.Redis}, deps.Redlock...) {
 		client.AddHook(planted.Redis())
 	}
 	return planted.Strategies(catalogue.Strategies), nil
-}
-
-// openMutant opens a pool whose connections carry the mutant's statements.
-func (o *serveOptions) openMutant(planted mutants.Planted, conns int) (*sqlx.DB, error) {
-	config, err := o.mysqlAccount()
-	if err != nil {
-		return nil, err
-	}
-	limitWaits(config, o.lockWait, o.requestTimeout)
-	o.limitIdle(config, o.requestTimeout)
-	connector, err := mysql.NewConnector(config)
-	if err != nil {
-		return nil, err
-	}
-	db := sql.OpenDB(planted.MySQL(connector))
-	setPool(db, config, conns)
-	return sqlx.NewDb(db, "mysql"), nil
 }
 
 func mutantCommands() []*cobra.Command {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"io"
 	"os/exec"
 	"strings"
 	"testing"
@@ -17,16 +16,6 @@ func TestOnlyAProgramBuiltWithTheTagContainsMutants(t *testing.T) {
 		}
 		if got := strings.Contains(string(packages), "stock/internal/stock/mutants\n"); got != want {
 			t.Errorf("tags %q: the program contains mutants: %v, want %v", tags, got, want)
-		}
-	}
-}
-
-func TestADeployedServiceRefusesToPlantAMutant(t *testing.T) {
-	t.Parallel()
-	for _, args := range [][]string{{"serve", "--mutant=update-loses-a-sale"}, {"mutants"}} {
-		err := run(t.Context(), args, func(string) string { return "" }, io.Discard, io.Discard)
-		if exitCode(err) != 2 {
-			t.Errorf("stock %v: %v, want wrong usage", args, err)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -50,13 +51,13 @@ type storeOptions struct {
 	redlock        []string
 	etcd           []string
 	zookeeper      []string
-	accountOptions
+	accounts       accounts
 }
 
 func (o *storeOptions) dsnFlag(f *pflag.FlagSet) {
 	f.StringVar(&o.mysqlDSN, "mysql-dsn", "",
 		"`DSN` of MySQL, MariaDB or TiDB: user:password@tcp(host:port)/database; keep passwords in the environment")
-	o.mysqlFlags(f)
+	o.accounts.mysql.flags(f, "mysql", access.Usage, "")
 }
 
 func (o *storeOptions) redisFlag(f *pflag.FlagSet) {
@@ -65,13 +66,15 @@ func (o *storeOptions) redisFlag(f *pflag.FlagSet) {
 	f.StringVar(&o.master, "redis-master", "", "`name` of the master that the Sentinels of --redis watch")
 	f.StringVar(&o.keyPrefix, "key-prefix", "",
 		"`text` before every key and channel in Redis and every name of a lock, for servers that others use as well")
-	o.redisFlags(f)
+	o.accounts.redis.flags(f, "redis", access.Usage+"; for every Redis server and Sentinel",
+		"`user` of every Redis server, if not the default user")
+	o.accounts.sentinel.flags(f, "redis-sentinel", "", "`user` of the Sentinels, if not the default user")
 }
 
-// mysqlAccount returns the configuration of a connection to MySQL, with the password and TLS, and with what the
+// mysqlConfig returns the configuration of a connection to MySQL, with the password and TLS, and with what the
 // strategies rely on.
-func (o *storeOptions) mysqlAccount() (*mysql.Config, error) {
-	config, err := access.MySQL(o.mysqlDSN, o.mysqlPassword, o.mysqlConfig)
+func (o *storeOptions) mysqlConfig() (*mysql.Config, error) {
+	config, err := access.MySQL(o.mysqlDSN, o.accounts.mysql.password, o.accounts.mysql.tls)
 	if err != nil {
 		return nil, usagef("--mysql-dsn %v", err)
 	}
@@ -139,11 +142,17 @@ const (
 )
 
 // openMySQL returns a pool that connects when it is first used, so that the service starts while MySQL is down.
-func openMySQL(config *mysql.Config, conns int, log *slog.Logger) (*sqlx.DB, error) {
+// The mutants wrap what connects.
+func openMySQL(
+	config *mysql.Config, conns int, log *slog.Logger, wrappers ...func(driver.Connector) driver.Connector,
+) (*sqlx.DB, error) {
 	config.Logger = driverLog{log}
 	connector, err := mysql.NewConnector(config)
 	if err != nil {
 		return nil, err // does not happen with a config that was parsed from a DSN
+	}
+	for _, wrap := range wrappers {
+		connector = wrap(connector)
 	}
 	db := sql.OpenDB(connector)
 	setPool(db, config, conns)
@@ -165,11 +174,11 @@ func (o *storeOptions) openRedis(master string, addresses ...string) redis.Unive
 	options := &redis.UniversalOptions{
 		Addrs:                 addresses,
 		MasterName:            master,
-		Username:              o.redisUser,
-		Password:              o.redisPassword,
-		SentinelUsername:      o.sentinelUser,
-		SentinelPassword:      o.sentinelPassword,
-		TLSConfig:             o.redisConfig,
+		Username:              o.accounts.redis.user,
+		Password:              o.accounts.redis.password,
+		SentinelUsername:      o.accounts.sentinel.user,
+		SentinelPassword:      o.accounts.sentinel.password,
+		TLSConfig:             o.accounts.redis.tls,
 		PoolSize:              o.redisConns,
 		ContextTimeoutEnabled: true, // otherwise a stopped server would delay a request for the whole read timeout
 		MaxRetries:            -1,   // a retry after a lost reply would carry out the command twice
@@ -196,20 +205,20 @@ func (o *storeOptions) openRedis(master string, addresses ...string) redis.Unive
 // openEtcd returns a client that connects in the background.
 func (o *storeOptions) openEtcd() (*clientv3.Client, error) {
 	endpoints, scheme := slices.Clone(o.etcd), "http://"
-	if o.etcdConfig != nil {
+	if o.accounts.etcd.tls != nil {
 		scheme = "https://" // never without TLS
 	}
 	for i := range endpoints {
 		endpoints[i] = scheme + endpoints[i]
 	}
 	var token etcdToken
-	token.asked.Store(o.etcdUser == "")
+	token.asked.Store(o.accounts.etcd.user == "")
 	defer token.opened.Store(true)
 	return clientv3.New(clientv3.Config{
 		Endpoints:            endpoints,
-		TLS:                  o.etcdConfig,
-		Username:             o.etcdUser,
-		Password:             o.etcdPassword,
+		TLS:                  o.accounts.etcd.tls,
+		Username:             o.accounts.etcd.user,
+		Password:             o.accounts.etcd.password,
 		DialTimeout:          time.Second,
 		DialKeepAliveTime:    10 * time.Second, // detects a silent server; gRPC allows no shorter time
 		DialKeepAliveTimeout: 3 * time.Second,
@@ -259,55 +268,40 @@ func (o *storeOptions) openZooKeeper(
 	session time.Duration, log *slog.Logger,
 ) (conn *zk.Conn, closeConn func() error, err error) {
 	dial := locks.LimitZooKeeperHandshake(o.dialZooKeeper, zookeeperHandshake)
-	conn, events, err := zk.Connect(o.zookeeper, session, zk.WithDialer(dial),
+	conn, _, err = zk.Connect(o.zookeeper, session, zk.WithDialer(dial),
 		zk.WithHostProvider(new(hosts)), zk.WithLogInfo(false), zk.WithLogger(&zookeeperLog{log: log}))
 	if err != nil {
 		return nil, nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	if o.zookeeperUser != "" {
-		introduce(ctx, conn, o.zookeeperUser+":"+o.zookeeperPassword)
-	} else {
-		awaitSession(events)
-	}
+	introduce(ctx, conn, o.accounts.zookeeper)
 	return conn, func() error { cancel(); conn.Close(); return nil }, nil
 }
 
 func (o *storeOptions) dialZooKeeper(network, address string, timeout time.Duration) (net.Conn, error) {
 	dialer := &net.Dialer{Timeout: timeout}
-	if o.zookeeperConfig == nil {
+	if o.accounts.zookeeper.tls == nil {
 		return dialer.Dial(network, address)
 	}
-	return tls.DialWithDialer(dialer, network, address, o.zookeeperConfig)
+	return tls.DialWithDialer(dialer, network, address, o.accounts.zookeeper.tls)
 }
 
-// awaitSession waits until the client has a session, for at most zookeeperPatience.
-func awaitSession(events <-chan zk.Event) {
-	over := time.After(zookeeperPatience)
-	for {
-		select {
-		case e := <-events:
-			if e.State == zk.StateHasSession {
-				return
-			}
-		case <-over:
-			return
-		}
-	}
-}
-
-// introduce tells ZooKeeper who the client is. Once a server has taken that, the client repeats it on each new
-// connection before anything else. If ZooKeeper is down, introduce returns after zookeeperPatience and goes on in the
-// background until ctx ends; a lock that somebody asks for before that is refused.
-func introduce(ctx context.Context, conn *zk.Conn, account string) {
+// introduce waits for a session, and then tells ZooKeeper who the client is. Once a server has taken that, the client
+// repeats it on each new connection before anything else. If ZooKeeper is down, introduce returns after
+// zookeeperPatience and goes on in the background until ctx ends; a lock that somebody asks for before that is refused.
+func introduce(ctx context.Context, conn *zk.Conn, as account) {
 	done := make(chan struct{})
+	introduced := func() bool {
+		return conn.State() == zk.StateHasSession &&
+			(as.user == "" || conn.AddAuth("digest", []byte(as.user+":"+as.password)) == nil)
+	}
 	go func() {
 		defer close(done)
-		for conn.AddAuth("digest", []byte(account)) != nil {
+		for !introduced() {
 			select {
 			case <-ctx.Done():
 				return
-			case <-time.After(50 * time.Millisecond):
+			case <-time.After(10 * time.Millisecond):
 			}
 		}
 	}()
@@ -360,29 +354,31 @@ func (l *zookeeperLog) Printf(format string, v ...any) {
 	}
 }
 
-// checkTiDB accepts --tidb only with a server.
-func (o *storeOptions) checkTiDB() error {
-	if o.tidb && o.mysqlDSN == "" {
-		return usagef("--tidb needs --mysql-dsn, the TiDB server")
+// checkStores accepts no address of a server, and flags about servers only with their addresses.
+func (o *storeOptions) checkStores() error {
+	for _, rule := range []struct {
+		flag        string
+		given, fits bool
+		needs       string
+	}{
+		{"tidb", o.tidb, o.mysqlDSN != "", "--mysql-dsn, the TiDB server"},
+		{"redis-master", o.master != "", len(o.redis) > 0, "--redis, the addresses of the Sentinels"},
+		{"redis-replica", o.redisReplica, len(o.redis) > 0, "--redis, the masters that have Redis replicas"},
+		{
+			"redis-tls", o.accounts.redis.settings != "", len(o.redis)+len(o.redlock) > 0,
+			"--redis, the addresses of the servers",
+		},
+		{"redis-sentinel-user", o.accounts.sentinel.user != "", o.master != "", "--redis-master and Sentinels"},
+	} {
+		if rule.given && !rule.fits {
+			return usagef("--%s needs %s", rule.flag, rule.needs)
+		}
 	}
-	return nil
-}
-
-// checkRedis accepts no address, that of a server, and several of a Cluster or of Sentinels.
-func (o *storeOptions) checkRedis() error {
-	if o.master != "" && len(o.redis) == 0 {
-		return usagef("--redis-master needs --redis, the addresses of the Sentinels")
+	if n := len(o.redlock); n > 0 && (n < 3 || n%2 == 0) { // so that there is a majority
+		return usagef("--redlock has %d address(es): it needs an odd number of independent masters, at least 3", n)
 	}
-	if o.redisReplica && len(o.redis) == 0 {
-		return usagef("--redis-replica needs --redis, the masters that have Redis replicas")
-	}
-	if len(o.redis)+len(o.redlock) == 0 && o.redisTLS != "" {
-		return usagef("--redis-tls needs --redis, the addresses of the servers")
-	}
-	if o.master == "" && o.sentinelUser != "" {
-		return usagef("--redis-sentinel-user needs --redis-master: without it, there are no Sentinels")
-	}
-	return cmp.Or(o.checkKeyPrefix(), checkServers("redis", o.redis))
+	return cmp.Or(o.checkKeyPrefix(), checkServers("redis", o.redis), checkServers("redlock", o.redlock),
+		checkServers("etcd", o.etcd), checkServers("zookeeper", o.zookeeper))
 }
 
 // maxKeyPrefix leaves room for the rest of a name in 64 characters, the longest name that GET_LOCK takes.
@@ -400,14 +396,6 @@ func (o *storeOptions) checkKeyPrefix() error {
 		o.keyPrefix, maxKeyPrefix)
 }
 
-// checkRedlock accepts no address, and an odd number of them, so that there is a majority.
-func (o *storeOptions) checkRedlock() error {
-	if n := len(o.redlock); n > 0 && (n < 3 || n%2 == 0) {
-		return usagef("--redlock has %d address(es): it needs an odd number of independent masters, at least 3", n)
-	}
-	return checkServers("redlock", o.redlock)
-}
-
 // checkServers accepts a list of different addresses.
 func checkServers(flag string, addresses []string) error {
 	if err := access.CheckServers(addresses); err != nil {
@@ -419,36 +407,25 @@ func checkServers(flag string, addresses []string) error {
 // exportPool exports the statistics of a Redis client's pool, as collectors.NewDBStatsCollector does for MySQL. The
 // same server may have several uses, so the use is a label.
 func exportPool(registry prometheus.Registerer, use, address string, client redis.UniversalClient) {
-	labels := prometheus.Labels{"use": use, "server": address}
-	prometheus.WrapRegistererWith(labels, registry).MustRegister(redisPool{client})
-}
-
-type redisPool struct{ client redis.UniversalClient }
-
-var (
-	redisConnections = prometheus.NewDesc("stock_redis_pool_connections",
-		"Connections of the Redis pool.", []string{"state"}, nil)
-	redisGets = prometheus.NewDesc("stock_redis_pool_gets_total",
-		"Requests for a connection of the Redis pool: hit found one, miss opened one, timeout got none.",
-		[]string{"result"}, nil)
-)
-
-func (p redisPool) Describe(descs chan<- *prometheus.Desc) {
-	descs <- redisConnections
-	descs <- redisGets
-}
-
-func (p redisPool) Collect(samples chan<- prometheus.Metric) {
-	stats := p.client.PoolStats()
-	gauge := func(state string, n uint32) {
-		samples <- prometheus.MustNewConstMetric(redisConnections, prometheus.GaugeValue, float64(n), state)
+	registry = prometheus.WrapRegistererWith(prometheus.Labels{"use": use, "server": address}, registry)
+	for state, count := range map[string]func(*redis.PoolStats) uint32{
+		"idle": func(s *redis.PoolStats) uint32 { return s.IdleConns },
+		"used": func(s *redis.PoolStats) uint32 { return s.TotalConns - s.IdleConns },
+	} {
+		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "stock_redis_pool_connections", Help: "Connections of the Redis pool.",
+			ConstLabels: prometheus.Labels{"state": state},
+		}, func() float64 { return float64(count(client.PoolStats())) }))
 	}
-	counter := func(result string, n uint32) {
-		samples <- prometheus.MustNewConstMetric(redisGets, prometheus.CounterValue, float64(n), result)
+	for result, count := range map[string]func(*redis.PoolStats) uint32{
+		"hit":     func(s *redis.PoolStats) uint32 { return s.Hits },
+		"miss":    func(s *redis.PoolStats) uint32 { return s.Misses },
+		"timeout": func(s *redis.PoolStats) uint32 { return s.Timeouts },
+	} {
+		registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name:        "stock_redis_pool_gets_total",
+			Help:        "Requests for a connection of the Redis pool: hit found one, miss opened one, timeout got none.",
+			ConstLabels: prometheus.Labels{"result": result},
+		}, func() float64 { return float64(count(client.PoolStats())) }))
 	}
-	gauge("idle", stats.IdleConns)
-	gauge("used", stats.TotalConns-stats.IdleConns)
-	counter("hit", stats.Hits)
-	counter("miss", stats.Misses)
-	counter("timeout", stats.Timeouts)
 }

@@ -26,24 +26,6 @@ func redisDeployments(t *testing.T, test func(t *testing.T, master string, addre
 	})
 }
 
-func TestStockAndLocksWorkInARedisClusterAndBehindSentinels(t *testing.T) {
-	redisDeployments(t, func(t *testing.T, master string, addresses, _ []string) {
-		env := migrated(t)
-		env["STOCK_REDIS"], env["STOCK_REDIS_MASTER"] = strings.Join(addresses, ","), master
-		if _, err := command(t, env, "migrate"); err != nil {
-			t.Fatal(err)
-		}
-		p := launch(t, env, "serve")
-		p.expect(t, "GET", p.url+"/readyz", 200)
-		for _, strategy := range []string{"lock-redis-lua", "lock-redis-fair", "lock-redis-fenced", "lock-redis-queue"} {
-			p.expect(t, "POST", p.url+"/stock/deduct/"+strategy+"?goods_id=1&count=1&store=redis", 200)
-		}
-		if got := p.expect(t, "GET", p.url+"/stock/1?store=redis", 200); got["stock"] != 5996.0 {
-			t.Errorf("%v units are left, want 5996", got["stock"])
-		}
-	})
-}
-
 // The connection of a blocking command ends without a reply, as it may for any command that was carried out. If the
 // command were sent again, it would block again.
 func TestARedisCommandIsNeverSentTwice(t *testing.T) {
@@ -123,28 +105,4 @@ func TestAReplicaOutlivesAChangeOfThePasswordOfRedis(t *testing.T) {
 		status, _ := p.call("POST", p.url+"/stock/deduct/redis-stream?goods_id=1&count=1")
 		return status == 200
 	})
-}
-
-func TestAReplicaServesAgainAfterAFailoverOfRedis(t *testing.T) {
-	t.Parallel()
-	group := serverstest.StartSentinel(t)
-	p := launch(t, environment{
-		"STOCK_REDIS": strings.Join(group.SentinelAddrs, ","), "STOCK_REDIS_MASTER": group.MasterName,
-	}, "serve")
-	direct := redis.NewClient(&redis.Options{Addr: group.Master.Addr})
-	defer direct.Close()
-	if err := direct.Set(t.Context(), "stock:{1}", 6000, 0).Err(); err != nil {
-		t.Fatal(err)
-	}
-	if copies, err := direct.Wait(t.Context(), 1, 10*time.Second).Result(); err != nil || copies != 1 {
-		t.Fatalf("the replica has not got the stock: %d, %v", copies, err)
-	}
-	deduct := p.url + "/stock/deduct/lock-redis-queue?goods_id=1&count=1&store=redis"
-	p.expect(t, "POST", deduct, 200)
-	group.Master.Kill()
-	eventually(t, "the replica sells", func() bool {
-		status, _ := p.call("POST", deduct)
-		return status == 200
-	})
-	p.expect(t, "GET", p.url+"/readyz", 200)
 }

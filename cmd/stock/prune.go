@@ -6,6 +6,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/jmoiron/sqlx"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -54,7 +55,7 @@ func (o *pruneOptions) prune(ctx context.Context, stdout, stderr io.Writer) (err
 	if o.olderThan == 0 {
 		return usagef("--older-than is missing: give an age, such as 720h")
 	}
-	if err := checkPositive("older-than", o.olderThan); err != nil {
+	if err := (limit{flag: "older-than", value: o.olderThan, least: time.Millisecond}).check(); err != nil {
 		return err
 	}
 	servers, err := o.open(stderr, true)
@@ -62,26 +63,25 @@ func (o *pruneOptions) prune(ctx context.Context, stdout, stderr io.Writer) (err
 		return err
 	}
 	defer servers.close(&err)
-	deleted, err := mysql.PruneLedger(ctx, servers.mysql, o.olderThan)
-	fmt.Fprintf(stdout, "deleted %d rows of the ledger\n", deleted)
-	if err != nil {
-		return fmt.Errorf("prune the ledger of database %s at %s: %w", servers.config.DBName, servers.config.Addr, err)
+	for _, kind := range []struct {
+		name, deleted string
+		prune         func(context.Context, *sqlx.DB, time.Duration) (int64, error)
+	}{
+		{"ledger", "rows of the ledger", mysql.PruneLedger},
+		{"reservations", "reservations", mysql.PruneReservations},
+		{"buyers", "buyers of items", mysql.PruneBuyers},
+	} {
+		deleted, err := kind.prune(ctx, servers.MySQL, o.olderThan)
+		fmt.Fprintf(stdout, "deleted %d %s\n", deleted, kind.deleted)
+		if err != nil {
+			return fmt.Errorf("prune the %s of database %s at %s: %w",
+				kind.name, servers.config.DBName, servers.config.Addr, err)
+		}
 	}
-	deleted, err = mysql.PruneReservations(ctx, servers.mysql, o.olderThan)
-	fmt.Fprintf(stdout, "deleted %d reservations\n", deleted)
-	if err != nil {
-		return fmt.Errorf("prune the reservations of database %s at %s: %w",
-			servers.config.DBName, servers.config.Addr, err)
-	}
-	deleted, err = mysql.PruneBuyers(ctx, servers.mysql, o.olderThan)
-	fmt.Fprintf(stdout, "deleted %d buyers of items\n", deleted)
-	if err != nil {
-		return fmt.Errorf("prune the buyers of database %s at %s: %w", servers.config.DBName, servers.config.Addr, err)
-	}
-	if servers.redis == nil {
+	if servers.Redis == nil {
 		return nil
 	}
-	deleted, err = servers.stream().Prune(ctx, o.olderThan)
+	deleted, err := servers.Prune(ctx, o.olderThan)
 	fmt.Fprintf(stdout, "deleted %d sales of redis-stream\n", deleted)
 	if err != nil {
 		return fmt.Errorf("prune the sales of redis-stream: %w", err)

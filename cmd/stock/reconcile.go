@@ -64,14 +64,13 @@ Sell the items of redis-stream with no other strategy, and restock them in Redis
 // errDiffer is returned if an item differs in the end.
 var errDiffer = errors.New("items differ")
 
-// reconcile returns an undecidedError if it could not compare.
+// reconcile fails as undecided if it could not compare.
 func (o *reconcileOptions) reconcile(ctx context.Context, stdout, stderr io.Writer) error {
 	err := o.compareItems(ctx, stdout, stderr)
-	_, wrongUsage := errors.AsType[usageError](err)
-	if err == nil || wrongUsage || errors.Is(err, errDiffer) {
+	if exitCode(err) != exitFailed || errors.Is(err, errDiffer) {
 		return err
 	}
-	return undecidedError{err}
+	return exitError{err, exitUndecided}
 }
 
 func (o *reconcileOptions) compareItems(ctx context.Context, stdout, stderr io.Writer) (err error) {
@@ -85,11 +84,11 @@ func (o *reconcileOptions) compareItems(ctx context.Context, stdout, stderr io.W
 	defer servers.close(&err)
 	ids := o.goods
 	if len(ids) == 0 {
-		if ids, err = servers.stream().Items(ctx); err != nil {
+		if ids, err = servers.Items(ctx); err != nil {
 			return err
 		}
 	}
-	return o.compareAll(ctx, servers.stream(), ids, stdout)
+	return o.compareAll(ctx, servers.Admin, ids, stdout)
 }
 
 // secondLook is the time after which an item that differs is compared again: setting a stock, or a restock, takes a

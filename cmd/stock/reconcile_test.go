@@ -4,7 +4,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -121,25 +120,4 @@ func (p *program) backlog(t *testing.T) (sales string) {
 		}
 	}
 	return sales
-}
-
-func TestReconcileDoesNotWaitLongForALockedRow(t *testing.T) {
-	t.Parallel()
-	env, _ := streamed(t, servers.RedisOptions{})
-	db := openDB(t, env)
-	row, err := db.Begin()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer row.Rollback()
-	if _, err := row.Exec("SELECT stock FROM good_stock WHERE goods_id = 1 FOR UPDATE"); err != nil {
-		t.Fatal(err)
-	}
-	began := time.Now()
-	if _, err := command(t, env, "reconcile"); exitCode(err) != 3 || !errors.Is(err, stock.ErrBusy) {
-		t.Errorf("reconcile: %v, want busy", err)
-	}
-	if took := time.Since(began); took > 20*time.Second {
-		t.Errorf("it took %v", took)
-	}
 }

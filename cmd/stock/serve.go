@@ -6,18 +6,22 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"math"
 	"net"
 	"os"
 	"slices"
 	"strings"
 	"time"
 
+	driver "github.com/go-sql-driver/mysql"
 	"github.com/go-zookeeper/zk"
+	"github.com/jmoiron/sqlx"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"stock/internal/access"
 	"stock/internal/stock"
 	"stock/internal/stock/catalogue"
 	"stock/internal/stock/httpapi"
@@ -25,18 +29,17 @@ import (
 	"stock/internal/stock/share"
 )
 
+// serveOptions are the settings of the service. Those that it passes on are flags of httpapi.Config, and of the Deps in
+// it.
 type serveOptions struct {
+	httpapi.Config
 	storeOptions
 	logOptions
 	mutation
-	listen, adminListen, replica                   string
-	adminNames                                     []string
-	strategy                                       string
-	lockWait, lease, poll                          time.Duration
-	requestTimeout, drainDelay, drainLimit         time.Duration
-	maxHold, maxTTL                                time.Duration
-	keyTTL, soldOutRetention, reservationRetention time.Duration
-	requireKey                                     bool
+	listen, adminListen  string
+	drainDelay           time.Duration
+	drainLimit           time.Duration
+	reservationRetention time.Duration
 }
 
 func newServe(getenv func(string) string) *cobra.Command {
@@ -72,21 +75,13 @@ its requests are refused as busy. Setting the stock on the admin listener (PUT /
 tokens.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := o.readPasswords(getenv); err != nil {
+			if err := o.accounts.read(getenv); err != nil {
 				return err
 			}
 			return o.serve(cmd.Context(), cmd.ErrOrStderr())
 		},
 	}
 	setFlags(cmd, getenv, o.flagGroups()...)
-	complete(cmd, "default-strategy", func() (names []string) {
-		for _, s := range catalogue.Strategies {
-			names = append(names, s.Name+"\t"+s.Summary)
-		}
-		return names
-	})
-	complete(cmd, "log-format", func() []string { return []string{"text", "json"} })
-	complete(cmd, "log-level", func() []string { return []string{"debug", "info", "warn", "error"} })
 	return cmd
 }
 
@@ -98,36 +93,36 @@ func (o *serveOptions) flagGroups() []flagGroup {
 				"`host:port` of the public listener; port 0 is any free port, which is logged")
 			f.StringVar(&o.adminListen, "admin-listen", "127.0.0.1:9090",
 				"`host:port` of the admin listener (metrics, profiles, setting the stock), never to be exposed; none if empty")
-			f.StringSliceVar(&o.adminNames, "admin-names", nil,
+			f.StringSliceVar(&o.AdminNames, "admin-names", nil,
 				"`names` by which clients such as Prometheus may address the admin listener, in addition to IP addresses, "+
 					"localhost and names without a dot, comma-separated; a request with another Host is refused")
-			f.StringVar(&o.replica, "replica", cmp.Or(hostname, "stock"), "`name` of this replica, in the header X-Replica")
+			f.StringVar(&o.Replica, "replica", cmp.Or(hostname, "stock"), "`name` of this replica, in the header X-Replica")
 		}),
 		group("Servers", o.serverFlags),
 		group("Strategies", func(f *pflag.FlagSet) {
-			f.StringVar(&o.strategy, "default-strategy", "update",
+			f.StringVar(&o.DefaultStrategy, "default-strategy", "update",
 				"`name` of the strategy for requests that name none; GET /strategies lists them")
-			f.DurationVar(&o.lockWait, "lock-wait", 10*time.Second,
+			f.DurationVar(&o.Deps.LockWait, "lock-wait", 10*time.Second,
 				"longest wait for a lock, a retry or a connection before a request is refused as busy")
-			f.DurationVar(&o.lease, "lease", 30*time.Second,
+			f.DurationVar(&o.Deps.Lease, "lease", 30*time.Second,
 				"time after which the lock of a dead holder expires; also the session timeout of ZooKeeper, "+
 					"which by default allows 4 s to 40 s")
-			f.DurationVar(&o.poll, "poll", 50*time.Millisecond, "time between two attempts to take a lock that polls")
-			f.DurationVar(&o.keyTTL, "key-ttl", 24*time.Hour,
+			f.DurationVar(&o.Deps.Poll, "poll", 50*time.Millisecond, "time between two attempts to take a lock that polls")
+			f.DurationVar(&o.Deps.KeyTTL, "key-ttl", 24*time.Hour,
 				"how long Redis keeps the answer to a sale with an Idempotency-Key, and how long MySQL and Redis keep the "+
 					"cancellation of a key that sold nothing; then the key is new. MySQL keeps sales until stock prune")
-			f.DurationVar(&o.soldOutRetention, "sold-out-retention", time.Minute,
+			f.DurationVar(&o.Deps.RefusalTTL, "sold-out-retention", time.Minute,
 				"how long MySQL and Redis keep a refusal, such as \"sold out\", of a request with a key; it must exceed the time "+
 					"for which clients and load balancers send again")
 			f.DurationVar(&o.reservationRetention, "reservation-retention", 10*time.Minute,
 				"time for which a reservation that sold nothing is kept after it expires, or would have expired; "+
 					"after that, it is unknown and its key is new")
-			f.BoolVar(&o.requireKey, "require-key", false,
+			f.BoolVar(&o.RequireKey, "require-key", false,
 				"refuse a deduction or an order without an Idempotency-Key if its strategy keeps keys")
 		}),
 		group("Limits", func(f *pflag.FlagSet) {
-			f.DurationVar(&o.requestTimeout, "request-timeout", 15*time.Second, "longest time for one request")
-			f.DurationVar(&o.maxTTL, "max-ttl", 24*time.Hour, "longest time for which a reservation may hold units (ttl_ms)")
+			f.DurationVar(&o.RequestTimeout, "request-timeout", 15*time.Second, "longest time for one request")
+			f.DurationVar(&o.MaxTTL, "max-ttl", 24*time.Hour, "longest time for which a reservation may hold units (ttl_ms)")
 			f.DurationVar(&o.drainDelay, "drain-delay", 0,
 				"time at shutdown in which /readyz answers 503 and connections are still accepted, "+
 					"for load balancers that watch it; nginx needs none")
@@ -135,7 +130,7 @@ func (o *serveOptions) flagGroups() []flagGroup {
 				"longest time at shutdown for requests in progress, which are then canceled")
 		}),
 		group("Lab, never in production", func(f *pflag.FlagSet) {
-			f.DurationVar(&o.maxHold, "max-hold", 0,
+			f.DurationVar(&o.MaxHold, "max-hold", 0,
 				"largest hold_ms to accept: lets clients hold locks and connections; 0 accepts none")
 			o.register(f)
 		}),
@@ -162,21 +157,12 @@ func (o *serveOptions) serverFlags(f *pflag.FlagSet) {
 		"independent Redis masters for Redlock and MultiLock, a comma-separated list of `host:port`: "+
 			"an odd number, at least three")
 	f.StringSliceVar(&o.etcd, "etcd", nil, "members of an etcd cluster, a comma-separated list of `host:port`")
-	o.etcdFlags(f)
+	o.accounts.etcd.flags(f, "etcd", access.Usage,
+		"`user` of etcd; if empty, etcd knows the user by the certificate, or has none")
 	f.StringSliceVar(&o.zookeeper, "zookeeper", nil,
 		"members of a ZooKeeper ensemble, a comma-separated list of `host:port`")
-	o.zookeeperFlags(f)
-}
-
-// complete offers the values of a flag to the shell.
-func complete(cmd *cobra.Command, flag string, values func() []string) {
-	err := cmd.RegisterFlagCompletionFunc(flag,
-		func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-			return values(), cobra.ShellCompDirectiveNoFileComp
-		})
-	if err != nil {
-		panic(err) // the flag does not exist or is completed already
-	}
+	o.accounts.zookeeper.flags(f, "zookeeper", access.Usage,
+		"`user` of ZooKeeper (digest), to whom the nodes of the locks then belong; open to everybody if empty")
 }
 
 // minLease is the shortest --lease. A shorter one could expire during an ordinary pause of a busy machine.
@@ -189,65 +175,66 @@ const minRequestTimeout = 3 * time.Second
 // reporting it, so that a lock would rely on a lease that has expired.
 const maxSession = 40 * time.Second
 
+// limits are those of the flags by themselves. Redis and the strategies count in milliseconds.
+func (o *serveOptions) limits() []limit {
+	lease := limit{flag: "lease", value: o.Deps.Lease, least: minLease, because: ", or it expires during ordinary work"}
+	if len(o.zookeeper) > 0 {
+		lease.most = maxSession
+		lease.because = ": shorter ones expire during ordinary work, and ZooKeeper shortens longer ones"
+	}
+	return []limit{
+		{flag: "lock-wait", value: o.Deps.LockWait, least: time.Millisecond},
+		lease,
+		{flag: "poll", value: o.Deps.Poll, least: time.Millisecond},
+		{flag: "key-ttl", value: o.Deps.KeyTTL, least: time.Millisecond},
+		{flag: "sold-out-retention", value: o.Deps.RefusalTTL, least: time.Millisecond},
+		{flag: "reservation-retention", value: o.reservationRetention, least: time.Millisecond},
+		{
+			flag: "request-timeout", value: o.RequestTimeout, least: minRequestTimeout,
+			because: ", because MySQL waits for rows in whole seconds and may answer a second late",
+		},
+		{flag: "drain-delay", value: o.drainDelay},
+		{flag: "drain-timeout", value: o.drainLimit, least: time.Millisecond},
+		{flag: "max-ttl", value: o.MaxTTL, least: stock.MinTTL, most: stock.MaxTTL},
+		{flag: "max-hold", value: o.MaxHold, most: stock.MaxHold},
+	}
+}
+
 // validate returns the first mistake in the flags.
 func (o *serveOptions) validate() error {
-	errs := []error{
-		checkAddress("listen", o.listen),
-		o.checkAdminNames(),
-		o.checkTiDB(),
-		o.checkRedis(),
-		o.checkRedlock(),
-		o.checkAccounts(),
-		o.checkUsers(),
-		o.readTLS(),
-		checkServers("etcd", o.etcd),
-		checkServers("zookeeper", o.zookeeper),
-		checkPositive("lock-wait", o.lockWait),
-		checkPositive("poll", o.poll),
-		checkExpiry("key-ttl", o.keyTTL),
-		checkExpiry("sold-out-retention", o.soldOutRetention),
-		checkPositive("reservation-retention", o.reservationRetention),
-		checkPositive("request-timeout", o.requestTimeout),
-		checkPositive("drain-timeout", o.drainLimit),
-	}
+	errs := []error{checkAddress("listen", o.listen), o.checkAdminNames(), o.checkStores()}
 	if o.adminListen != "" {
 		errs = append(errs, checkAddress("admin-listen", o.adminListen))
+	}
+	for _, l := range o.limits() {
+		errs = append(errs, l.check())
+	}
+	if o.MaxHold%time.Millisecond != 0 {
+		errs = append(errs, usagef("--max-hold is %v: it must be in whole milliseconds", o.MaxHold))
 	}
 	if o.mysqlConns < 1 || o.mysqlLockConns < 1 || o.redisConns < 1 {
 		errs = append(errs, usagef("--mysql-conns is %d, --mysql-lock-conns is %d and --redis-conns is %d: "+
 			"they must be at least 1", o.mysqlConns, o.mysqlLockConns, o.redisConns))
 	}
-	if o.lease < minLease {
-		errs = append(errs, usagef("--lease is %v: it must be at least %v, or it expires during ordinary work",
-			o.lease, minLease))
-	}
-	if len(o.zookeeper) > 0 && o.lease > maxSession {
-		errs = append(errs, usagef("--lease is %v: with --zookeeper it must be at most %v, "+
-			"because ZooKeeper shortens longer sessions", o.lease, maxSession))
-	}
-	if o.poll >= o.lease {
-		errs = append(errs, usagef("--poll is %v and --lease is %v: --poll must be shorter", o.poll, o.lease))
-	}
-	if o.lockWait >= o.requestTimeout {
-		errs = append(errs, usagef("--lock-wait is %v and --request-timeout is %v: --lock-wait must be shorter, "+
-			"or a request that waited has no time left to work", o.lockWait, o.requestTimeout))
-	}
-	if o.requestTimeout < minRequestTimeout {
-		errs = append(errs, usagef("--request-timeout is %v: it must be at least %v, "+
-			"because MySQL waits for rows in whole seconds and may answer a second late", o.requestTimeout, minRequestTimeout))
-	}
-	if o.mysqlIdle != 0 && o.mysqlIdle <= o.requestTimeout {
-		errs = append(errs, usagef("--mysql-idle-timeout is %v and --request-timeout is %v: --mysql-idle-timeout must be "+
-			"longer, or MySQL ends the sessions of requests at work", o.mysqlIdle, o.requestTimeout))
-	}
-	if o.drainDelay < 0 {
-		errs = append(errs, usagef("--drain-delay is %v: it must not be negative", o.drainDelay))
-	}
-	if o.maxTTL < stock.MinTTL || o.maxTTL > stock.MaxTTL {
-		errs = append(errs, usagef("--max-ttl is %v: it must be %v to %v", o.maxTTL, stock.MinTTL, stock.MaxTTL))
-	}
-	if o.maxHold < 0 || o.maxHold > stock.MaxHold || o.maxHold%time.Millisecond != 0 {
-		errs = append(errs, usagef("--max-hold is %v: it must be 0 to %v, in whole milliseconds", o.maxHold, stock.MaxHold))
+	for _, pair := range []struct {
+		short, long           string // flags
+		shortValue, longValue time.Duration
+		because               string
+	}{
+		{"poll", "lease", o.Deps.Poll, o.Deps.Lease, ""},
+		{
+			"lock-wait", "request-timeout", o.Deps.LockWait, o.RequestTimeout,
+			", or a request that waited has no time left to work",
+		},
+		{
+			"request-timeout", "mysql-idle-timeout", o.RequestTimeout, cmp.Or(o.mysqlIdle, math.MaxInt64),
+			", or MySQL ends the sessions of requests at work",
+		},
+	} {
+		if pair.shortValue >= pair.longValue {
+			errs = append(errs, usagef("--%s is %v and --%s is %v: --%[1]s must be shorter%[5]s",
+				pair.short, pair.shortValue, pair.long, pair.longValue, pair.because))
+		}
 	}
 	return cmp.Or(errs...)
 }
@@ -260,7 +247,7 @@ func host(address string) string {
 
 // checkAdminNames refuses what no Host header can match.
 func (o *serveOptions) checkAdminNames() error {
-	for _, name := range o.adminNames {
+	for _, name := range o.AdminNames {
 		if name == "" || strings.ContainsAny(name, ":/*[] ") {
 			return usagef("--admin-names has %q: it must be a name like stock.example.com, without a port", name)
 		}
@@ -277,55 +264,42 @@ func (o *serveOptions) serve(ctx context.Context, stderr io.Writer) (err error) 
 	if err != nil {
 		return err
 	}
-	log = log.With(slog.String("replica", o.replica))
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(
+	o.Log = log.With(slog.String("replica", o.Replica))
+	o.Deps.Log, o.Deps.KeyPrefix = o.Log, o.keyPrefix
+	o.Registry, o.Version = prometheus.NewRegistry(), buildVersion()
+	o.AdminNames = append(o.AdminNames, host(o.adminListen))
+	o.Registry.MustRegister(
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
 	var opened closers
 	defer func() { err = errors.Join(err, opened.close()) }()
-	deps, err := o.openServers(&opened, registry, log)
-	if err != nil {
+	if err := o.openServers(&opened); err != nil {
 		return err
 	}
 	// The whole catalogue; only a program built with the tag mutants can change it.
-	served, err := o.plant(o, &deps, &opened, registry)
+	served, err := o.plant(o, &opened)
 	if err != nil {
 		return err
 	}
-	strategies, err := catalogue.Build(deps, served)
-	if err != nil {
+	if o.Strategies, err = catalogue.Build(o.Deps, served); err != nil {
 		return err
 	}
-	opened.add(strategies.Close)
-	strategies.Sweep()
-	if deps.MySQL != nil {
-		opened.add(mysql.Expire(deps, mysql.Ages{
-			Refusals: o.soldOutRetention, Cancellations: o.keyTTL, Reservations: o.reservationRetention,
+	opened.add(o.Strategies.Close)
+	o.Strategies.Sweep()
+	if o.Deps.MySQL != nil {
+		opened.add(mysql.Expire(o.Deps, mysql.Ages{
+			Refusals: o.Deps.RefusalTTL, Cancellations: o.Deps.KeyTTL, Reservations: o.reservationRetention,
 		}).Close)
 	}
-	api, err := httpapi.New(httpapi.Config{
-		Strategies:      strategies,
-		Deps:            deps,
-		DefaultStrategy: o.strategy,
-		Replica:         o.replica,
-		RequestTimeout:  o.requestTimeout,
-		MaxTTL:          o.maxTTL,
-		RequireKey:      o.requireKey,
-		MaxHold:         o.maxHold,
-		AdminNames:      append(o.adminNames, host(o.adminListen)),
-		Registry:        registry,
-		Version:         buildVersion(),
-		Log:             log,
-	})
+	api, err := httpapi.New(o.Config)
 	if err != nil {
 		return usagef("--default-strategy: %w", err)
 	}
 	if o.mysqlDSN == "" {
-		log.Warn("no --mysql-dsn: the strategies that need MySQL are unavailable and answer 503")
+		o.Log.Warn("no --mysql-dsn: the strategies that need MySQL are unavailable and answer 503")
 	}
-	return o.serveHTTP(ctx, api, log)
+	return o.serveHTTP(ctx, api)
 }
 
 // closers closes what was opened, the last first.
@@ -343,77 +317,75 @@ func (c *closers) close() error {
 
 // openServers opens the configured servers and exports the statistics of their pools. It also adds to opened when it
 // fails.
-func (o *serveOptions) openServers(
-	opened *closers, registry prometheus.Registerer, log *slog.Logger,
-) (deps stock.Deps, err error) {
-	deps = stock.Deps{
-		KeyPrefix: o.keyPrefix, LockWait: o.lockWait, Lease: o.lease, Poll: o.poll,
-		KeyTTL: o.keyTTL, RefusalTTL: o.soldOutRetention, Log: log,
-	}
+func (o *serveOptions) openServers(opened *closers) (err error) {
+	deps := &o.Deps
 	if o.mysqlDSN != "" {
-		if err := o.openMySQLPools(&deps, opened, registry, log); err != nil {
-			return deps, err
+		if err := o.openMySQLPools(opened); err != nil {
+			return err
 		}
 		deps.TiDB = o.tidb
 	}
 	if len(o.redis) > 0 {
 		deps.Redis, deps.RedisReplica = o.openRedis(o.master, o.redis...), o.redisReplica
 		opened.add(deps.Redis.Close)
-		exportPool(registry, "redis", strings.Join(o.redis, ","), deps.Redis)
+		exportPool(o.Registry, "redis", strings.Join(o.redis, ","), deps.Redis)
 	}
 	for _, address := range o.redlock {
 		master := o.openRedis("", address)
 		opened.add(master.Close)
 		deps.Redlock = append(deps.Redlock, master)
-		exportPool(registry, "redlock", address, master)
+		exportPool(o.Registry, "redlock", address, master)
 	}
 	if len(o.etcd) > 0 {
 		if deps.Etcd, err = o.openEtcd(); err != nil {
-			return deps, err
+			return err
 		}
 		opened.add(deps.Etcd.Close)
 	}
 	if len(o.zookeeper) > 0 {
 		var closeZooKeeper func() error
-		if deps.ZooKeeper, closeZooKeeper, err = o.openZooKeeper(o.lease, log); err != nil {
-			return deps, err
+		if deps.ZooKeeper, closeZooKeeper, err = o.openZooKeeper(deps.Lease, o.Log); err != nil {
+			return err
 		}
 		opened.add(closeZooKeeper)
-		if o.zookeeperUser != "" {
+		if as := o.accounts.zookeeper; as.user != "" {
 			// Not zk.AuthACL, which would also admit whoever has a certificate with the same name.
-			deps.ZooKeeperACL = zk.DigestACL(zk.PermAll, o.zookeeperUser, o.zookeeperPassword)
+			deps.ZooKeeperACL = zk.DigestACL(zk.PermAll, as.user, as.password)
 		}
 	}
-	return deps, nil
+	return nil
+}
+
+// poolConfig is that of the connections of all pools.
+func (o *serveOptions) poolConfig() (*driver.Config, error) {
+	config, err := o.mysqlConfig()
+	if err == nil {
+		limitWaits(config, o.Deps.LockWait, o.RequestTimeout)
+		o.limitIdle(config, o.RequestTimeout)
+	}
+	return config, err
 }
 
 // openMySQLPools opens one pool for statements, one for named locks, so that waiting for a lock does not take the
 // connections that its holder needs, and one for readiness.
-func (o *serveOptions) openMySQLPools(
-	deps *stock.Deps, opened *closers, registry prometheus.Registerer, log *slog.Logger,
-) error {
-	config, err := o.mysqlAccount()
+func (o *serveOptions) openMySQLPools(opened *closers) error {
+	deps := &o.Deps
+	config, err := o.poolConfig()
 	if err != nil {
 		return err
 	}
-	limitWaits(config, o.lockWait, o.requestTimeout)
 	deps.MySQLReply = config.ReadTimeout
-	o.limitIdle(config, o.requestTimeout)
-	if deps.MySQL, err = openMySQL(config, o.mysqlConns, log); err != nil {
-		return err
+	for pool, conns := range map[**sqlx.DB]int{
+		&deps.MySQL: o.mysqlConns, &deps.MySQLLocks: o.mysqlLockConns, &deps.MySQLHealth: 1,
+	} {
+		if *pool, err = openMySQL(config, conns, o.Log); err != nil {
+			return err
+		}
+		opened.add((*pool).Close)
 	}
-	opened.add(deps.MySQL.Close)
-	if deps.MySQLLocks, err = openMySQL(config, o.mysqlLockConns, log); err != nil {
-		return err
-	}
-	opened.add(deps.MySQLLocks.Close)
-	if deps.MySQLHealth, err = openMySQL(config, 1, log); err != nil {
-		return err
-	}
-	opened.add(deps.MySQLHealth.Close)
 	deps.MySQLHealth.SetMaxIdleConns(0)
 	deps.MySQLShares = share.New(o.mysqlConns)
-	registry.MustRegister(
+	o.Registry.MustRegister(
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "stock_mysql_share_waiting",
 			Help: "Requests waiting because their item uses its share of the connections to MySQL.",

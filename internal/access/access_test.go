@@ -122,13 +122,6 @@ func TestARenewedCertificateIsUsedWithoutARestart(t *testing.T) {
 	}
 }
 
-func TestNoSettingsMeanNoTLS(t *testing.T) {
-	t.Parallel()
-	if config, err := access.TLS(""); config != nil || err != nil {
-		t.Errorf("%v, %v", config, err)
-	}
-}
-
 func TestWrongSettingsOfTLSAreRefused(t *testing.T) {
 	t.Parallel()
 	ca := serverstest.NewCA(t)

@@ -32,14 +32,12 @@ import (
 //     write: the server must be started with --auto-compaction-retention (see docs/locks.md).
 //   - All locks of a process are lost with its session.
 //   - A process that is stopped does not see its session end: the store must check the token.
-//   - If somebody deletes a holder's key, the holder learns of it only at the next renewal
-//     (TestADeletedEtcdKeyIsNoticed).
+//   - If somebody deletes a holder's key, the holder learns of it only when it unlocks.
 type Etcd struct {
 	client  *clientv3.Client
 	kv      clientv3.KV
 	leases  clientv3.Lease
 	options Options
-	pulse   *pulse
 	undos   *undoer
 	local   Mutex
 	waiters atomic.Uint64
@@ -66,13 +64,14 @@ func NewEtcd(client *clientv3.Client, options Options) *Etcd {
 		options: options.withDefaults(),
 	}
 	e.undos = newUndoer(0) // a key lasts as long as the session
-	e.pulse = newPulse(e.options, e.ask)
 	return e
 }
 
 // ask makes a small request that changes nothing.
 func (e *Etcd) ask(ctx context.Context) error {
-	_, err := e.kv.Get(ctx, "locks/", clientv3.WithCountOnly())
+	_, err := withAnswerLimit(ctx, func(ctx context.Context) (*clientv3.GetResponse, error) {
+		return e.kv.Get(ctx, "locks/", clientv3.WithCountOnly())
+	})
 	return err
 }
 
@@ -82,25 +81,20 @@ func (e *Etcd) Lock(ctx context.Context, key string) (*Lease, error) {
 	if err := e.undos.full(); err != nil {
 		return nil, notAcquired(key, err)
 	}
-	waiting, stop := e.pulse.watch(ctx)
-	defer stop()
-	local, err := e.local.Lock(waiting, key)
-	switch {
-	case errors.Is(err, ErrHeld):
+	local, err := e.local.Lock(ctx, key)
+	if err != nil {
 		return nil, err
-	case err != nil:
-		return nil, notAcquired(key, waitError(ctx, waiting, nil))
 	}
 	for {
-		w, err := e.lock(waiting, key)
+		w, err := e.lock(ctx, key)
 		if err == nil {
 			return w.lease(ctx, key, local), nil
 		}
-		if ended(waiting) == nil && errors.Is(err, errSessionOver) {
+		if ended(ctx) == nil && errors.Is(err, errSessionOver) {
 			continue // at the end of the queue, in a new session
 		}
 		_ = local.Unlock()
-		return nil, notAcquired(key, waitError(ctx, waiting, err))
+		return nil, notAcquired(key, errors.Join(ended(ctx), err))
 	}
 }
 

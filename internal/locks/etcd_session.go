@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
-	"sync"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -18,9 +16,6 @@ import (
 type etcdSession struct {
 	*Lease
 	id clientv3.LeaseID
-
-	mu   sync.Mutex
-	held map[string]*Lease // held locks, by the key in etcd
 }
 
 // open returns the session. It opens one if there is none, or the last one has ended.
@@ -45,7 +40,7 @@ func (e *Etcd) open(ctx context.Context) (*etcdSession, error) {
 	}
 	o := e.options
 	o.Lease = time.Duration(granted.TTL) * time.Second
-	s := &etcdSession{id: granted.ID, held: map[string]*Lease{}}
+	s := &etcdSession{id: granted.ID}
 	revoke := func(ctx context.Context) error { return e.revoke(ctx, s.id) }
 	s.Lease = newLease(context.WithoutCancel(ctx), o.guaranteed(sent), 0, revoke)
 	s.keepAlive(o, func(ctx context.Context) error { return e.renew(ctx, s) })
@@ -59,8 +54,8 @@ func (e *Etcd) open(ctx context.Context) (*etcdSession, error) {
 	return s, nil
 }
 
-// renew renews the session, and checks that the keys of the held locks still exist. It uses the gRPC stream directly:
-// the client's KeepAliveOnce retries without a pause while there is no leader.
+// renew renews the session. It uses the gRPC stream directly: the client's KeepAliveOnce retries without a pause while
+// there is no leader.
 func (e *Etcd) renew(ctx context.Context, s *etcdSession) error {
 	ctx, cancel := context.WithCancel(ctx) // ends the stream
 	defer cancel()
@@ -72,29 +67,10 @@ func (e *Etcd) renew(ctx context.Context, s *etcdSession) error {
 		return err
 	}
 	renewed, err := stream.Recv()
-	switch {
-	case err != nil:
-		return err
-	case renewed.TTL <= 0:
-		return ErrLeaseLost
+	if err == nil && renewed.TTL <= 0 {
+		err = ErrLeaseLost
 	}
-	s.mu.Lock()
-	missing := maps.Clone(s.held)
-	s.mu.Unlock()
-	if len(missing) == 0 {
-		return nil
-	}
-	attached, err := e.leases.TimeToLive(ctx, s.id, clientv3.WithAttachedKeys())
-	if err != nil {
-		return nil // the session was renewed nevertheless
-	}
-	for _, key := range attached.Keys {
-		delete(missing, string(key))
-	}
-	for _, lease := range missing {
-		lease.lose()
-	}
-	return nil
+	return err
 }
 
 func (e *Etcd) revoke(ctx context.Context, id clientv3.LeaseID) error {

@@ -16,7 +16,6 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
-	"google.golang.org/grpc/connectivity"
 
 	"stock/internal/locks"
 	"stock/internal/servers"
@@ -126,24 +125,6 @@ func TestEtcdWaiterWhoseSessionIsRevokedQueuesAgain(t *testing.T) {
 	mustUnlock(t, receive(t, granted, failed))
 }
 
-func TestADeletedEtcdKeyIsNoticed(t *testing.T) {
-	t.Parallel()
-	addr, key := shared.Etcd(t), "deleted"
-	observer := connectEtcd(t, addr)
-	lock := newEtcd(t, addr, locks.Options{Renew: 50 * time.Millisecond})
-	lost, other := mustLock(t, lock, key), mustLock(t, lock, "not deleted")
-	keys, _ := etcdQueue(t, observer, key)
-	if _, err := observer.Delete(t.Context(), keys[0]); err != nil {
-		t.Fatal(err)
-	}
-	awaitLoss(t, lost)
-	wantLeaseLost(t, lost.Unlock())
-	if other.Context().Err() != nil {
-		t.Error("the other lock of the session was lost, too")
-	}
-	mustUnlock(t, other)
-}
-
 // A waiter's key that is created late would block the queue until its session ends.
 func TestAnEtcdWaiterThatGaveUpIsNotQueuedByALateRequest(t *testing.T) {
 	t.Parallel()
@@ -217,47 +198,4 @@ func TestAnEtcdWaiterOutlivesACompaction(t *testing.T) {
 	proxy.Break()
 	mustUnlock(t, held)
 	mustUnlock(t, receive(t, granted, failed))
-}
-
-// A Lock that may have created a waiter keeps trying to delete it for as long as a lease. Without a server, there is
-// none to delete.
-func TestALockThatFindsNoEtcdCreatesNoWaiter(t *testing.T) {
-	t.Parallel()
-	server := serverstest.StartEtcd(t, servers.EtcdOptions{Relaxed: true})
-	client := connectEtcd(t, server.Addr)
-	lock := locks.NewEtcd(client, locks.Options{})
-	t.Cleanup(func() { lock.Close() })
-	mustUnlock(t, mustLock(t, lock, "down"))
-	server.Kill()
-	serverstest.Eventually(t, "the client has lost its connection", func() bool {
-		return client.ActiveConnection().GetState() != connectivity.Ready
-	})
-	before := lock.Waiters()
-	for range 20 {
-		_, err := lock.Lock(t.Context(), "down")
-		wantServiceError(t, err)
-	}
-	if waiters := lock.Waiters() - before; waiters != 0 {
-		t.Errorf("%d waiters may have been created without a server, want none", waiters)
-	}
-}
-
-func TestADeadEtcdWaiterIsPassedWhenItsSessionEnds(t *testing.T) {
-	t.Parallel()
-	addr := shared.Etcd(t)
-	observer := connectEtcd(t, addr)
-	deadWaiterIsPassed(t, addr, locks.Options{Lease: 2 * time.Second}, newEtcd,
-		func(key string, length int) { awaitEtcdQueue(t, observer, key, length) })
-}
-
-func TestEtcdGrantsInOrderOfArrivalWithRisingTokens(t *testing.T) {
-	t.Parallel()
-	addr := shared.Etcd(t)
-	observer := connectEtcd(t, addr)
-	var waiters []locks.Locker
-	for range 3 {
-		waiters = append(waiters, newEtcd(t, addr, locks.Options{}))
-	}
-	grantsInOrder(t, newEtcd(t, addr, locks.Options{}), waiters,
-		func(key string, length int) { awaitEtcdQueue(t, observer, key, length) })
 }

@@ -77,17 +77,23 @@ func (w *etcdWaiter) wait(ctx context.Context) (holds bool, err error) {
 }
 
 // awaitDeletion waits until a key that existed at a revision is deleted. The watch survives a restart of the server,
-// and does not report that the server is gone: the pulse does.
+// and does not report that the server is gone: a small request at intervals does.
 func (w *etcdWaiter) awaitDeletion(ctx context.Context, key string, revision int64) error {
 	watch, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx)) // ends the watch
 	defer cancel()
 	events := w.etcd.client.Watch(watch, key, clientv3.WithRev(revision+1), clientv3.WithFilterPut())
+	tick := time.NewTicker(min(w.etcd.options.Renew, answerLimit))
+	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-w.session.Context().Done():
 			return errSessionOver
+		case <-tick.C:
+			if err := w.etcd.ask(ctx); err != nil {
+				return fmt.Errorf("etcd stopped answering: %w", err)
+			}
 		case response, open := <-events:
 			switch err := response.Err(); {
 			case len(response.Events) > 0, errors.Is(err, rpctypes.ErrCompacted): // compacted: read the queue again
@@ -103,34 +109,23 @@ func (w *etcdWaiter) awaitDeletion(ctx context.Context, key string, revision int
 
 // lease makes the lease of the held lock. It lasts as long as the session. Its end also releases local.
 func (w *etcdWaiter) lease(ctx context.Context, key string, local *Lease) *Lease {
-	s := w.session
-	var forget func()
+	session := w.session.Lease
 	lease := newLease(ctx, time.Time{}, uint64(w.revision), func(ctx context.Context) error {
-		forget()
 		defer func() { _ = local.Unlock() }() // a Mutex: it cannot fail
 		if err := w.unlock(ctx); err != nil {
 			return fmt.Errorf("unlock %s: %w", key, err)
 		}
 		return nil
 	})
-	lease.members = []*Lease{s.Lease}
+	lease.members = []*Lease{session}
+	unfollow := context.AfterFunc(session.Context(), lease.lose)
+	lease.stopWatching = func() { unfollow() }
 	lease.abandoned = func() {
-		forget()
 		// The session goes on, so the key has to be deleted.
-		time.AfterFunc(time.Until(s.Deadline()), func() {
+		time.AfterFunc(time.Until(session.Deadline()), func() {
 			defer func() { _ = local.Unlock() }() // a Mutex: it cannot fail
 			w.takeBack(ctx)
 		})
-	}
-	unfollow := context.AfterFunc(s.Context(), lease.lose)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.held[w.key] = lease
-	forget = func() {
-		unfollow()
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		delete(s.held, w.key)
 	}
 	return lease
 }

@@ -18,7 +18,6 @@ func (m *Mutex) InUse(key string) bool {
 var (
 	UserLockName = userLockName
 	NodeName     = nodeName
-	NewPulse     = newPulse
 	NewUndoer    = newUndoer
 	NotDone      = notDone
 )
@@ -45,17 +44,13 @@ const PassesInARow = passesInARow
 
 // InTurn returns how many callers of this process hold key or wait for it.
 func (l *RedisRLock) InTurn(key string) int {
-	turns := &l.reentrant.locker.(*oneWaiter).turns
-	turns.mu.Lock()
-	defer turns.mu.Unlock()
-	if turns.keys[key] == nil {
+	l.turns.mu.Lock()
+	defer l.turns.mu.Unlock()
+	if l.turns.keys[key] == nil {
 		return 0
 	}
-	return turns.keys[key].refs
+	return l.turns.keys[key].refs
 }
-
-// Undos returns the undoer of the lock.
-func (q *RedisQueue) Undos() *undoer { return q.undos }
 
 // Undos returns the undoer of the lock.
 func (e *Etcd) Undos() *undoer { return e.undos }
@@ -68,11 +63,6 @@ func (u *undoer) Pending() int {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.pending.Len()
-}
-
-// Watch is pulse.watch.
-func (p *pulse) Watch(ctx context.Context) (waiting context.Context, stop func()) {
-	return p.watch(ctx)
 }
 
 // NewPatientRedlock makes a Redlock that gives a master half of a lease to answer, at most 2 s: on a busy machine all
@@ -105,12 +95,6 @@ func (e *Etcd) EnqueueLate(ctx context.Context, key string) error {
 	_, err = w.enqueue(ctx)
 	return err
 }
-
-// Waiters returns how many keys were or may have been created for waiters.
-func (e *Etcd) Waiters() uint64 { return e.waiters.Load() }
-
-// Unanswered returns the number of requests without a reply, and its limit.
-func (z *ZooKeeper) Unanswered() (requests, limit int) { return len(z.requests), cap(z.requests) }
 
 // Undos returns the undoer of the lock.
 func (z *ZooKeeper) Undos() *undoer { return z.undos }

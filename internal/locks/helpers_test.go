@@ -3,12 +3,8 @@ package locks_test
 import (
 	"context"
 	"errors"
-	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -16,7 +12,6 @@ import (
 
 	"stock/internal/locks"
 	"stock/internal/locks/lockstest"
-	"stock/internal/servers"
 	"stock/internal/servers/serverstest"
 )
 
@@ -138,30 +133,9 @@ func wantServiceError(t testing.TB, lockErr error) {
 	}
 }
 
-// pause stops a server with SIGSTOP and waits until all of its threads have stopped (on Linux).
-func pause(t testing.TB, server *servers.Process) {
-	t.Helper()
-	if err := server.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
-	serverstest.Eventually(t, "all threads of the server have stopped", func() bool {
-		stats, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", server.PID))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, path := range stats {
-			if stat, err := os.ReadFile(path); err == nil && !strings.Contains(string(stat), ") T ") {
-				return false
-			}
-		}
-		return true
-	})
-}
-
 // hook intercepts the commands that a client sends: all of them, or only scripts. It may send them with next.
 type hook struct {
 	command, script func(ctx context.Context, next redis.ProcessHook, cmd redis.Cmder) error
-	pipeline        func(ctx context.Context, next redis.ProcessPipelineHook, scripts []redis.Cmder) error
 }
 
 func (hook) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -178,11 +152,6 @@ func (h hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-func (h hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		if h.pipeline == nil || !strings.HasPrefix(cmds[0].Name(), "eval") { // go-redis connects with a pipeline
-			return next(ctx, cmds)
-		}
-		return h.pipeline(ctx, next, cmds)
-	}
+func (hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
 }

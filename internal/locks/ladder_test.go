@@ -498,22 +498,6 @@ func TestRedisRLockReleasesWhatItMayHavePassedOn(t *testing.T) {
 
 // redis-fair
 
-func TestRedisFairGrantsInOrderOfArrival(t *testing.T) {
-	const waiters = 4
-	l := newLadder(t)
-	holder := mustLock(t, l.client("redis-fair", lasting), rungKey)
-	var queue []<-chan *locks.Lease
-	for i := range waiters {
-		queue = append(queue, l.lockLater(l.client("redis-fair", lasting)))
-		l.awaitQueue(i + 1)
-	}
-	mustUnlock(t, holder)
-	for _, next := range queue {
-		mustUnlock(t, receive(t, next, nil)) // would time out if a later waiter had been granted the lock first
-	}
-	l.wantNothingLeft()
-}
-
 // wantNothingLeft checks that Redis keeps nothing of the lock and its queue.
 func (l *ladder) wantNothingLeft() {
 	l.t.Helper()
@@ -560,30 +544,6 @@ func TestRedisFairWakesOnlyTheHead(t *testing.T) {
 	if woken = slices.Compact(woken); !slices.Equal(woken, ids[:1]) {
 		t.Errorf("the release woke %v, want only the first of %v", woken, ids)
 	}
-}
-
-func TestRedisFairPassesADeadHead(t *testing.T) {
-	l := newLadder(t)
-	short := locks.Options{Lease: 600 * time.Millisecond} // also bounds the heartbeat
-	holder := mustLock(t, l.client("redis-fair", lasting), rungKey)
-	dead := l.client("redis-fair", short)
-	head := l.lockLater(dead)
-	ids := l.awaitQueue(1)
-	dead.pause()
-	alive := l.client("redis-fair", lasting)
-	second := l.lockLater(alive)
-	l.awaitSent(alive, 1)
-
-	mustUnlock(t, holder)
-	next := receive(t, second, nil)
-	dead.resume()
-	// It was not dead after all, and is last in the queue now.
-	if again := l.awaitQueue(1); !slices.Equal(again, ids) {
-		t.Errorf("the queue is %v, want the waiter that was passed over, %v", again, ids)
-	}
-	mustUnlock(t, next)
-	mustUnlock(t, receive(t, head, nil))
-	l.wantNothingLeft()
 }
 
 func TestRedisFairForgetsAWaiterThatGaveUp(t *testing.T) {

@@ -50,7 +50,7 @@ type Lease struct {
 	abandoned, expired func()
 	// stopWatching is called first when the lease is unlocked or abandoned: see context.AfterFunc. It may be nil.
 	stopWatching func()
-	// members are the leases that this one stands for, if it stands for others (see Multi and Reentrant). Its
+	// members are the leases that this one stands for, if it stands for others (see Multi and etcd's waiters). Its
 	// deadline is then the earliest of theirs.
 	members []*Lease
 

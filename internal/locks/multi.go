@@ -103,24 +103,17 @@ func unlockEach(members []*Lease) error {
 	return errors.Join(errs...)
 }
 
-// together makes one lease of those that lockEach took.
+// together makes one lease of those that lockEach took. It has their deadlines, and releases or abandons all of them.
 func together(ctx context.Context, members []*Lease, token uint64) *Lease {
 	if len(members) > 0 {
 		ctx = members[len(members)-1].Context()
 	}
-	lease := &Lease{}
-	lease.standFor(ctx, members, token)
-	return lease
-}
-
-// standFor begins a lease that has the deadlines of its members, and that releases or abandons all of them.
-func (l *Lease) standFor(ctx context.Context, members []*Lease, token uint64) {
-	l.members, l.token = members, token
-	l.release = func(context.Context) error { return unlockEach(members) }
-	l.abandoned = func() {
+	lease := newLease(ctx, time.Time{}, token, func(context.Context) error { return unlockEach(members) })
+	lease.members = members
+	lease.abandoned = func() {
 		for _, member := range slices.Backward(members) {
 			member.Abandon()
 		}
 	}
-	l.begin(ctx, time.Time{})
+	return lease
 }

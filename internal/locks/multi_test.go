@@ -122,27 +122,6 @@ func renewing(t testing.TB, options *redis.Options) *locks.RedisQueue {
 	return lock
 }
 
-func TestLockAllEndsWithTheFirstKeyThatIsLost(t *testing.T) {
-	t.Parallel()
-	options := shared.Redis(t)
-	lock := renewing(t, options)
-	all, err := locks.LockAll(t.Context(), lock, "a", "b", "c")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if a, b := all.ByKey["a"].Token(), all.ByKey["b"].Token(); a == 0 || b == 0 || all.Token() != 0 {
-		t.Errorf("tokens %d and %d of two keys, and %d of all, want tokens for keys only", a, b, all.Token())
-	}
-	del(t, connect(t, options), "b")
-	awaitLoss(t, all.Lease)
-	if err := all.ByKey["a"].Context().Err(); err != nil {
-		t.Errorf("the context of a key that is still held has ended: %v", err)
-	}
-	wantLeaseLost(t, all.Unlock())
-	mustUnlock(t, mustLock(t, lock, "a"))
-	mustUnlock(t, mustLock(t, lock, "c"))
-}
-
 func TestMultiTakesAllOrNone(t *testing.T) {
 	t.Parallel()
 	var before, after locks.Mutex
@@ -156,23 +135,6 @@ func TestMultiTakesAllOrNone(t *testing.T) {
 	}
 	if _, err := (locks.Multi{}).Lock(t.Context(), "key"); !errors.Is(err, locks.ErrNotAcquired) {
 		t.Errorf("Lock of no members: %v, want ErrNotAcquired", err)
-	}
-}
-
-func TestMultiExcludesTheHoldersOfEachMember(t *testing.T) {
-	t.Parallel()
-	var old locks.Mutex
-	next := renewing(t, shared.Redis(t))
-	lease := mustLock(t, locks.Multi{&old, next}, "key")
-	if lease.Token() == 0 {
-		t.Error("no token, although a member has one")
-	}
-	for _, member := range []locks.Locker{&old, next} {
-		wantWait(t, t.Context(), member, "key")
-	}
-	mustUnlock(t, lease)
-	for _, member := range []locks.Locker{&old, next} {
-		mustUnlock(t, mustLock(t, member, "key"))
 	}
 }
 
@@ -235,24 +197,5 @@ func TestMultiAbandonsItsMembers(t *testing.T) {
 	}
 	if !exists(t, connect(t, options), "key") {
 		t.Error("the member with a deadline was released")
-	}
-}
-
-func TestMultiClosesItsMembers(t *testing.T) {
-	t.Parallel()
-	addr := shared.Etcd(t)
-	first, last := newEtcd(t, addr, locks.Options{}), newEtcd(t, addr, locks.Options{})
-	closing := []locks.Locker{first, last}
-	for _, member := range closing {
-		mustUnlock(t, mustLock(t, member, "closed"))
-	}
-	if err := (locks.Multi{first, new(locks.Mutex), last}).Close(); err != nil {
-		t.Error(err)
-	}
-	for i, member := range closing {
-		if lease, err := member.Lock(t.Context(), "closed"); err == nil {
-			t.Errorf("member %d still grants locks after Close", i)
-			mustUnlock(t, lease)
-		}
 	}
 }

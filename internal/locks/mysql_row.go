@@ -60,11 +60,13 @@ func (l *MySQLRow) Close() error {
 func (l *MySQLRow) Lock(ctx context.Context, key string) (*Lease, error) {
 	owner := rand.Text()
 	release := l.deleteOwned(key, owner)
-	sent, err := l.options.poll(ctx, key, l.undos, pollOnce{
+	r := request{
 		ask:     func() (bool, error) { return l.ask(ctx, key, owner) },
 		undo:    release.undo,
 		notDone: isRefusedByMySQL,
-	})
+		wait:    l.options.poll,
+	}
+	sent, err := r.await(ctx, key, l.undos)
 	if err != nil {
 		return nil, err
 	}

@@ -8,29 +8,34 @@ import (
 	"time"
 )
 
-// pollOnce is one request of a lock that polls.
-type pollOnce struct {
+// request is how a Lock asks for a key.
+type request struct {
 	ask func() (granted bool, err error)
-	// undo undoes a grant whose reply was lost. It is nil for a lock without owners, which cannot tell its own grant from
-	// another's.
+	// undo undoes a grant whose reply was lost, and leaves the queue of a lock that queues. It is nil for a lock without
+	// owners, which cannot tell its own grant from another's.
 	undo func(context.Context) error
-	// notDone reports whether an error of ask proves that nothing was granted.
+	// notDone reports whether an error of ask proves that nothing was done.
 	notDone func(error) bool
+	wait    func(context.Context) error // until it is time to ask again
+	queues  bool                        // whoever waits has a place in a queue
 }
 
-// poll asks until the lock is granted, and returns when the request that was granted was sent. If a request fails and
-// may have taken effect nevertheless, because only its reply was lost, poll undoes it.
-func (o Options) poll(ctx context.Context, key string, undos *undoer, p pollOnce) (sent time.Time, err error) {
+// poll waits for a random time around Options.Poll.
+func (o Options) poll(ctx context.Context) error { return sleep(ctx, jitter(o.Poll)) }
+
+// await asks until the lock is granted, and returns when the request that was granted was sent. If a request fails and
+// may have taken effect nevertheless, because only its reply was lost, await undoes it.
+func (r request) await(ctx context.Context, key string, undos *undoer) (sent time.Time, err error) {
 	if err := undos.full(); err != nil {
 		return sent, notAcquired(key, err)
 	}
-	for {
+	for queued := false; ; queued = r.queues {
 		sent = time.Now()
-		granted, err := p.ask()
+		granted, err := r.ask()
 		switch {
 		case err != nil:
-			if p.undo != nil && !p.notDone(err) {
-				undos.takeBack(ctx, p.undo)
+			if r.undo != nil && (queued || !r.notDone(err)) {
+				undos.takeBack(ctx, r.undo)
 			}
 			return sent, notAcquired(key, errors.Join(ended(ctx), err))
 		case granted:
@@ -38,7 +43,10 @@ func (o Options) poll(ctx context.Context, key string, undos *undoer, p pollOnce
 		case triesOnce(ctx):
 			return sent, notAcquired(key, ErrHeld)
 		}
-		if err := sleep(ctx, jitter(o.Poll)); err != nil {
+		if err := r.wait(ctx); err != nil {
+			if r.queues {
+				undos.takeBack(ctx, r.undo)
+			}
 			return sent, notAcquired(key, err)
 		}
 	}

@@ -29,7 +29,7 @@ func NewRedisExpiry(client redis.UniversalClient, options Options) *RedisExpiry 
 // Lock implements Locker.
 func (l *RedisExpiry) Lock(ctx context.Context, key string) (*Lease, error) {
 	ask := func() (bool, error) { return setNX(ctx, l.client, key, "held", l.options.Lease) }
-	sent, err := l.poll(ctx, key, ask, nil)
+	sent, err := l.await(ctx, key, request{ask: ask, wait: l.options.poll})
 	if err != nil {
 		return nil, err
 	}

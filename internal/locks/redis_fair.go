@@ -31,14 +31,14 @@ const fairHeartbeat = 3 * time.Second
 
 // RedisFair is RedisPubSub with a queue in Redis: the lock is granted in order of arrival.
 //
-// What it adds: the client that arrives first is served first (TestRedisFairGrantsInOrderOfArrival), and a release
-// wakes only the first waiter (TestRedisFairWakesOnlyTheHead). A waiter that gives up leaves the queue
+// What it adds: the client that arrives first is served first (TestWaitersThatQueueAreGrantedTheLockInOrderOfArrival),
+// and a release wakes only the first waiter (TestRedisFairWakesOnlyTheHead). A waiter that gives up leaves the queue
 // (TestRedisFairForgetsAWaiterThatGaveUp).
 //
 // What still breaks:
 //
 //   - A waiter that dies at the head of the queue blocks the others until its heartbeat has expired, for a few seconds
-//     (TestRedisFairPassesADeadHead).
+//     (TestADeadWaiterIsPassedOver).
 //   - If a waiter gives up while Redis does not answer, its last request may be carried out after its leave. Its entry
 //     then stays in the queue for as long as a dead waiter's.
 //   - Order costs speed: between a release and the next grant, the lock is idle while a message travels to a waiter.
@@ -63,35 +63,26 @@ func (l *RedisFair) Close() error { return errors.Join(l.redisLock.Close(), l.wa
 
 // Lock implements Locker. The lease is renewed until it is unlocked, abandoned or lost, even after ctx has ended.
 func (l *RedisFair) Lock(ctx context.Context, key string) (*Lease, error) {
-	if err := l.undos.full(); err != nil {
-		return nil, notAcquired(key, err)
-	}
 	id := rand.Text()
 	release := l.leave(key, id)
 	woken, leave := l.waiters.join(id)
 	defer leave()
-	for queued := false; ; {
-		sent := time.Now()
-		pause, err := l.acquire(ctx, key, id)
-		if err == nil && pause == 0 {
-			lease := newLease(ctx, l.options.guaranteed(sent), 0, l.unlock(key, release))
-			l.keepAlive(lease, key, id)
-			return lease, nil
-		}
-		if err == nil && triesOnce(ctx) {
-			return nil, notAcquired(key, ErrHeld)
-		}
-		if err == nil {
-			queued = true
-			err = l.waiters.wait(ctx, woken, min(pause, l.heartbeat/3))
-		}
-		if err != nil {
-			if queued || !notDone(l.client, err) {
-				l.undos.takeBack(ctx, release.undo) // also leaves the queue
-			}
-			return nil, notAcquired(key, errors.Join(ended(ctx), err))
-		}
+	var pause time.Duration
+	sent, err := l.await(ctx, key, request{
+		ask: func() (granted bool, err error) {
+			pause, err = l.acquire(ctx, key, id)
+			return pause == 0, err
+		},
+		undo:   release.undo,
+		wait:   func(ctx context.Context) error { return l.waiters.wait(ctx, woken, min(pause, l.heartbeat/3)) },
+		queues: true,
+	})
+	if err != nil {
+		return nil, err
 	}
+	lease := newLease(ctx, l.options.guaranteed(sent), 0, l.unlock(key, release))
+	l.keepAlive(lease, key, id)
+	return lease, nil
 }
 
 // acquire returns when to ask again if no message comes, or 0 if the lock was granted. Under TryOnce it does not queue.

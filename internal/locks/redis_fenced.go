@@ -46,7 +46,7 @@ func (l *RedisFenced) Lock(ctx context.Context, key string) (*Lease, error) {
 		return token > 0, err
 	}
 	release := l.deleteOwned(key, owner)
-	sent, err := l.poll(ctx, key, ask, release.undo)
+	sent, err := l.await(ctx, key, request{ask: ask, undo: release.undo, wait: l.options.poll})
 	if err != nil {
 		return nil, err
 	}

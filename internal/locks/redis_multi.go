@@ -46,7 +46,7 @@ func (l *RedisMulti) Lock(ctx context.Context, key string) (*Lease, error) {
 		owner = rand.Text()
 		return l.try(ctx, key, owner)
 	}
-	sent, err := l.redisMasters[0].poll(ctx, key, ask, nil)
+	sent, err := l.redisMasters[0].await(ctx, key, request{ask: ask, wait: l.options.poll})
 	if err != nil {
 		return nil, err
 	}

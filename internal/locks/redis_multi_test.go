@@ -12,15 +12,6 @@ import (
 	"stock/internal/servers/serverstest"
 )
 
-func TestRedisMultiNeedsSeveralMasters(t *testing.T) {
-	t.Parallel()
-	for n := range 4 {
-		if _, err := locks.NewRedisMulti(make([]redis.UniversalClient, n), locks.Options{}); (err == nil) != (n >= 2) {
-			t.Errorf("%d masters: %v", n, err)
-		}
-	}
-}
-
 // One master forgets the lock. The others still refuse the next client.
 func TestRedisMultiOutlivesTheDataOfOneMaster(t *testing.T) {
 	t.Parallel()

@@ -65,29 +65,17 @@ func (l *RedisPubSub) Lock(ctx context.Context, key string) (*Lease, error) {
 
 // lockAs waits until owner holds key, and returns when the request that was granted was sent.
 func (l *RedisPubSub) lockAs(ctx context.Context, key, owner string) (sent time.Time, err error) {
-	if err := l.undos.full(); err != nil {
-		return sent, notAcquired(key, err)
-	}
 	woken, leave := l.waiters.join(key)
 	defer leave()
-	for {
-		sent = time.Now()
-		ttl, err := l.acquire(ctx, key, owner)
-		switch {
-		case err != nil:
-			if !notDone(l.client, err) {
-				l.undos.takeBack(ctx, l.deleteAndPublish(key, owner).undo)
-			}
-			return sent, notAcquired(key, errors.Join(ended(ctx), err))
-		case ttl == 0:
-			return sent, nil
-		case triesOnce(ctx):
-			return sent, notAcquired(key, ErrHeld)
-		}
-		if err := l.waiters.wait(ctx, woken, min(ttl, recheck)); err != nil {
-			return sent, notAcquired(key, err)
-		}
-	}
+	var ttl time.Duration
+	return l.await(ctx, key, request{
+		ask: func() (granted bool, err error) {
+			ttl, err = l.acquire(ctx, key, owner)
+			return ttl == 0, err
+		},
+		undo: l.deleteAndPublish(key, owner).undo,
+		wait: func(ctx context.Context) error { return l.waiters.wait(ctx, woken, min(ttl, recheck)) },
+	})
 }
 
 // lease makes the lease of what owner was granted by a request that was sent at the given time.

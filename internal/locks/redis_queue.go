@@ -3,6 +3,7 @@ package locks
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"sync"
 	"time"
 
@@ -30,8 +31,7 @@ const queueOutage = 5 * time.Second
 // PPoPP 2012).
 //
 // What it adds to RedisFenced: order without polling; a waiter that died is passed over within seconds; every command
-// may be carried out twice, or late, without harm; one subscription and one renewal scheduler per process, however
-// many locks.
+// may be carried out twice, or late, without harm; one subscription per process, however many locks.
 //
 //   - A release sends the grant to the process whose turn has come. The message may be lost or late: a waiter also
 //     asks three times per heartbeat, when the holder's lease ends, and after its subscription was broken.
@@ -49,21 +49,18 @@ const queueOutage = 5 * time.Second
 //   - A lock that nobody else wants is slower than RedisLua: tokens and marks cost three calls inside the scripts.
 //
 // redis_queue_waiters.go holds the callers that wait in this process, redis_queue_turns.go the hand-over inside the
-// process, redis_queue_try.go a Lock that does not wait, redis_queue_protocol.go the requests to Redis, and
-// redis_queue_renewals.go the renewal scheduler.
+// process, and redis_queue_protocol.go the requests to Redis.
 type RedisQueue struct {
-	client    redis.UniversalClient
-	options   Options
+	redisLock
 	heartbeat time.Duration
 	turnTime  time.Duration
 	process   string // names this process in the queues in Redis, and its channel
 	// The arguments that all scripts have in common.
 	leaseArg, processArg any
 	messages             *subscription
-	renewals             *renewals
-	undos                *undoer
 
 	mu      sync.Mutex
+	closed  bool
 	cohorts map[string]*cohort // by key, while somebody in this process holds or wants it
 	turns   uint64             // started so far
 }
@@ -71,26 +68,24 @@ type RedisQueue struct {
 // NewRedisQueue makes the lock on one Redis, the master of a Sentinel group, or a Cluster.
 func NewRedisQueue(client redis.UniversalClient, options Options) *RedisQueue {
 	q := &RedisQueue{
-		client:   client,
-		options:  options.withDefaults(),
-		turnTime: turnTime,
-		process:  options.ChannelPrefix + "locks:" + rand.Text(),
-		cohorts:  map[string]*cohort{},
+		redisLock: newRedisLock(client, options),
+		turnTime:  turnTime,
+		process:   options.ChannelPrefix + "locks:" + rand.Text(),
+		cohorts:   map[string]*cohort{},
 	}
 	q.leaseArg, q.processArg = q.options.Lease.Milliseconds(), q.process
 	q.heartbeat = min(queueHeartbeat, q.options.Lease)
 	q.messages = newSubscription(client, q.process, q.onMessage, q.askAll)
-	q.renewals = newRenewals(q.options, q.renew)
-	q.undos = newUndoer(q.options.Lease)
 	return q
 }
 
 // Close ends the subscription and the renewals, and stops the background retries of failed Locks and Unlocks. A lock
 // that is not released by then lasts until its lease ends.
 func (q *RedisQueue) Close() error {
-	q.renewals.close()
-	q.undos.close()
-	return q.messages.close()
+	q.mu.Lock()
+	q.closed = true
+	q.mu.Unlock()
+	return errors.Join(q.redisLock.Close(), q.messages.close())
 }
 
 // Lock implements Locker. Within one process, the lock is granted in the order of the calls.
@@ -101,21 +96,23 @@ func (q *RedisQueue) Lock(ctx context.Context, key string) (*Lease, error) {
 	if err := q.undos.full(); err != nil {
 		return nil, notAcquired(key, err)
 	}
-	if triesOnce(ctx) {
-		return q.tryOnce(ctx, key)
-	}
+	once := triesOnce(ctx)
 	q.mu.Lock()
 	c, shared := q.cohorts[key]
-	if !shared {
-		t := q.newTurn(q.newCohort(key))
+	switch {
+	case shared && !c.turn.lost && once: // refused without asking Redis
 		q.mu.Unlock()
-		return q.askFirst(ctx, t)
+		return nil, notAcquired(key, ErrHeld)
+	case shared && !c.turn.lost:
+		w := newWaiter(ctx)
+		w.place = c.waiting.PushBack(w)
+		q.mu.Unlock()
+		return q.wait(c, w)
+	case !shared:
+		c = q.newCohort(key)
 	}
-	w := newWaiter(ctx)
-	w.place = c.waiting.PushBack(w)
-	if c.turn.lost {
-		q.startAsking(q.newTurn(c), time.Time{}, queueReply{})
-	}
+	t := q.newTurn(c)
+	t.once = once
 	q.mu.Unlock()
-	return q.wait(c, w)
+	return q.askFirst(ctx, t)
 }

@@ -1,15 +1,12 @@
 package locks
 
 import (
-	"cmp"
 	"context"
 	_ "embed"
 	"errors"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -24,13 +21,10 @@ var (
 	queueReleaseLua string
 	//go:embed lua/queue_leave.lua
 	queueLeaveLua string
-	//go:embed lua/queue_renew.lua
-	queueRenewLua string
 
 	queueAcquireScript = queueScript(queueAcquireLua)
 	queueReleaseScript = queueScript(queueReleaseLua)
 	queueLeaveScript   = queueScript(queueLeaveLua)
-	queueRenewScript   = redis.NewScript(queueRenewLua)
 )
 
 // queueLuaScript is a script with its hash.
@@ -93,23 +87,8 @@ type queueOwner struct {
 
 func (t *turn) owner() queueOwner { return queueOwner{t.cohort.keys, t.number} }
 
-// run runs a script for an owner. If the connection broke, it runs it once more: every script may be run twice. Its
-// error proves that Redis did not carry out the script (see notDone) only if that is true of both attempts.
+// run runs a script for an owner. It does what redis.Script.Run does with half of the allocations.
 func (q *RedisQueue) run(ctx context.Context, script queueLuaScript, o queueOwner, more ...any) (any, error) {
-	reply, err := q.runOnce(ctx, script, o, more)
-	if closedByPeer(err) && ctx.Err() == nil {
-		again, errAgain := q.runOnce(ctx, script, o, more)
-		if notDone(q.client, errAgain) {
-			// Only the first error counts: errAgain must not prove that nothing was done.
-			return nil, fmt.Errorf("%w, and after it: %v", err, errAgain)
-		}
-		reply, err = again, errAgain
-	}
-	return reply, err
-}
-
-// runOnce does what redis.Script.Run does with half of the allocations.
-func (q *RedisQueue) runOnce(ctx context.Context, script queueLuaScript, o queueOwner, more []any) (any, error) {
 	args := make([]any, 0, 3+len(o.keys)+5)
 	args = append(args, "evalsha", script.hash, len(o.keys))
 	args = append(args, o.keys[:]...)
@@ -130,32 +109,18 @@ func (q *RedisQueue) do(ctx context.Context, args []any) (any, error) {
 	return cmd.Result()
 }
 
-// closedByPeer reports whether the other end has closed the connection, perhaps long ago.
-func closedByPeer(err error) bool {
-	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
-		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
-}
-
-// acquire asks for a turn. If a grant arrives so late that it has ended already, it asks again, which starts it anew.
-func (q *RedisQueue) acquire(ctx context.Context, t *turn) (reply queueReply, err error) {
+// acquire asks for a turn.
+func (q *RedisQueue) acquire(ctx context.Context, t *turn) (queueReply, error) {
 	var once []any
 	if t.once {
 		once = []any{"once"}
 	}
-	for late := false; ; late = true {
-		sent := time.Now()
-		answer, err := q.run(ctx, queueAcquireScript, t.owner(), once...)
-		switch {
-		case err != nil && late: // err must not prove that nothing was granted
-			return queueReply{}, fmt.Errorf("the grant came too late, and after it: %v", err)
-		case err != nil:
-			return queueReply{}, err
-		}
-		reply, err := q.newReply(sent, answer)
-		if err != nil || !reply.granted() || time.Now().Before(reply.deadline) || ctx.Err() != nil {
-			return reply, err
-		}
+	sent := time.Now()
+	answer, err := q.run(ctx, queueAcquireScript, t.owner(), once...)
+	if err != nil {
+		return queueReply{}, err
 	}
+	return q.newReply(sent, answer)
 }
 
 // release releases a turn and asks for the following one, unless that is nil.
@@ -184,38 +149,6 @@ func (q *RedisQueue) leave(ctx context.Context, t *turn) {
 		_, err := q.run(ctx, queueLeaveScript, owner)
 		return err
 	})
-}
-
-// renew renews turns in one round trip. It returns an error for each of them: ErrLeaseLost if the lock is no longer
-// ours.
-func (q *RedisQueue) renew(ctx context.Context, turns []*turn) []error {
-	sent := time.Now()
-	replies := make([]*redis.Cmd, len(turns))
-	_, failed := q.client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
-		for i, t := range turns {
-			// EVAL, not EVALSHA: a pipeline cannot send the script after a restarted server reports that it is unknown.
-			replies[i] = queueRenewScript.Eval(ctx, pipe, []string{t.cohort.key}, q.leaseArg,
-				fmt.Sprintf("%s/%d %d", q.process, t.number, t.first))
-		}
-		return nil
-	})
-	errs := make([]error, len(turns))
-	for i, t := range turns {
-		ours, err := replies[i].Bool()
-		switch {
-		case err != nil: // without a reply and an error of its own if Redis refused the connection
-			errs[i] = cmp.Or(replies[i].Err(), failed, err)
-		case ours:
-			q.mu.Lock()
-			t.deadline = q.options.guaranteed(sent)
-			t.lease.extend(t.deadline)
-			q.mu.Unlock()
-		default:
-			q.lose(t)
-			errs[i] = ErrLeaseLost
-		}
-	}
-	return errs
 }
 
 // grantMessage is what pass in lua/queue.lua publishes.

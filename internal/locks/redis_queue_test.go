@@ -2,9 +2,7 @@ package locks_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -62,108 +60,6 @@ func waitBehindHolder(t *testing.T) (
 	p, observer = newQueueProcess(t, server, locks.Options{}), connect(t, server)
 	holder = mustLock(t, newQueueProcess(t, server, locks.Options{}), queueKey)
 	return p, observer, holder, waitFor(t, p, observer, 1)
-}
-
-// loseReply breaks the connection after the next script that is carried out while armed is true, and resets armed.
-func loseReply(armed *atomic.Bool) hook {
-	return hook{script: func(ctx context.Context, next redis.ProcessHook, cmd redis.Cmder) error {
-		err := next(ctx, cmd)
-		if err == nil && armed.CompareAndSwap(true, false) {
-			cmd.SetErr(io.EOF)
-			return io.EOF
-		}
-		return err
-	}}
-}
-
-func TestRedisQueueGrantsProcessesInOrderOfArrival(t *testing.T) {
-	t.Parallel()
-	server := shared.Redis(t)
-	observer := connect(t, server)
-	p := newQueueProcess(t, server, locks.Options{})
-	mustUnlock(t, mustLock(t, p, queueKey))
-	holder := mustLock(t, p, queueKey) // by the fast path, which its release must not take
-	var waiters []<-chan *locks.Lease
-	for i := range int64(5) {
-		waiters = append(waiters, lockLater(t, newQueueProcess(t, server, locks.Options{}), queueKey))
-		awaitQueue(t, observer, i+1)
-	}
-	mustUnlock(t, holder)
-	last := holder.Token()
-	for i, waiter := range waiters {
-		lease := <-waiter
-		if lease.Token() <= last {
-			t.Errorf("waiter %d: token %d after %d, want a greater one", i, lease.Token(), last)
-		}
-		if waiting := observer.ZCard(t.Context(), queueKey+":queue").Val(); waiting != int64(len(waiters)-i-1) {
-			t.Errorf("after grant %d, %d processes wait, want %d", i, waiting, len(waiters)-i-1)
-		}
-		last = lease.Token()
-		mustUnlock(t, lease)
-	}
-}
-
-func TestRedisQueuePassesOverADeadWaiter(t *testing.T) {
-	t.Parallel()
-	for name, silent := range map[string]bool{"silent before its turn": true, "dead when granted": false} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			server := shared.Redis(t)
-			observer := connect(t, server)
-			holder := mustLock(t, newQueueProcess(t, server, locks.Options{}), queueKey)
-			dead := newQueueProcess(t, server, locks.Options{Lease: time.Second})
-			ctx, cancel := context.WithCancel(context.Background())
-			ended := make(chan struct{})
-			go func() {
-				defer close(ended)
-				_, _ = dead.Lock(ctx, queueKey) // never granted
-			}()
-			t.Cleanup(func() {
-				cancel()
-				<-ended
-			})
-			awaitQueue(t, observer, 1)
-			living := lockLater(t, newQueueProcess(t, server, locks.Options{}), queueKey)
-			awaitQueue(t, observer, 2)
-			if err := dead.client.Close(); err != nil {
-				t.Fatal(err)
-			}
-			if silent {
-				head := observer.ZRange(t.Context(), queueKey+":queue", 0, 0).Val()[0]
-				serverstest.Eventually(t, "the dead waiter counts as silent", func() bool {
-					now := observer.Time(context.Background()).Val().UnixMilli()
-					return observer.ZScore(context.Background(), queueKey+":heard", head).Val() < float64(now)
-				})
-			}
-			mustUnlock(t, holder)
-			mustUnlock(t, <-living)
-		})
-	}
-}
-
-func TestRedisQueueLeavesTheQueueWithItsLastCaller(t *testing.T) {
-	t.Parallel()
-	server := shared.Redis(t)
-	p, observer := newQueueProcess(t, server, locks.Options{}), connect(t, server)
-	holder := mustLock(t, newQueueProcess(t, server, locks.Options{}), queueKey)
-	ctx, cancel := context.WithCancel(t.Context())
-	gaveUp := make(chan struct{})
-	go func() {
-		defer close(gaveUp)
-		if _, err := p.Lock(ctx, queueKey); !errors.Is(err, context.Canceled) {
-			t.Errorf("Lock: %v, want context.Canceled", err)
-		}
-	}()
-	awaitQueue(t, observer, 1)
-	cancel()
-	<-gaveUp
-	if exists(t, observer, queueKey+":queue") || exists(t, observer, queueKey+":heard") {
-		t.Error("a process without waiters is still in the queue")
-	}
-	mustUnlock(t, holder)
-	if exists(t, observer, queueKey) {
-		t.Error("the lock was granted to a process without waiters")
-	}
 }
 
 // The holder's lease has ended, the first in the queue has not noticed yet, and another process asks.
@@ -280,28 +176,6 @@ func TestRedisQueueEndsATurnIfOtherProcessesWait(t *testing.T) {
 	}
 }
 
-func TestRedisQueueWaitsForAnAbandonedLockToEnd(t *testing.T) {
-	t.Parallel()
-	server := shared.Redis(t)
-	p, observer := newQueueProcess(t, server, locks.Options{Lease: 300 * time.Millisecond}), connect(t, server)
-	holder := mustLock(t, p, queueKey)
-	order := make(chan *locks.Lease, 1)
-	queueUp(t, p, 1, order)
-	owner := observer.Get(t.Context(), queueKey).Val()
-	deadline := holder.Deadline()
-	holder.Abandon()
-	lease := <-order
-	if time.Now().Before(deadline) {
-		t.Error("the lock was granted before the abandoned lease had ended")
-	}
-	if next := observer.Get(t.Context(), queueKey).Val(); next == owner {
-		t.Error("the abandoned lock was handed over inside the process")
-	}
-	if lease.Token() <= holder.Token() {
-		t.Errorf("token %d after %d, want a greater one", lease.Token(), holder.Token())
-	}
-}
-
 func TestRedisQueueDoesNotWaitForAHolderThatLostItsLock(t *testing.T) {
 	t.Parallel()
 	for name, waits := range map[string]bool{"an earlier caller": true, "a later caller": false} {
@@ -342,129 +216,43 @@ func TestRedisQueueReportsALostLockAfterTheNextHolderOfTheProcessReleased(t *tes
 	wantLeaseLost(t, lost.Unlock())
 }
 
-func TestRedisQueueRenewsTheOtherLocksIfOneFails(t *testing.T) {
-	t.Parallel()
-	server := shared.Redis(t)
-	p := newQueueProcess(t, server, locks.Options{Lease: 5 * time.Second, Renew: time.Second})
-	failing := errors.New("this node does not answer")
-	var renewed atomic.Int64
-	p.client.AddHook(hook{pipeline: func(ctx context.Context, next redis.ProcessPipelineHook, cmds []redis.Cmder) error {
-		var others []redis.Cmder
-		for _, cmd := range cmds {
-			if fmt.Sprint(cmd.Args()[3]) == "lock:{failing}" {
-				cmd.SetErr(failing)
-			} else {
-				others = append(others, cmd)
-			}
-		}
-		if len(others) == 0 {
-			return failing
-		}
-		renewed.Add(1)
-		return errors.Join(failing, next(ctx, others))
-	}})
-	lost, kept := mustLock(t, p, "lock:{failing}"), mustLock(t, p, queueKey)
-	<-lost.Context().Done()
-	if cause := context.Cause(lost.Context()); !errors.Is(cause, locks.ErrLeaseLost) {
-		t.Errorf("the lease that could not be renewed ended with %v, want ErrLeaseLost", cause)
+// passOn passes a key from one process to another, which waits for it.
+func passOn(t *testing.T, from, to *locks.RedisQueue, key string) {
+	t.Helper()
+	holder := mustLock(t, from, key)
+	granted := lockLater(t, to, key)
+	serverstest.Eventually(t, "the other process waits", func() bool { return to.Waiting(key) == 1 })
+	mustUnlock(t, holder)
+	next := <-granted
+	if next.Token() <= holder.Token() {
+		t.Errorf("%s: token %d after %d, want a greater one", key, next.Token(), holder.Token())
 	}
-	serverstest.Eventually(t, "the other lock is renewed past its first lease", func() bool { return renewed.Load() >= 6 })
-	if err := kept.Context().Err(); err != nil {
-		t.Errorf("the lease of the other lock ended: %v", err)
-	}
-	mustUnlock(t, kept)
+	mustUnlock(t, next)
 }
 
-func TestRedisQueueRenewsManyLocksInFewRoundTrips(t *testing.T) {
-	t.Parallel()
-	server := shared.Redis(t)
-	p := newQueueProcess(t, server, locks.Options{Lease: time.Minute, Renew: time.Second})
-	const held = 1000
-	var roundTrips, renewals atomic.Int64
-	p.client.AddHook(hook{pipeline: func(ctx context.Context, next redis.ProcessPipelineHook, cmds []redis.Cmder) error {
-		roundTrips.Add(1)
-		err := next(ctx, cmds)
-		renewals.Add(int64(len(cmds)))
-		return err
-	}})
-	leases := make([]*locks.Lease, held)
-	var all sync.WaitGroup
-	few := make(chan struct{}, 20) // at a time: a thousand would wait for connections
-	for i := range leases {
-		few <- struct{}{}
-		all.Go(func() {
-			defer func() { <-few }()
-			lease, err := p.Lock(patient(t), fmt.Sprintf("lock:{%d}", i))
-			if err != nil {
-				t.Error(err)
-			}
-			leases[i] = lease
+// newQueues makes two processes.
+func newQueues(t *testing.T, newClient func() redis.UniversalClient) (queues [2]*locks.RedisQueue) {
+	for i := range queues {
+		client := newClient()
+		queues[i] = locks.NewRedisQueue(client, locks.Options{})
+		t.Cleanup(func() {
+			queues[i].Close()
+			client.Close()
 		})
 	}
-	all.Wait()
-	if t.Failed() {
-		return
-	}
-	serverstest.Eventually(t, "each lock is renewed", func() bool { return renewals.Load() >= held })
-	if n := roundTrips.Load(); n > held/10 {
-		t.Errorf("%d round trips for %d renewals, want at most %d", n, renewals.Load(), held/10)
-	}
-	for _, lease := range leases {
-		mustUnlock(t, lease)
-	}
-}
-
-// contend makes processes contend for keys, each with more callers (20) than a turn grants (16). It checks that nobody
-// holds a key at the same time as another caller, and that the tokens of each key rise.
-func contend(t *testing.T, processes []*locks.RedisQueue, keys []string) {
-	t.Helper()
-	const callers, rounds = 20, 3
-	ctx := patient(t)
-	var all sync.WaitGroup
-	for _, key := range keys {
-		var last uint64 // guarded by the lock under test, which the race detector checks too
-		for _, p := range processes {
-			for range callers {
-				all.Go(func() {
-					for range rounds {
-						lease, err := p.Lock(ctx, key)
-						if err != nil {
-							t.Error(err)
-							return
-						}
-						if lease.Token() <= last {
-							t.Errorf("%s: token %d after %d, want a greater one", key, lease.Token(), last)
-						}
-						last = lease.Token()
-						if err := lease.Unlock(); err != nil {
-							t.Error(err)
-						}
-					}
-				})
-			}
-		}
-	}
-	all.Wait()
+	return queues
 }
 
 func TestRedisQueueWorksOnACluster(t *testing.T) {
 	t.Parallel()
 	cluster := serverstest.StartCluster(t)
-	var processes []*locks.RedisQueue
-	for range 2 {
-		client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs, ContextTimeoutEnabled: true})
-		q := locks.NewRedisQueue(client, locks.Options{})
-		t.Cleanup(func() {
-			q.Close()
-			client.Close()
-		})
-		processes = append(processes, q)
-	}
-	var keys []string
+	queues := newQueues(t, func() redis.UniversalClient {
+		return redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs, ContextTimeoutEnabled: true})
+	})
 	for i := range 6 { // in different hash slots, with a hash tag and without
-		keys = append(keys, fmt.Sprintf("lock:{%d}", i), fmt.Sprintf("lock-%d", i))
+		passOn(t, queues[0], queues[1], fmt.Sprintf("lock:{%d}", i))
+		passOn(t, queues[1], queues[0], fmt.Sprintf("lock-%d", i))
 	}
-	contend(t, processes, keys)
 }
 
 // After a failover, the next waiter is granted the lock by the new master, with a greater token. The old holder may
@@ -472,31 +260,21 @@ func TestRedisQueueWorksOnACluster(t *testing.T) {
 func TestRedisQueueFollowsTheMasterOfASentinel(t *testing.T) {
 	t.Parallel()
 	sentinel := serverstest.StartSentinel(t)
-	var processes []*locks.RedisQueue
-	for range 2 {
-		client := redis.NewFailoverClient(&redis.FailoverOptions{
+	queues := newQueues(t, func() redis.UniversalClient {
+		return redis.NewFailoverClient(&redis.FailoverOptions{
 			MasterName: sentinel.MasterName, SentinelAddrs: sentinel.SentinelAddrs, ContextTimeoutEnabled: true, MaxRetries: -1,
 		})
-		q := locks.NewRedisQueue(client, locks.Options{})
-		t.Cleanup(func() {
-			q.Close()
-			client.Close()
-		})
-		processes = append(processes, q)
-	}
-	contend(t, processes, []string{queueKey})
+	})
+	passOn(t, queues[0], queues[1], queueKey)
 
-	holder := mustLock(t, processes[0], queueKey)
-	waiting := lockLater(t, processes[1], queueKey)
-	serverstest.Eventually(t, "the second process waits", func() bool { return processes[1].Waiting(queueKey) == 1 })
+	holder := mustLock(t, queues[0], queueKey)
+	waiting := lockLater(t, queues[1], queueKey)
+	serverstest.Eventually(t, "the second process waits", func() bool { return queues[1].Waiting(queueKey) == 1 })
 	sentinel.Master.Kill()
 	_ = holder.Unlock() // on the new master, which may not know the lock
 	next := <-waiting
-	if next.Token() <= holder.Token() {
-		t.Errorf("token %d after %d, want a greater one", next.Token(), holder.Token())
-	}
-	if err := context.Cause(next.Context()); err != nil {
-		t.Error(err)
+	if next.Token() <= holder.Token() || next.Context().Err() != nil {
+		t.Errorf("token %d after %d, %v, want a greater one", next.Token(), holder.Token(), context.Cause(next.Context()))
 	}
 	mustUnlock(t, next)
 }

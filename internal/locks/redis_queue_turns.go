@@ -2,6 +2,7 @@ package locks
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -27,7 +28,7 @@ type turn struct {
 	deadline time.Time
 	lease    *Lease // of the current critical section
 	lost     bool   // its lease ended, its holder has not released it yet, and nobody asks for the next turn yet
-	renewal  renewal
+	renewal  *time.Timer
 }
 
 // turnState is the state of a turn. It only moves forward.
@@ -59,7 +60,30 @@ func (t *turn) askAgain() {
 // sooner.
 func (q *RedisQueue) hold(t *turn, first uint64, deadline time.Time) {
 	t.state, t.first, t.started, t.deadline = turnHolding, first, time.Now(), deadline
-	q.renewals.add(t, min(q.options.Renew, time.Until(deadline)/2))
+	t.renewal = time.AfterFunc(min(q.options.Renew, time.Until(deadline)/2), func() { q.keepAlive(t) })
+}
+
+// keepAlive renews a turn, and does that again until the turn has ended.
+func (q *RedisQueue) keepAlive(t *turn) {
+	ctx, cancel := context.WithTimeout(context.Background(), q.options.Renew)
+	defer cancel()
+	sent := time.Now()
+	err := q.renew(ctx, t.cohort.key, fmt.Sprintf("%s/%d %d", q.process, t.number, t.first))
+	if errors.Is(err, ErrLeaseLost) {
+		q.lose(t)
+		return
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch {
+	case t.state != turnHolding || q.closed:
+	case err != nil:
+		t.renewal.Reset(q.options.Renew / 10)
+	default:
+		t.deadline = q.options.guaranteed(sent)
+		t.lease.extend(t.deadline)
+		t.renewal.Reset(q.options.Renew)
+	}
 }
 
 // handOver gives the lock to the first waiter of the process. There is one: the last waiter to give up also stops the
@@ -150,7 +174,7 @@ func (q *RedisQueue) follow(ctx context.Context, c *cohort, t *turn, sent time.T
 // end ends a turn that was held.
 func (q *RedisQueue) end(t *turn) {
 	t.state = turnEnded
-	q.renewals.remove(t)
+	t.renewal.Stop()
 }
 
 // abandon ends a turn whose lock is left to end by itself.

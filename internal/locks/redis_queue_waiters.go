@@ -75,7 +75,7 @@ func (q *RedisQueue) wait(c *cohort, w *waiter) (*Lease, error) {
 	return nil, notAcquired(c.key, w.ctx.Err())
 }
 
-// askFirst sends the first request for a turn from the goroutine of the caller, which is alone so far.
+// askFirst sends the first request for a turn from the goroutine of the caller, for whom nobody waits before.
 func (q *RedisQueue) askFirst(ctx context.Context, t *turn) (*Lease, error) {
 	sent := time.Now()
 	reply, err := q.acquire(ctx, t)
@@ -87,23 +87,29 @@ func (q *RedisQueue) askFirst(ctx context.Context, t *turn) (*Lease, error) {
 		lease := q.newLease(ctx, t)
 		q.mu.Unlock()
 		return lease, nil
-	case err == nil:
+	case err == nil && !t.once:
 		w := newWaiter(ctx)
 		w.place = c.waiting.PushFront(w)
 		q.startAsking(t, sent, reply)
 		q.mu.Unlock()
 		return q.wait(c, w)
 	}
-	cause := ended(ctx)
-	if cause != nil && c.waiting.Len() > 0 {
-		// This caller gave up. Those that arrived after it still want the turn.
+	cause, goesOn := ended(ctx), false
+	switch {
+	case c.waiting.Len() == 0, err != nil && cause == nil:
+		q.refuse(t, err)
+	case t.once: // those that arrived after this caller need a turn that may queue
+		t.state = turnEnded
+		q.startAsking(q.newTurn(c), time.Time{}, queueReply{})
+	default: // they still want the turn that this caller gave up
+		goesOn = true
 		q.startAsking(t, time.Time{}, queueReply{})
-		q.mu.Unlock()
-		return nil, notAcquired(c.key, errors.Join(cause, err))
 	}
-	q.refuse(t, err)
 	q.mu.Unlock()
-	if !notDone(q.client, err) {
+	if err == nil {
+		return nil, notAcquired(c.key, ErrHeld)
+	}
+	if !goesOn && !notDone(q.client, err) {
 		q.leave(ctx, t)
 	}
 	return nil, notAcquired(c.key, errors.Join(cause, err))

@@ -24,8 +24,6 @@ var reentrantAcquireScript = redis.NewScript(reentrantAcquireLua)
 // (TestRedisReentrantEntersAgain). The lock is free once the last hold is released, in any order
 // (TestRedisReentrantIsHeldUntilItsLastHoldIsGivenBack).
 //
-// Reentrant does the same without Redis, and for any lock.
-//
 // What still breaks: goroutines that share a lease's context share the lock; it does not exclude them from each other.
 // A hold's context ends with the context under which it was requested. The lease can still end during the work
 // (TestRedisReentrantLosesItsLeaseDuringWork). See RedisWatchdog.
@@ -73,7 +71,7 @@ func (l *RedisReentrant) Lock(ctx context.Context, key string) (*Lease, error) {
 		removed, err := l.client.SRem(ctx, key, id).Result()
 		return removed == 1, err
 	})
-	sent, err := l.poll(ctx, key, ask, release.undo)
+	sent, err := l.await(ctx, key, request{ask: ask, undo: release.undo, wait: l.options.poll})
 	if err != nil {
 		return nil, err
 	}

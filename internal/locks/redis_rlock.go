@@ -21,7 +21,7 @@ var rlockPassScript = redis.NewScript(rlockPassLua)
 const passesInARow = 7
 
 // RedisRLock is RedisPubSub with a queue in each process, after Redisson's RLock: of the callers of a process that want
-// a key, only the first asks Redis and waits there. It is re-entrant: see Reentrant.
+// a key, only the first asks Redis and waits there.
 //
 // What it adds: a release wakes one waiter of each process, not all of them (TestRedisRLockWakesOneWaiterPerProcess),
 // and those of one process are granted the lock in their order (TestRedisRLockGrantsInOrderWithinAProcess). Unlike
@@ -30,28 +30,16 @@ const passesInARow = 7
 //
 // What still breaks: processes are granted it in no order. One that has released the lock may be granted it again and
 // again while others wait. RedisFair makes them queue. As with RedisWatchdog, a holder that was stopped past its lease
-// can still write.
-type RedisRLock struct{ reentrant *Reentrant }
+// can still write. Unlike Redisson's, it is not re-entrant: see RedisReentrant.
+type RedisRLock struct {
+	*RedisPubSub
+	turns Mutex
+}
 
 // NewRedisRLock makes the lock on one Redis. It does not use Options.Poll. The client should not retry (MaxRetries
 // -1): see NewRedisOwner.
 func NewRedisRLock(client redis.UniversalClient, options Options) *RedisRLock {
-	return &RedisRLock{NewReentrant(&oneWaiter{RedisPubSub: NewRedisPubSub(client, options)})}
-}
-
-// Close ends the subscription, and stops the background retries of failed Locks and Unlocks. A lock that is not
-// released by then lasts until its lease ends.
-func (l *RedisRLock) Close() error { return l.reentrant.Close() }
-
-// Lock implements Locker. The lease is renewed until it is unlocked, abandoned or lost, even after ctx has ended.
-func (l *RedisRLock) Lock(ctx context.Context, key string) (*Lease, error) {
-	return l.reentrant.Lock(ctx, key)
-}
-
-// oneWaiter is a RedisPubSub in which the callers of a process take turns: only the one whose turn it is asks Redis.
-type oneWaiter struct {
-	*RedisPubSub
-	turns Mutex
+	return &RedisRLock{RedisPubSub: NewRedisPubSub(client, options)}
 }
 
 // passed is a lock that the last holder of a process has passed to the next.
@@ -62,8 +50,8 @@ type passed struct {
 	undo   func()    // releases the lock, if nobody is left to take it
 }
 
-// Lock implements Locker.
-func (l *oneWaiter) Lock(ctx context.Context, key string) (*Lease, error) {
+// Lock implements Locker. The lease is renewed until it is unlocked, abandoned or lost, even after ctx has ended.
+func (l *RedisRLock) Lock(ctx context.Context, key string) (*Lease, error) {
 	turn, err := l.turns.enter(ctx, key)
 	if err != nil {
 		return nil, err
@@ -97,7 +85,7 @@ func (l *oneWaiter) Lock(ctx context.Context, key string) (*Lease, error) {
 }
 
 // pass passes the lock to the next caller of this process.
-func (l *oneWaiter) pass(ctx context.Context, key string, from *passed, turn *keyMutex) error {
+func (l *RedisRLock) pass(ctx context.Context, key string, from *passed, turn *keyMutex) error {
 	to := &passed{owner: rand.Text(), sent: time.Now(), passes: from.passes + 1}
 	release := l.deleteAndPublish(key, to.owner)
 	to.undo = func() { l.undos.takeBack(context.Background(), release.undo) }

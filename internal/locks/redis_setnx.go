@@ -28,7 +28,7 @@ func NewRedisSetNX(client redis.UniversalClient, options Options) *RedisSetNX {
 // Lock implements Locker. The lease has no deadline.
 func (l *RedisSetNX) Lock(ctx context.Context, key string) (*Lease, error) {
 	ask := func() (bool, error) { return setNX(ctx, l.client, key, "held", 0) }
-	if _, err := l.poll(ctx, key, ask, nil); err != nil {
+	if _, err := l.await(ctx, key, request{ask: ask, wait: l.options.poll}); err != nil {
 		return nil, err
 	}
 	return newLease(ctx, time.Time{}, 0, l.deleteAny(key).unlockOnce(key)), nil

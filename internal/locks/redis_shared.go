@@ -78,16 +78,13 @@ func (l *redisLock) pollAs(
 	ctx context.Context, key, owner string, undo func(context.Context) error,
 ) (sent time.Time, err error) {
 	ask := func() (bool, error) { return setNX(ctx, l.client, key, owner, l.options.Lease) }
-	return l.poll(ctx, key, ask, undo)
+	return l.await(ctx, key, request{ask: ask, undo: undo, wait: l.options.poll})
 }
 
-// poll is Options.poll for Redis.
-func (l *redisLock) poll(
-	ctx context.Context, key string, ask func() (granted bool, err error), undo func(context.Context) error,
-) (sent time.Time, err error) {
-	return l.options.poll(ctx, key, l.undos, pollOnce{
-		ask: ask, undo: undo, notDone: func(err error) bool { return notDone(l.client, err) },
-	})
+// await is request.await for Redis.
+func (l *redisLock) await(ctx context.Context, key string, r request) (sent time.Time, err error) {
+	r.notDone = func(err error) bool { return notDone(l.client, err) }
+	return r.await(ctx, key, l.undos)
 }
 
 // keepAlive renews the lease of owner in the background.

@@ -72,7 +72,7 @@ func (l *RedisWait) Lock(ctx context.Context, key string) (*Lease, error) {
 		}
 		return granted, err
 	}
-	if _, err := l.poll(ctx, key, ask, nil); err != nil {
+	if _, err := l.await(ctx, key, request{ask: ask, wait: l.options.poll}); err != nil {
 		return nil, err
 	}
 	return newLease(ctx, l.options.guaranteed(sent), 0, l.unlock(key, release)), nil

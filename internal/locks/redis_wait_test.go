@@ -2,7 +2,6 @@ package locks_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -113,50 +112,6 @@ func TestRedisWaitAsksOnTheConnectionOfTheGrant(t *testing.T) {
 	}
 }
 
-func TestRedisWaitGivesUpOnAMasterThatStopsAnsweringAfterTheGrant(t *testing.T) {
-	const limit = 8 * time.Second // without a limit of its own, WAIT would take 10 s more
-	r := newReplicated(t)
-	client, proxy := r.throughProxy(t)
-	lock := newRedisWait(t, client, lasting)
-	proxy.Select(isCommand("wait"))
-	t.Cleanup(proxy.Hold())
-	began := time.Now()
-	_, err := lock.Lock(t.Context(), rungKey)
-	if took := time.Since(began); took > limit {
-		t.Errorf("Lock failed after %v, want less than %v", took, limit)
-	}
-	if !errors.Is(err, locks.ErrNotAcquired) || proxy.Count() == 0 {
-		t.Errorf("Lock: %v after %d WAITs, want ErrNotAcquired after some", err, proxy.Count())
-	}
-	serverstest.Eventually(t, "the grant is given back", func() bool { return !exists(t, r.onMaster, rungKey) })
-}
-
-func TestRedisWaitStopsAskingTheReplicaWhenItsCallerGivesUp(t *testing.T) {
-	r := newReplicated(t)
-	client, proxy := r.throughProxy(t)
-	lock := newRedisWait(t, client, lasting)
-	isWait := isCommand("wait")
-	proxy.Select(isWait)
-	sent := 0
-	second := proxy.Catch(func(m tcpproxy.Message) bool {
-		if isWait(m) {
-			sent++
-		}
-		return sent == 2
-	})
-	r.link.BlackHole()
-	ctx, cancel := context.WithCancel(patient(t))
-	defer cancel()
-	_, failed := startLock(ctx, lock, rungKey)
-	receive(t, second.Arrived(), failed)
-	cancel()
-	second.Release()
-	wantNotAcquired(t, receive(t, failed, nil), context.Canceled)
-	if sent := proxy.Count(); sent != 2 {
-		t.Errorf("WAIT was sent %d times, want twice: the caller had gone before the second was answered", sent)
-	}
-}
-
 func TestRedisWaitLeavesHalfOfTheConnectionsToOthers(t *testing.T) {
 	const conns, callers = 4, 8
 	r := newReplicated(t)
@@ -190,26 +145,6 @@ func TestRedisWaitLeavesHalfOfTheConnectionsToOthers(t *testing.T) {
 	all.Wait()
 	if most == 0 || most > conns/2 {
 		t.Errorf("%d WAITs were under way at once, want 1 to %d", most, conns/2)
-	}
-}
-
-// There is nothing to take back. The attempts would fill the queue of what is to be taken back.
-func TestRedisWaitTakesNothingBackIfItHasNotAsked(t *testing.T) {
-	t.Parallel()
-	lock := newRedisWait(t, clusterClient(t, nobody.Addr), lasting)
-	_, err := lock.Lock(patient(t), rungKey)
-	wantServiceError(t, err)
-	if n := lock.Undos().Pending(); n != 0 {
-		t.Errorf("%d keys wait to be taken back, want none", n)
-	}
-}
-
-func TestRedisWaitNeedsAClientThatGivesOutConnections(t *testing.T) {
-	t.Parallel()
-	ring := redis.NewRing(&redis.RingOptions{})
-	defer ring.Close()
-	if _, err := locks.NewRedisWait(ring, lasting); err == nil {
-		t.Error("no error for a Ring")
 	}
 }
 

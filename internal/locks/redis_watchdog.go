@@ -20,7 +20,7 @@ import (
 //     (TestRedisWatchdogLosesItsLeaseWhenItIsPaused). See RedisFenced.
 //   - Waiters poll: they notice a release late (TestRedisWatchdogSleepsThroughARelease), and polling more often loads
 //     Redis. See RedisPubSub.
-//   - It is not re-entrant. Reentrant makes it so, as it does any lock.
+//   - It is not re-entrant.
 type RedisWatchdog struct{ redisLock }
 
 // NewRedisWatchdog makes the lock on one Redis. The client should not retry (MaxRetries -1): see NewRedisOwner.

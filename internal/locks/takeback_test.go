@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -70,33 +69,6 @@ func TestUndoerRetriesUntilTheServiceAnswers(t *testing.T) {
 	}
 }
 
-func TestUndoerMakesOneAttemptAfterTheOtherInTheBackground(t *testing.T) {
-	t.Parallel()
-	undoer := locks.NewUndoer(time.Minute)
-	defer undoer.Close()
-	attempt, finish := make(chan struct{}), make(chan struct{})
-	for range 10 {
-		undoer.TakeBackLater(func(context.Context) error { // returns at once
-			attempt <- struct{}{}
-			<-finish
-			return nil
-		})
-	}
-	receive(t, attempt, nil)
-	select {
-	case <-attempt:
-		t.Error("two attempts at the same time")
-	case <-time.After(inVain):
-	}
-	go func() {
-		for range 9 {
-			<-attempt
-		}
-	}()
-	close(finish)
-	serverstest.Eventually(t, "all are undone", func() bool { return undoer.Pending() == 0 })
-}
-
 // On a Cluster, one undoer serves all shards.
 func TestUndosThatFailDoNotDelayThoseThatSucceed(t *testing.T) {
 	t.Parallel()
@@ -134,66 +106,29 @@ func TestUndosThatFailDoNotDelayThoseThatSucceed(t *testing.T) {
 
 func TestLockIsRefusedWhileTooMuchWaitsToBeUndone(t *testing.T) {
 	t.Parallel()
-	type bounded interface {
-		locks.Locker
-		Close() error
-	}
 	client := connect(t, shared.Redis(t))
-	etcd, zk := newEtcd(t, shared.Etcd(t), locks.Options{}), newZooKeeper(t, shared.ZooKeeper(t), locks.Options{})
-	reject := errors.New("a command was sent")
-	var full atomic.Bool
-	client.AddHook(hook{script: func(ctx context.Context, next redis.ProcessHook, cmd redis.Cmder) error {
-		if full.Load() {
-			return reject
-		}
-		return next(ctx, cmd)
-	}})
 	lua, queue := locks.NewRedisLua(client, locks.Options{}), locks.NewRedisQueue(client, locks.Options{})
-	pubsub, fair := locks.NewRedisPubSub(client, locks.Options{}), locks.NewRedisFair(client, locks.Options{})
-	for name, l := range map[string]struct {
-		lock  bounded
-		undos undoer
-	}{
-		"redis-lua": {lua, lua.Undos()}, "redis-queue": {queue, queue.Undos()}, "etcd": {etcd, etcd.Undos()},
-		"zookeeper":    {zk, zk.Undos()},
-		"redis-pubsub": {pubsub, pubsub.Undos()}, "redis-fair": {fair, fair.Undos()},
+	etcd, zk := newEtcd(t, shared.Etcd(t), locks.Options{}), newZooKeeper(t, shared.ZooKeeper(t), locks.Options{})
+	for l, undos := range map[locks.Locker]undoer{
+		lua: lua.Undos(), queue: queue.Undos(), etcd: etcd.Undos(), zk: zk.Undos(),
 	} {
-		full.Store(false)
 		service := newAway()
-		held := mustLock(t, l.lock, name+" held")
-		l.undos.TakeBackLater(service.undo("unlock"))
+		undos.TakeBackLater(service.undo("unlock"))
 		for range locks.MaxUndos {
-			l.undos.TakeBack(t.Context(), service.undo("lock"))
+			undos.TakeBack(t.Context(), service.undo("lock"))
 		}
-		full.Store(true)
-		_, err := l.lock.Lock(t.Context(), name)
+		_, err := l.Lock(t.Context(), "full")
 		wantServiceError(t, err)
-		if err == nil || !strings.Contains(err.Error(), "too many locks wait to be released") || errors.Is(err, reject) {
-			t.Errorf("%s: Lock: %v, want it to say that too many locks wait", name, err)
+		if err == nil || !strings.Contains(err.Error(), "too many locks wait to be released") {
+			t.Errorf("%T: Lock: %v, want it to say that too many locks wait", l, err)
 		}
-		full.Store(false)
-		if n := l.undos.Pending(); n != locks.MaxUndos+1 {
-			t.Errorf("%s: %d undos are pending, want %d: that of an Unlock must not be lost", name, n, locks.MaxUndos+1)
+		if n := undos.Pending(); n != locks.MaxUndos+1 {
+			t.Errorf("%T: %d undos are pending, want %d: that of an Unlock must not be lost", l, n, locks.MaxUndos+1)
 		}
 		close(service.back)
-		serverstest.Eventually(t, "nothing is pending", func() bool { return l.undos.Pending() == 0 })
-		mustUnlock(t, held)
-		mustUnlock(t, mustLock(t, l.lock, name))
-		l.lock.Close()
-	}
-}
-
-// An etcd key lasts as long as the session, so its undo must not be forgotten.
-func TestUndoerWithoutALeaseForgetsNothing(t *testing.T) {
-	t.Parallel()
-	undoer, service := locks.NewUndoer(0), newAway()
-	defer undoer.Close()
-	undoer.TakeBackLater(service.undo("key"))
-	for range 3 {
-		service.awaitAttempt(t)
-	}
-	if n := undoer.Pending(); n != 1 {
-		t.Errorf("%d undos are pending, want 1", n)
+		serverstest.Eventually(t, "nothing is pending", func() bool { return undos.Pending() == 0 })
+		mustUnlock(t, mustLock(t, l, "full"))
+		_ = locks.Close(l)
 	}
 }
 

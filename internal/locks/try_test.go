@@ -2,7 +2,6 @@ package locks_test
 
 import (
 	"context"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -11,62 +10,7 @@ import (
 
 	"stock/internal/locks"
 	"stock/internal/servers/serverstest"
-	"stock/internal/tcpproxy"
 )
-
-func TestATryThatIsRefusedAsksRedisOnce(t *testing.T) {
-	t.Parallel()
-	for name, subject := range subjects {
-		if !strings.HasPrefix(name, "redis-") {
-			continue
-		}
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			d := subject.Shared(t).(onRedis)
-			if len(d.masters) > 1 {
-				t.Skip("it asks several masters")
-			}
-			holder := mustLock(t, newLock(t, d), "lock")
-			client := connect(t, d.masters[0])
-			contender := d.lock(t, []redis.UniversalClient{client}, locks.Options{})
-			wantHeld := func() {
-				_, err := contender.Lock(locks.TryOnce(patient(t)), "lock")
-				wantNotAcquired(t, err, locks.ErrHeld)
-			}
-			wantHeld() // the first time, the script may have to be sent
-			var commands atomic.Int64
-			client.AddHook(hook{command: func(ctx context.Context, next redis.ProcessHook, cmd redis.Cmder) error {
-				commands.Add(1)
-				return next(ctx, cmd)
-			}})
-			wantHeld()
-			if n := commands.Load(); n != 1 {
-				t.Errorf("a try that was refused sent %d commands, want 1", n)
-			}
-			mustUnlock(t, holder)
-		})
-	}
-}
-
-func TestATryThatIsRefusedAsksForTheGetLockOnce(t *testing.T) {
-	t.Parallel()
-	d := sharedMySQL(t)
-	p := tcpproxy.New(t, d.Addresses()...)
-	holder := mustLock(t, d.New(t, d.Addresses(), locks.Options{}), t.Name())
-	contender := d.New(t, p.Addresses(), locks.Options{})
-	p.Select(func(m tcpproxy.Message) bool { return strings.Contains(string(m.Data), "GET_LOCK(") })
-	for i := range 3 {
-		_, err := contender.Lock(locks.TryOnce(patient(t)), t.Name())
-		wantNotAcquired(t, err, locks.ErrHeld)
-		if n := p.Count(); n != i+1 {
-			t.Errorf("%d queries after %d tries, want one for each", n, i+1)
-		}
-	}
-	if n := p.Open(); n != 1 {
-		t.Errorf("%d connections, want the tries to share one", n)
-	}
-	mustUnlock(t, holder)
-}
 
 // A try must not create a waiter even for a moment: whoever comes next would wait for its deletion.
 func TestATryThatIsRefusedWritesNothingToEtcd(t *testing.T) {
@@ -178,27 +122,5 @@ func TestATryPassesOverDeadWaitersOnly(t *testing.T) {
 			_, err := l.Lock(locks.TryOnce(patient(t)), queueKey)
 			wantNotAcquired(t, err, locks.ErrHeld)
 		})
-	}
-}
-
-// A server that was stopped when a try was sent may carry it out after the client has given up.
-func TestRedisQueueRefusesALateTry(t *testing.T) {
-	t.Parallel()
-	server := shared.Redis(t)
-	p := newQueueProcess(t, server, locks.Options{})
-	holder := mustLock(t, newQueueProcess(t, server, locks.Options{}), queueKey)
-	var repeat func() error
-	p.client.AddHook(hook{script: func(ctx context.Context, next redis.ProcessHook, cmd redis.Cmder) error {
-		repeat = func() error { return next(context.WithoutCancel(ctx), redis.NewCmd(ctx, cmd.Args()...)) }
-		return next(ctx, cmd)
-	}})
-	_, err := p.Lock(locks.TryOnce(patient(t)), queueKey)
-	wantNotAcquired(t, err, locks.ErrHeld)
-	mustUnlock(t, holder)
-	if err := repeat(); err != nil {
-		t.Fatal(err)
-	}
-	if exists(t, p.client, queueKey) {
-		t.Error("a try that had been refused was granted when it was carried out again")
 	}
 }

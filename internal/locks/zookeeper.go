@@ -35,7 +35,6 @@ type ZooKeeper struct {
 	root     string
 	acl      []zk.ACL
 	options  Options
-	pulse    *pulse
 	requests chan struct{} // has an element for each request without a reply
 	undos    *undoer
 	closed   atomic.Bool
@@ -52,28 +51,18 @@ func NewZooKeeper(conn *zk.Conn, root string, acl []zk.ACL, options Options) *Zo
 	if len(acl) == 0 {
 		acl = zk.WorldACL(zk.PermAll)
 	}
-	z := &ZooKeeper{
+	return &ZooKeeper{
 		conn: conn, root: path.Clean("/" + root), acl: acl, options: options.withDefaults(),
 		requests: make(chan struct{}, maxZKRequests),
 		undos:    newUndoer(0), // a node lasts as long as the session
 	}
-	z.pulse = newPulse(z.options, func(ctx context.Context) error {
-		_, err := answered(ctx, z, func() (bool, error) {
-			exists, _, err := conn.Exists(z.root)
-			return exists, err
-		})
-		return err
-	})
-	return z
 }
 
 // Lock implements Locker. The token is the zxid that created the holder's node.
 func (z *ZooKeeper) Lock(ctx context.Context, key string) (*Lease, error) {
-	waiting, stop := z.pulse.watch(ctx)
-	defer stop()
 	for {
-		if waiting.Err() != nil {
-			return nil, notAcquired(key, waitError(ctx, waiting, nil))
+		if ctx.Err() != nil {
+			return nil, notAcquired(key, ctx.Err())
 		}
 		if z.closed.Load() {
 			return nil, notAcquired(key, errors.New("the ZooKeeper lock is closed"))
@@ -83,7 +72,7 @@ func (z *ZooKeeper) Lock(ctx context.Context, key string) (*Lease, error) {
 		}
 		// A random name finds the node even if the reply to its creation is lost.
 		n := &zkNode{z: z, parent: path.Join(z.root, nodeName(key)), name: rand.Text() + "-"}
-		err := n.lock(waiting)
+		err := n.lock(ctx)
 		if err == nil {
 			var lease *Lease
 			if lease, err = n.hold(ctx, key); err == nil {
@@ -91,10 +80,10 @@ func (z *ZooKeeper) Lock(ctx context.Context, key string) (*Lease, error) {
 			}
 		}
 		n.takeBack()
-		if ended(waiting) == nil && errors.Is(err, errSessionOver) {
+		if ended(ctx) == nil && errors.Is(err, errSessionOver) {
 			continue // at the end of the queue, in a new session
 		}
-		return nil, notAcquired(key, waitError(ctx, waiting, err))
+		return nil, notAcquired(key, errors.Join(ended(ctx), err))
 	}
 }
 

@@ -185,8 +185,8 @@ func (n *zkNode) byZxid(ctx context.Context, names []string) ([]string, error) {
 	return slices.SortedFunc(maps.Keys(created), func(a, b string) int { return cmp.Compare(created[a], created[b]) }), nil
 }
 
-// awaitDeletion waits until another node is deleted. The watch survives a short outage, and does not cover this
-// waiter's own node, which is checked at intervals. The pulse notices when the server stops answering.
+// awaitDeletion waits until another node is deleted. The watch neither covers this waiter's own node nor reports that
+// the server stopped answering: both are checked at intervals.
 func (n *zkNode) awaitDeletion(ctx context.Context, name string) error {
 	gone, err := answered(ctx, n.z, func() (<-chan zk.Event, error) {
 		_, _, events, err := n.z.conn.GetW(n.parent + "/" + name) // unlike ExistsW, sets no watch if the node is gone
@@ -198,7 +198,7 @@ func (n *zkNode) awaitDeletion(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	tick := time.NewTicker(n.z.options.Renew)
+	tick := time.NewTicker(min(n.z.options.Renew, answerLimit))
 	defer tick.Stop()
 	for {
 		select {
@@ -207,7 +207,7 @@ func (n *zkNode) awaitDeletion(ctx context.Context, name string) error {
 		case <-gone: // or the session has ended, which the next request will show
 			return nil
 		case <-tick.C:
-			if _, err := n.stat(ctx); errors.Is(err, errSessionOver) {
+			if _, err := n.stat(ctx); err != nil {
 				return err
 			}
 		}
@@ -230,32 +230,13 @@ func (n *zkNode) stat(ctx context.Context) (zxid int64, err error) {
 
 // hold makes the lease of the first node. The server counts the session from the last request.
 func (n *zkNode) hold(ctx context.Context, key string) (*Lease, error) {
-	type watched struct {
-		zxid   int64
-		events <-chan zk.Event
-	}
 	sent := time.Now()
-	own, err := answered(ctx, n.z, func() (watched, error) {
-		_, stat, events, err := n.z.conn.GetW(n.path())
-		if err != nil {
-			return watched{}, err
-		}
-		return watched{stat.Czxid, events}, nil
-	})
-	if errors.Is(err, zk.ErrNoNode) {
-		err = errSessionOver
-	}
+	zxid, err := n.stat(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read the own node in ZooKeeper: %w", err)
 	}
-	var lease *Lease
-	lease = newLease(ctx, n.z.options.guaranteed(sent), uint64(own.zxid), func(ctx context.Context) error {
-		lost := errors.Is(context.Cause(lease.Context()), ErrLeaseLost) // before unlock, which triggers the watch too
-		err := n.unlock(ctx)
-		if lost && !errors.Is(err, ErrLeaseLost) {
-			err = errors.Join(ErrLeaseLost, err)
-		}
-		if err != nil {
+	lease := newLease(ctx, n.z.options.guaranteed(sent), uint64(zxid), func(ctx context.Context) error {
+		if err := n.unlock(ctx); err != nil {
 			return fmt.Errorf("unlock %s: %w", key, err)
 		}
 		return nil
@@ -271,15 +252,6 @@ func (n *zkNode) hold(ctx context.Context, key string) (*Lease, error) {
 		}
 		return err
 	})
-	go func() {
-		select {
-		case <-lease.over:
-		case event := <-own.events:
-			if event.Type != zk.EventNodeDataChanged { // the node is gone, or the session, or the connection was closed
-				lease.lose()
-			}
-		}
-	}()
 	return lease, nil
 }
 

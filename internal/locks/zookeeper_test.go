@@ -2,7 +2,6 @@ package locks_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -11,8 +10,6 @@ import (
 	"net"
 	"slices"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -82,7 +79,7 @@ func TestZooKeeperHolderNoticesAnEndedSessionAndGetsAnother(t *testing.T) {
 	// The lease is longer than the session, which NewZooKeeper forbids, so that only the connection can report the
 	// loss.
 	conn := connectZooKeeper(t, proxy.Addr(), time.Second)
-	lock := locks.NewZooKeeper(conn, "/locks", nil, locks.Options{Lease: time.Hour})
+	lock := locks.NewZooKeeper(conn, "/locks", nil, locks.Options{Lease: time.Hour, Renew: 100 * time.Millisecond})
 	t.Cleanup(func() { lock.Close() })
 	observer := connectZooKeeper(t, addr, time.Minute)
 	lost := mustLock(t, lock, key)
@@ -189,77 +186,6 @@ func TestAZooKeeperQueueThatIsDeletedTooSoonIsCreatedAgain(t *testing.T) {
 	mustUnlock(t, receive(t, granted, failed))
 }
 
-func TestAZooKeeperWaiterWhoseQueueIsDeletedQueuesAgain(t *testing.T) {
-	t.Parallel()
-	addr, key := shared.ZooKeeper(t), "deleted-queue"
-	observer := connectZooKeeper(t, addr, time.Minute)
-	lost := mustLock(t, newZooKeeper(t, addr, locks.Options{}), key)
-	granted, failed := startLock(t.Context(), newZooKeeper(t, addr, locks.Options{}), key)
-	awaitZKQueue(t, observer, key, 2)
-	var deletions []any
-	for _, node := range append(zkQueue(t, observer, key), "/locks/"+key) {
-		deletions = append(deletions, &zk.DeleteRequest{Path: node, Version: -1})
-	}
-	if _, err := observer.Multi(deletions...); err != nil {
-		t.Fatal(err)
-	}
-	mustUnlock(t, receive(t, granted, failed))
-	wantLeaseLost(t, lost.Unlock())
-}
-
-func TestAnOutageOfZooKeeperLeavesABoundedNumberOfRequests(t *testing.T) {
-	t.Parallel()
-	server := serverstest.StartZooKeeper(t, servers.ZooKeeperOptions{Relaxed: true})
-	observer := connectZooKeeper(t, server.Addr, time.Minute)
-	lock := newZooKeeper(t, server.Addr, locks.Options{})
-	mustUnlock(t, mustLock(t, lock, "outage"))
-	_, limit := lock.Unanswered()
-	pause(t, server.Process)
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	var all sync.WaitGroup
-	for range 2 * limit {
-		all.Go(func() {
-			if lease, err := lock.Lock(ctx, "outage"); err == nil {
-				t.Error("the lock was granted during the outage")
-				_ = lease.Unlock()
-			}
-		})
-	}
-	all.Wait()
-	if requests, _ := lock.Unanswered(); requests > limit {
-		t.Errorf("%d requests wait for a reply, want at most %d", requests, limit)
-	}
-	if nodes := lock.Undos().Pending(); nodes > limit {
-		t.Errorf("%d nodes wait for their deletion, want at most %d", nodes, limit)
-	}
-	if err := server.Signal(syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
-	serverstest.Eventually(t, "no request and no node waits", func() bool {
-		requests, _ := lock.Unanswered()
-		return requests == 0 && lock.Undos().Pending() == 0
-	})
-	awaitZKQueue(t, observer, "outage", 0)
-}
-
-func TestADeadZooKeeperWaiterIsPassedWhenItsSessionEnds(t *testing.T) {
-	t.Parallel()
-	addr := shared.ZooKeeper(t)
-	observer := connectZooKeeper(t, addr, time.Minute)
-	deadWaiterIsPassed(t, addr, locks.Options{Lease: time.Second}, newZooKeeper,
-		func(key string, length int) { awaitZKQueue(t, observer, key, length) })
-}
-
-func TestZooKeeperGrantsInOrderOfArrivalWithRisingTokens(t *testing.T) {
-	t.Parallel()
-	addr := shared.ZooKeeper(t)
-	observer := connectZooKeeper(t, addr, time.Minute)
-	here, there := newZooKeeper(t, addr, locks.Options{}), newZooKeeper(t, addr, locks.Options{})
-	grantsInOrder(t, here, []locks.Locker{here, there, here},
-		func(key string, length int) { awaitZKQueue(t, observer, key, length) })
-}
-
 // From the end of the counter on, the server gives the greatest number to every node, and negative ones to some that
 // are created at once.
 func TestZooKeeperGrantsInOrderAfterTheCounterOverflowed(t *testing.T) {
@@ -279,6 +205,6 @@ func TestZooKeeperGrantsInOrderAfterTheCounterOverflowed(t *testing.T) {
 	}
 	lock := newZooKeeper(t, server.Addr, locks.Options{})
 	// If the order were left to chance, it would be right once in 720 times.
-	grantsInOrder(t, lock, []locks.Locker{lock, lock, lock, lock, lock},
-		func(key string, length int) { awaitZKQueue(t, observer, key, length) })
+	d := onZooKeeper{processes{server}, server.Addr, observer}
+	grantsInOrder(t, d, true, lock, []locks.Locker{lock, lock, lock, lock, lock})
 }

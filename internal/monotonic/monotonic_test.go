@@ -3,7 +3,6 @@ package monotonic
 import (
 	"context"
 	"runtime"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -71,17 +70,4 @@ func TestSleepEndsWithItsContext(t *testing.T) {
 	if SleepUntil(ctx, Now()+int64(time.Hour)) {
 		t.Error("an hour passed")
 	}
-}
-
-// On an idle machine, half of the sleeps should be late by well under 0.2 ms.
-func BenchmarkSleepUntil(b *testing.B) {
-	var late []int64
-	for b.Loop() {
-		at := Now() + int64(3100*time.Microsecond)
-		SleepUntil(b.Context(), at)
-		late = append(late, Now()-at)
-	}
-	slices.Sort(late)
-	b.ReportMetric(float64(late[len(late)/2])/1e3, "µs-late-p50")
-	b.ReportMetric(float64(late[len(late)*99/100])/1e3, "µs-late-p99")
 }

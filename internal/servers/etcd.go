@@ -6,37 +6,36 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os/exec"
 	"regexp"
 	"runtime"
-	"strconv"
 	"strings"
-	"time"
 )
 
 // EtcdOptions configures StartEtcd. The zero value is as durable as etcd is by default: every write is flushed.
 type EtcdOptions struct {
-	Name    string        // used in messages; "etcd" if empty
-	Relaxed bool          // flushes nothing, from version 3.5 on. For tests, never for measurements.
-	History time.Duration // how long earlier revisions of keys are kept, about; one minute if 0
-	TLS     *TLS          // for clients, which must have a certificate, not between members; without TLS if nil
-	Args    []string      // additional arguments, such as "--heartbeat-interval=50"
+	Name    string   // used in messages; "etcd" if empty
+	Relaxed bool     // flushes nothing, from version 3.5 on. For tests, never for measurements.
+	TLS     *TLS     // for clients, which must have a certificate, not between members; without TLS if nil
+	Args    []string // additional arguments, such as "--heartbeat-interval=50"
 }
 
 // Etcd is a private etcd server: a cluster of its own, or a member of an EtcdCluster. It has no password, but listens
 // on loopback only.
+//
+// A Restart keeps what the server has acknowledged, and each lease starts again with its full time to live.
 type Etcd struct {
-	Addr    string // host:port for clients
-	Version string // "etcd 3.4.23"
-	*Process
+	Server
 
-	peer    string // host:port for other members
-	client  *http.Client
-	scheme  string // of client URLs
-	command Command
-	dir     *Dir
+	peer   string // host:port for other members
+	client *http.Client
+	scheme string // of client URLs
+}
+
+var etcdProgram = program{
+	names: []string{"etcd"}, called: "etcd", packages: "etcd-server",
+	ask: []string{"--version"}, env: etcdEnv, version: regexp.MustCompile(`(?m)^etcd Version: ([0-9.]+)`),
 }
 
 // StartEtcd starts an etcd server and waits until it is its own leader and answers.
@@ -57,35 +56,29 @@ func StartEtcd(ctx context.Context, o EtcdOptions) (*Etcd, error) {
 
 // newEtcd prepares a server that has not joined a cluster.
 func newEtcd(ctx context.Context, o EtcdOptions) (*Etcd, error) {
-	path, version, err := findEtcd(ctx)
+	path, version, err := etcdProgram.find(ctx)
 	if err != nil {
 		return nil, err
 	}
-	client, err := FreePort()
+	peer, err := freeAddr()
 	if err != nil {
 		return nil, err
 	}
-	peer, err := FreePort()
+	server, err := newServer("etcd")
 	if err != nil {
 		return nil, err
 	}
-	dir, err := NewDir("etcd")
-	if err != nil {
-		return nil, err
-	}
-	e := &Etcd{
-		Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(client)), Version: version,
-		peer: net.JoinHostPort("127.0.0.1", strconv.Itoa(peer)), dir: dir, client: http.DefaultClient, scheme: "http",
-	}
+	e := &Etcd{Server: server, peer: peer, client: http.DefaultClient, scheme: "http"}
+	e.Version, e.ready = "etcd "+version[1], e.healthy
 	if o.TLS != nil {
 		config, err := o.TLS.client()
 		if err != nil {
-			return nil, errors.Join(err, dir.Remove())
+			return nil, errors.Join(err, e.dir.Remove())
 		}
 		e.client, e.scheme = &http.Client{Transport: &http.Transport{TLSClientConfig: config}}, "https"
 	}
 	e.command = Command{
-		Name: o.Name, Path: path, Args: e.args(o), Env: etcdEnv(), Log: dir.File("etcd.log"),
+		Name: o.Name, Path: path, Args: e.args(o), Env: etcdProgram.env(), Log: e.dir.File("etcd.log"),
 	}
 	if o.Relaxed && knowsUnsafeNoFsync(ctx, path) {
 		e.command.Args = append(e.command.Args, "--unsafe-no-fsync")
@@ -95,15 +88,12 @@ func newEtcd(ctx context.Context, o EtcdOptions) (*Etcd, error) {
 }
 
 func (e *Etcd) args(o EtcdOptions) []string {
-	if o.History == 0 {
-		o.History = time.Minute
-	}
 	args := []string{
 		"--name=" + o.Name, "--data-dir=" + e.dir.File("data"),
 		"--listen-client-urls=" + e.scheme + "://" + e.Addr, "--advertise-client-urls=" + e.scheme + "://" + e.Addr,
 		"--listen-peer-urls=http://" + e.peer,
 		// Without compaction the history would fill the space quota. The mode revision compacts only every five minutes.
-		"--auto-compaction-mode=periodic", "--auto-compaction-retention=" + o.History.String(),
+		"--auto-compaction-mode=periodic", "--auto-compaction-retention=1m",
 	}
 	if o.TLS != nil {
 		args = append(args, "--client-cert-auth", "--trusted-ca-file="+o.TLS.CA,
@@ -121,12 +111,6 @@ func (e *Etcd) join(addr, cluster string) {
 func etcdEnv() []string {
 	// Without this, version 3.4 refuses to start on arm64.
 	return append(envWithout("ETCD_"), "ETCD_UNSUPPORTED_ARCH="+runtime.GOARCH)
-}
-
-// Restart kills the server if it is running (SIGKILL), and starts it on the same ports in the same directory, which
-// keeps what the server has acknowledged. Each lease starts again with its full time to live.
-func (e *Etcd) Restart(ctx context.Context) error {
-	return Restart(ctx, &e.Process, e.command, e.healthy)
 }
 
 // healthy asks etcd for its health: it has a leader and serves a linearizable read.
@@ -155,38 +139,9 @@ func (e *Etcd) ask(ctx context.Context, method, path, body string) (answer []byt
 	return answer, err
 }
 
-// Stop ends the server and removes its directory.
-func (e *Etcd) Stop(ctx context.Context) error {
-	if e.Process == nil {
-		return e.dir.Remove()
-	}
-	return errors.Join(e.Process.Stop(ctx), e.dir.Remove())
-}
-
-var etcdVersion = regexp.MustCompile(`(?m)^etcd Version: ([0-9.]+)`)
-
-func findEtcd(ctx context.Context) (path, version string, err error) {
-	path, found := find("etcd")
-	if !found {
-		return "", "", errorNotInstalled("etcd", "etcd-server")
-	}
-	ask := exec.CommandContext(ctx, path, "--version")
-	ask.Env = etcdEnv()
-	answer, err := ask.Output()
-	if err != nil {
-		return "", "", fmt.Errorf("ask %s for its version: %w", path, err)
-	}
-	match := etcdVersion.FindStringSubmatch(string(answer))
-	if match == nil {
-		answer = bytes.TrimSpace(answer)
-		return "", "", fmt.Errorf("%s is not an etcd server: its version is %q", path, answer)
-	}
-	return path, "etcd " + match[1], nil
-}
-
 func knowsUnsafeNoFsync(ctx context.Context, path string) bool {
 	ask := exec.CommandContext(ctx, path, "--help")
-	ask.Env = etcdEnv()
+	ask.Env = etcdProgram.env()
 	help, err := ask.CombinedOutput()
 	return err == nil && bytes.Contains(help, []byte("unsafe-no-fsync"))
 }

@@ -126,9 +126,6 @@ func (e *Etcd) status(ctx context.Context) (s EtcdStatus, err error) {
 func (c *EtcdCluster) Stop(ctx context.Context) error {
 	var errs []error
 	for _, member := range c.Members {
-		if member.Process != nil {
-			member.Kill() // not asked to end: a leader first hands over to another member
-		}
 		errs = append(errs, member.Stop(ctx))
 	}
 	return errors.Join(errs...)

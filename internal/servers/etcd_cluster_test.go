@@ -73,15 +73,6 @@ func TestAMemberThatAnswersWithAnErrorDoesNotLead(t *testing.T) {
 	}
 }
 
-func TestAMemberWithTLSTellsItsStatus(t *testing.T) {
-	t.Parallel()
-	files := serverstest.NewCA(t).Issue(t, "server", "127.0.0.1")
-	member := serverstest.StartEtcd(t, servers.EtcdOptions{Relaxed: true, TLS: &files})
-	if status, err := member.Status(t.Context()); err != nil || !status.Leads {
-		t.Errorf("%+v, %v, want that it leads", status, err)
-	}
-}
-
 // from selects the messages of the connections that an etcd member makes to others.
 func from(member uint64) func(tcpproxy.Message) bool {
 	header := fmt.Appendf(nil, "X-Server-From: %x\r\n", member)

@@ -1,12 +1,10 @@
 package servers_test
 
 import (
-	"errors"
 	"strings"
 	"testing"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"stock/internal/servers"
@@ -31,23 +29,6 @@ func TestEtcdKeepsAcknowledgedWritesWhenKilled(t *testing.T) {
 	if err != nil || len(got.Kvs) != 1 || string(got.Kvs[0].Value) != "6000" {
 		t.Errorf("after the restart, the key has %v, %v, want 6000", got, err)
 	}
-}
-
-func TestEtcdCompactsItsHistory(t *testing.T) {
-	t.Parallel()
-	server := serverstest.StartEtcd(t, servers.EtcdOptions{Relaxed: true, History: time.Second})
-	client := connectEtcd(t, server.Addr)
-	first, err := client.Put(t.Context(), "stock/1", "6000")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := client.Put(t.Context(), "stock/1", "5999"); err != nil {
-		t.Fatal(err)
-	}
-	serverstest.Eventually(t, "the first revision is gone", func() bool {
-		_, err := client.Get(t.Context(), "stock/1", clientv3.WithRev(first.Header.Revision))
-		return errors.Is(err, rpctypes.ErrCompacted)
-	})
 }
 
 func TestEtcdStopFreesThePortAndTheDirectory(t *testing.T) {
@@ -76,16 +57,6 @@ func TestEtcdIgnoresTheEnvironment(t *testing.T) {
 	t.Setenv("ETCD_LISTEN_CLIENT_URLS", "nonsense")
 	t.Setenv("ETCD_FORCE_NEW_CLUSTER", "nonsense")
 	serverstest.StartEtcd(t, servers.EtcdOptions{})
-}
-
-func TestTestsShareOneEtcd(t *testing.T) {
-	t.Parallel()
-	if first, second := shared.Etcd(t), shared.Etcd(t); first != second {
-		t.Errorf("two servers are running, at %s and %s, want one", first, second)
-	}
-	if _, err := connectEtcd(t, shared.Etcd(t)).Put(t.Context(), t.Name(), "value"); err != nil {
-		t.Error(err)
-	}
 }
 
 func connectEtcd(t *testing.T, addr string) *clientv3.Client {

@@ -1,18 +1,16 @@
 package servers
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"database/sql"
 	"errors"
 	"fmt"
-	"net"
 	"os"
-	"os/exec"
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/go-sql-driver/mysql"
 )
@@ -28,19 +26,18 @@ type MySQLOptions struct {
 	// Args are additional arguments. They override those of this package: "--transaction-isolation=READ-COMMITTED",
 	// "--innodb-flush-log-at-trx-commit=0".
 	Args []string
+	// SlowFlushes lets DelayFlushes make flushes slower. It needs Linux and a C compiler.
+	SlowFlushes bool
 }
 
 // MySQL is a private MySQL or MariaDB server.
 type MySQL struct {
-	Addr     string            // host:port
-	Version  string            // "MySQL 8.0.36", "MariaDB 10.11.6"
+	Server
+
 	Settings map[string]string // system variables that matter for durability and isolation
 	Data     string            // its data directory
-	*Process
-
 	password string
-	command  Command
-	dir      *Dir
+	flush    *library // nil without MySQLOptions.SlowFlushes
 }
 
 // settings are the system variables to report with measurements. No server has all of them.
@@ -63,7 +60,7 @@ func StartMySQL(ctx context.Context, o MySQLOptions) (*MySQL, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, port, err := newMySQL("mysql", mounted)
+	m, err := newMySQL("mysql", mounted)
 	if err != nil {
 		return nil, err
 	}
@@ -72,8 +69,14 @@ func StartMySQL(ctx context.Context, o MySQLOptions) (*MySQL, error) {
 	m.command = Command{
 		Name: program.name(),
 		Path: program.path,
-		Args: append(program.args(dir, port, o), o.Args...),
+		Args: append(program.args(dir, m.port(), o), o.Args...),
 		Log:  dir.File("mysql.log"),
+	}
+	if o.SlowFlushes {
+		if m.flush, err = prepareLibrary(ctx, dir, "flush", "STOCK_FLUSH"); err != nil {
+			return nil, errors.Join(err, dir.Remove())
+		}
+		m.command.Env = append(os.Environ(), m.flush.env...)
 	}
 	if o.Disk > 0 {
 		if err := mount(m.Data, o.Disk); err != nil {
@@ -93,23 +96,17 @@ func StartMySQL(ctx context.Context, o MySQLOptions) (*MySQL, error) {
 	return m, nil
 }
 
+// DelayFlushes makes each flush of a file that begins from now on take longer by d. It needs MySQLOptions.SlowFlushes.
+func (m *MySQL) DelayFlushes(d time.Duration) error { return m.flush.set(int64(d)) }
+
 // newMySQL chooses a directory, a free port and a password for a server that is not yet started. name is part of the
 // directory's name; data is the name of the data directory in it.
-func newMySQL(name, data string) (m *MySQL, port int, err error) {
-	port, err = FreePort()
+func newMySQL(name, data string) (*MySQL, error) {
+	server, err := newServer(name)
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
-	dir, err := NewDir(name)
-	if err != nil {
-		return nil, 0, err
-	}
-	return &MySQL{
-		Addr:     net.JoinHostPort("127.0.0.1", strconv.Itoa(port)),
-		Data:     dir.File(data),
-		password: rand.Text(),
-		dir:      dir,
-	}, port, nil
+	return &MySQL{Server: server, Data: server.dir.File(data), password: rand.Text()}, nil
 }
 
 // initSQL creates the only account that may connect over TCP. It has a password, because the server may run as root and
@@ -123,7 +120,7 @@ func (m *MySQL) initSQL() string {
 // a margin.
 const MySQLConnections = 512
 
-func (p mysqlProgram) args(dir *Dir, port int, o MySQLOptions) []string {
+func (p mysqlProgram) args(dir *Dir, port string, o MySQLOptions) []string {
 	args := append(mysqlArgs(),
 		"--datadir="+dir.File(mounted),
 		"--socket="+dir.File("mysql.sock"),
@@ -132,7 +129,7 @@ func (p mysqlProgram) args(dir *Dir, port int, o MySQLOptions) []string {
 		"--init-file="+dir.File("init.sql"),
 		"--secure-file-priv="+dir.File("tmp"),
 		"--bind-address=127.0.0.1",
-		"--port="+strconv.Itoa(port),
+		"--port="+port,
 		"--skip-name-resolve",
 		"--server-id=1",
 		"--max-connections="+strconv.Itoa(MySQLConnections),
@@ -247,38 +244,27 @@ func readSettings(ctx context.Context, db *sql.DB) (map[string]string, error) {
 	return values, rows.Err()
 }
 
-// Stop ends the server and removes its directory.
-func (m *MySQL) Stop(ctx context.Context) error {
-	return errors.Join(m.Process.Stop(ctx), m.dir.Remove())
-}
-
 // mysqlProgram is an installed MySQL or MariaDB server.
 type mysqlProgram struct {
 	path    string
-	version string // see MySQL.Version
+	version string // "MySQL 8.0.36", "MariaDB 10.11.6"
 	mariaDB bool
 }
 
-var mysqlVersion = regexp.MustCompile(`Ver ([0-9]+(?:\.[0-9]+)*)`)
+var mysqlPrograms = program{
+	names: []string{"mysqld", "mariadbd"}, called: "mysqld or mariadbd", packages: "mariadb-server-core",
+	ask: []string{"--no-defaults", "--version"}, version: regexp.MustCompile(`Ver ([0-9]+(?:\.[0-9]+)*)(.*MariaDB)?`),
+}
 
 func findMySQL(ctx context.Context) (mysqlProgram, error) {
-	path, found := find("mysqld", "mariadbd")
-	if !found {
-		return mysqlProgram{}, errorNotInstalled("mysqld or mariadbd", "mariadb-server-core")
+	path, version, err := mysqlPrograms.find(ctx)
+	switch {
+	case err != nil:
+		return mysqlProgram{}, err
+	case version[2] != "": // often installed as mysqld
+		return mysqlProgram{path: path, version: "MariaDB " + version[1], mariaDB: true}, nil
 	}
-	answer, err := exec.CommandContext(ctx, path, "--no-defaults", "--version").Output()
-	if err != nil {
-		return mysqlProgram{}, fmt.Errorf("ask %s for its version: %w", path, err)
-	}
-	match := mysqlVersion.FindSubmatch(answer)
-	if match == nil {
-		answer = bytes.TrimSpace(answer)
-		return mysqlProgram{}, fmt.Errorf("%s is not a MySQL server: its version is %q", path, answer)
-	}
-	if bytes.Contains(answer, []byte("MariaDB")) { // often installed as mysqld
-		return mysqlProgram{path: path, version: "MariaDB " + string(match[1]), mariaDB: true}, nil
-	}
-	return mysqlProgram{path: path, version: "MySQL " + string(match[1])}, nil
+	return mysqlProgram{path: path, version: "MySQL " + version[1]}, nil
 }
 
 func (p mysqlProgram) name() string {

@@ -71,19 +71,6 @@ func TestMySQLRefusesConnectionsWithoutThePassword(t *testing.T) {
 	}
 }
 
-func TestMySQLServesTwoReplicasOf64Connections(t *testing.T) {
-	t.Parallel()
-	db := open(t, shared.MySQL(t).DSN(""))
-	db.SetMaxOpenConns(2 * 64)
-	for range 2 * 64 {
-		conn, err := db.Conn(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { conn.Close() })
-	}
-}
-
 func TestMySQLStopFreesThePortAndTheDirectory(t *testing.T) {
 	t.Parallel()
 	server, err := servers.StartMySQL(t.Context(), servers.MySQLOptions{Relaxed: true})
@@ -100,13 +87,6 @@ func TestFailedStartOfMySQLShowsItsLog(t *testing.T) {
 	t.Parallel()
 	_, err := servers.StartMySQL(t.Context(), servers.MySQLOptions{Args: []string{"--no-such-option"}})
 	contains(t, err, "ended before it was ready", "no-such-option")
-}
-
-func TestEachTestGetsItsOwnDatabase(t *testing.T) {
-	t.Parallel()
-	first, second := shared.Database(t), shared.Database(t)
-	exec(t, first, "CREATE TABLE good (id INT PRIMARY KEY)")
-	exec(t, second, "CREATE TABLE good (id INT PRIMARY KEY)")
 }
 
 func TestMySQLOnASmallDiskRefusesRowsUntilThereIsRoom(t *testing.T) {

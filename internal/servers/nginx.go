@@ -6,9 +6,8 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
+	"regexp"
 	"syscall"
 )
 
@@ -19,20 +18,21 @@ type NginxOptions struct {
 	Ready []string // URLs that nginx answers, with any status, when it is ready
 }
 
-// Nginx is a private nginx.
+// Nginx is a private nginx. Its Addr is empty: its sites say where it listens.
 type Nginx struct {
-	Version string // "nginx 1.22.1"
-	Conf    string // path of its configuration file
-	*Process
+	Server
 
-	command Command
-	ready   []string
-	dir     *Dir
+	Conf string // path of its configuration file
+}
+
+var nginxProgram = program{
+	names: []string{"nginx"}, called: "nginx", packages: "nginx",
+	ask: []string{"-v"}, version: regexp.MustCompile(`nginx/([^ \n]+)`), // "nginx version: nginx/1.22.1 (Ubuntu)"
 }
 
 // StartNginx starts nginx and waits until it answers.
 func StartNginx(ctx context.Context, o NginxOptions) (*Nginx, error) {
-	path, version, err := findNginx(ctx)
+	path, version, err := nginxProgram.find(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -40,7 +40,15 @@ func StartNginx(ctx context.Context, o NginxOptions) (*Nginx, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &Nginx{Version: version, Conf: dir.File("nginx.conf"), ready: o.Ready, dir: dir}
+	n := &Nginx{Server: Server{Version: "nginx " + version[1], dir: dir}, Conf: dir.File("nginx.conf")}
+	n.ready = func(ctx context.Context) error {
+		for _, url := range o.Ready {
+			if err := ProbeHTTP(ctx, url); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 	global := "daemon off;"
 	if isRoot() {
 		// Otherwise the workers would run as another user, who may not enter the directory.
@@ -58,7 +66,7 @@ func StartNginx(ctx context.Context, o NginxOptions) (*Nginx, error) {
 		return nil, errors.Join(fmt.Errorf("write the configuration of nginx: %w", err), dir.Remove())
 	}
 	if err := n.Restart(ctx); err != nil {
-		return nil, errors.Join(err, dir.Remove())
+		return nil, errors.Join(err, n.Stop(ctx))
 	}
 	return n, nil
 }
@@ -70,18 +78,6 @@ func (n *Nginx) configure(o NginxOptions) error {
 		os.Mkdir(sites, 0o700),
 		os.WriteFile(filepath.Join(sites, "sites.conf"), []byte(o.Sites), 0o600),
 	)
-}
-
-// Restart kills nginx and its workers if it is running (SIGKILL), and starts it again.
-func (n *Nginx) Restart(ctx context.Context) error {
-	return Restart(ctx, &n.Process, n.command, func(ctx context.Context) error {
-		for _, url := range n.ready {
-			if err := ProbeHTTP(ctx, url); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
 }
 
 // ProbeHTTP returns an error unless a web server answers a GET with any status.
@@ -96,23 +92,4 @@ func ProbeHTTP(ctx context.Context, url string) error {
 		return err
 	}
 	return response.Body.Close()
-}
-
-// Stop ends nginx and removes its directory.
-func (n *Nginx) Stop(ctx context.Context) error {
-	return errors.Join(n.Process.Stop(ctx), n.dir.Remove())
-}
-
-func findNginx(ctx context.Context) (path, version string, err error) {
-	path, found := find("nginx")
-	if !found {
-		return "", "", errorNotInstalled("nginx", "nginx")
-	}
-	answer, err := exec.CommandContext(ctx, path, "-v").CombinedOutput() // "nginx version: nginx/1.22.1 (Ubuntu)"
-	if err != nil {
-		return "", "", fmt.Errorf("ask %s for its version: %w", path, err)
-	}
-	_, version, _ = strings.Cut(string(answer), "/")
-	version, _, _ = strings.Cut(strings.TrimSpace(version), " ")
-	return path, filepath.Base(path) + " " + version, nil
 }

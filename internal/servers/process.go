@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -215,6 +216,22 @@ func ProcessState(pid int) (state byte, err error) {
 		return 0, fmt.Errorf("/proc/%d/stat has no state: %q", pid, stat)
 	}
 	return stat[end+2], nil
+}
+
+// Children returns the ids of a process's children, on Linux.
+func Children(pid int) (pids []int, err error) {
+	list, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+	if err != nil {
+		return nil, err
+	}
+	for field := range strings.FieldsSeq(string(list)) {
+		child, err := strconv.Atoi(field)
+		if err != nil {
+			return nil, err
+		}
+		pids = append(pids, child)
+	}
+	return pids, nil
 }
 
 // Kill kills the process and its descendants (SIGKILL) and waits until the process has ended.

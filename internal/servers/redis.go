@@ -2,14 +2,12 @@ package servers
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"os"
-	"os/exec"
 	"regexp"
 	"slices"
 	"strconv"
@@ -32,16 +30,21 @@ type RedisOptions struct {
 	Clock     bool     // SetClock sets its wall clock, which needs Linux and a C compiler
 }
 
-// Redis is a private Redis or Valkey server. It has no password, but listens on loopback only.
+// Redis is a private Redis or Valkey server. It has no password, but listens on loopback only. Without an append-only
+// file, a Restart loses its data.
 type Redis struct {
-	Addr    string // host:port
-	TLSAddr string // host:port for TLS; empty without
-	Version string // "Redis 7.0.15"
-	*Process
+	Server
 
-	command Command
-	dir     *Dir
-	clock   string // file with the offset of its clock; see RedisOptions.Clock
+	TLSAddr string   // host:port for TLS; empty without
+	clock   *library // sets its clock by seconds; see RedisOptions.Clock
+}
+
+var redisProgram = program{
+	names:  []string{"redis-server", "valkey-server", "redis-check-rdb", "valkey-check-rdb"},
+	called: "redis-server or valkey-server", packages: "redis-tools",
+	// Debian's redis-tools has redis-check-rdb only: the same program, which is a server when it runs under this name.
+	ask: []string{"--version"}, argv0: "redis-server",
+	version: regexp.MustCompile(`(?im)^(redis|valkey).* v=([0-9.]+)`),
 }
 
 // StartRedis starts a Redis server and waits until it answers, and if it is a Redis replica, until it is in sync.
@@ -53,56 +56,23 @@ func StartRedis(ctx context.Context, o RedisOptions) (*Redis, error) {
 	if err != nil {
 		return nil, err
 	}
-	path, version, err := findRedis(ctx)
+	path, version, err := redisProgram.find(ctx)
 	if err != nil {
 		return nil, err
 	}
-	port, err := FreePort()
+	server, err := newServer("redis")
 	if err != nil {
 		return nil, err
 	}
-	dir, err := NewDir("redis")
-	if err != nil {
-		return nil, err
-	}
-	r := &Redis{
-		Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), Version: version, dir: dir,
-	}
-	if o.TLS != nil {
-		secure, err := FreePort()
-		if err != nil {
-			return nil, errors.Join(err, dir.Remove())
-		}
-		r.TLSAddr = net.JoinHostPort("127.0.0.1", strconv.Itoa(secure))
-		o.Args = slices.Concat(o.TLS.redisArgs(secure), o.Args)
-	}
-	data := dir.File("data")
-	if err := os.Mkdir(data, 0o700); err != nil {
-		return nil, errors.Join(fmt.Errorf("make a directory for the data of %s: %w", o.Name, err), dir.Remove())
-	}
+	r := &Redis{Server: server}
+	r.Version, r.ready = version[1]+" "+version[2], r.ping
 	r.command = Command{
-		Name: o.Name,
-		Path: path,
-		// Debian's redis-tools has redis-check-rdb only: the same program, which is a server when it runs under this
-		// name.
-		Argv0: "redis-server",
-		Args:  slices.Concat(o.args(port, data), replicaOf, o.Args),
+		Name:  o.Name,
+		Path:  path,
+		Argv0: redisProgram.argv0,
+		Args:  slices.Concat(o.args(r.port(), r.dir.File("data")), replicaOf),
 		Env:   append(os.Environ(), o.Env...),
-		Log:   dir.File("redis.log"),
-	}
-	if o.Clock {
-		env, err := r.prepareClock(ctx)
-		if err != nil {
-			return nil, errors.Join(err, dir.Remove())
-		}
-		r.command.Env = append(r.command.Env, env...)
-	}
-	if o.Config != "" {
-		conf := dir.File("redis.conf")
-		if err := os.WriteFile(conf, []byte(o.Config), 0o600); err != nil {
-			return nil, errors.Join(fmt.Errorf("write the configuration of %s: %w", o.Name, err), dir.Remove())
-		}
-		r.command.Args = append([]string{conf}, r.command.Args...) // the file must be the first argument
+		Log:   r.dir.File("redis.log"),
 	}
 	if err := r.start(ctx, o); err != nil {
 		return nil, errors.Join(err, r.Stop(ctx))
@@ -111,7 +81,30 @@ func StartRedis(ctx context.Context, o RedisOptions) (*Redis, error) {
 }
 
 // start starts the server for the first time.
-func (r *Redis) start(ctx context.Context, o RedisOptions) error {
+func (r *Redis) start(ctx context.Context, o RedisOptions) (err error) {
+	if err := os.Mkdir(r.dir.File("data"), 0o700); err != nil {
+		return err
+	}
+	if o.TLS != nil {
+		if r.TLSAddr, err = freeAddr(); err != nil {
+			return err
+		}
+		r.command.Args = append(r.command.Args, o.TLS.redisArgs(r.TLSAddr)...)
+	}
+	r.command.Args = append(r.command.Args, o.Args...) // they override those of this package
+	if o.Clock {
+		if r.clock, err = prepareLibrary(ctx, r.dir, "clock", "STOCK_CLOCK"); err != nil {
+			return err
+		}
+		r.command.Env = append(r.command.Env, r.clock.env...)
+	}
+	if o.Config != "" {
+		conf := r.dir.File("redis.conf")
+		if err := os.WriteFile(conf, []byte(o.Config), 0o600); err != nil {
+			return err
+		}
+		r.command.Args = append([]string{conf}, r.command.Args...) // the file must be the first argument
+	}
 	if err := r.Restart(ctx); err != nil {
 		return err
 	}
@@ -138,9 +131,9 @@ func StartRedisMasters(ctx context.Context, n int, o RedisOptions) ([]*Redis, er
 	return masters, nil
 }
 
-func (o RedisOptions) args(port int, dir string) []string {
+func (o RedisOptions) args(port, dir string) []string {
 	args := []string{
-		"--bind", "127.0.0.1", "--port", strconv.Itoa(port), "--protected-mode", "yes",
+		"--bind", "127.0.0.1", "--port", port, "--protected-mode", "yes",
 		"--daemonize", "no", "--dir", dir, "--save", "",
 		"--repl-diskless-sync-delay", "0", // by default, a master lets its first Redis replica wait for 5 s
 	}
@@ -168,12 +161,6 @@ func (o RedisOptions) replicaOf() ([]string, error) {
 		return nil, fmt.Errorf("the master of %s: %w", o.Name, err)
 	}
 	return []string{"--replicaof", host, port}, nil
-}
-
-// Restart kills the server if it is running (SIGKILL), and starts it on the same port in the same directory. Without an
-// append-only file, the data is lost.
-func (r *Redis) Restart(ctx context.Context) error {
-	return Restart(ctx, &r.Process, r.command, r.ping)
 }
 
 // ping does not use go-redis, which would retry at its own pace and write to stderr whenever it cannot connect.
@@ -208,15 +195,6 @@ func (r *Redis) client() *redis.Client {
 	return redis.NewClient(&redis.Options{Addr: r.Addr, MaxRetries: -1})
 }
 
-// Stop kills the server and removes its directory. It does not ask the server to end: a master would wait for its Redis
-// replicas, and the data is removed anyway.
-func (r *Redis) Stop(context.Context) error {
-	if r.Process != nil {
-		r.Kill()
-	}
-	return r.dir.Remove()
-}
-
 // stopRedis stops those of the servers that were started.
 func stopRedis(ctx context.Context, servers ...*Redis) error {
 	var errs []error
@@ -226,25 +204,4 @@ func stopRedis(ctx context.Context, servers ...*Redis) error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-var redisVersion = regexp.MustCompile(`(?i)^(redis|valkey).* v=([0-9.]+)`)
-
-func findRedis(ctx context.Context) (path, version string, err error) {
-	path, found := find("redis-server", "valkey-server", "redis-check-rdb", "valkey-check-rdb")
-	if !found {
-		return "", "", errorNotInstalled("redis-server or valkey-server", "redis-tools")
-	}
-	ask := exec.CommandContext(ctx, path, "--version")
-	ask.Args[0] = "redis-server"
-	answer, err := ask.Output()
-	if err != nil {
-		return "", "", fmt.Errorf("ask %s for its version: %w", path, err)
-	}
-	match := redisVersion.FindStringSubmatch(string(answer))
-	if match == nil {
-		answer = bytes.TrimSpace(answer)
-		return "", "", fmt.Errorf("%s is not a Redis server: its version is %q", path, answer)
-	}
-	return path, match[1] + " " + match[2], nil
 }

@@ -2,7 +2,6 @@ package servers_test
 
 import (
 	"errors"
-	"fmt"
 	"runtime"
 	"strings"
 	"syscall"
@@ -92,51 +91,6 @@ func TestFailedStartOfRedisShowsItsLog(t *testing.T) {
 	t.Parallel()
 	_, err := servers.StartRedis(t.Context(), servers.RedisOptions{Args: []string{"--no-such-option", "1"}})
 	contains(t, err, "ended before it was ready", "no-such-option")
-}
-
-func TestRedisRefusesAMalformedMaster(t *testing.T) {
-	t.Parallel()
-	_, err := servers.StartRedis(t.Context(), servers.RedisOptions{ReplicaOf: "127.0.0.1"})
-	contains(t, err, "127.0.0.1", "missing port")
-}
-
-func TestRedisMastersAreNumbered(t *testing.T) {
-	t.Parallel()
-	masters, err := servers.StartRedisMasters(t.Context(), 2, servers.RedisOptions{Name: "redlock"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, master := range masters {
-		if want := fmt.Sprintf("redlock-%d", i+1); master.Name != want {
-			t.Errorf("the name of master %d is %s, want %s", i+1, master.Name, want)
-		}
-		if err := master.Stop(t.Context()); err != nil {
-			t.Error(err)
-		}
-	}
-}
-
-func TestRedlockMastersAreIndependent(t *testing.T) {
-	t.Parallel()
-	masters := shared.Redlock(t, 3)
-	if err := connect(t, masters[0]).Set(t.Context(), "key", "value", 0).Err(); err != nil {
-		t.Fatal(err)
-	}
-	for _, other := range masters[1:] {
-		if err := connect(t, other).Get(t.Context(), "key").Err(); !errors.Is(err, redis.Nil) {
-			t.Errorf("reading a key of another master from %s gives %v, want redis.Nil", other.Addr, err)
-		}
-	}
-}
-
-func TestEachTestGetsItsOwnRedisDatabase(t *testing.T) {
-	t.Parallel()
-	if err := connect(t, shared.Redis(t)).Set(t.Context(), "key", "value", 0).Err(); err != nil {
-		t.Fatal(err)
-	}
-	if err := connect(t, shared.Redis(t)).Get(t.Context(), "key").Err(); !errors.Is(err, redis.Nil) {
-		t.Errorf("reading a key of another database gives %v, want redis.Nil", err)
-	}
 }
 
 func connect(t *testing.T, options *redis.Options) *redis.Client {

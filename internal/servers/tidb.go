@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -25,11 +24,11 @@ func StartTiDB(ctx context.Context, path string) (*MySQL, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find TiDB: %w; build it with \"make tidb\"", err)
 	}
-	m, port, err := newMySQL("tidb", "data")
+	m, err := newMySQL("tidb", "data")
 	if err != nil {
 		return nil, err
 	}
-	m.command = Command{Name: "tidb-server", Path: path, Args: tidbArgs(m.dir, port), Log: m.dir.File("tidb.log")}
+	m.command = Command{Name: "tidb-server", Path: path, Args: tidbArgs(m.dir, m.port()), Log: m.dir.File("tidb.log")}
 	ctx, cancel := context.WithTimeout(ctx, tidbStartTimeout)
 	defer cancel()
 	if err := m.startTiDB(ctx); err != nil {
@@ -39,11 +38,11 @@ func StartTiDB(ctx context.Context, path string) (*MySQL, error) {
 }
 
 // tidbArgs returns the arguments of a TiDB with its data in dir.
-func tidbArgs(dir *Dir, port int) []string {
+func tidbArgs(dir *Dir, port string) []string {
 	return []string{
 		"-config=" + dir.File("config.toml"),
 		"-store=unistore", "-path=" + dir.File("data"), "-temp-dir=" + dir.File("tmp"),
-		"-host=127.0.0.1", "-P=" + strconv.Itoa(port), "-report-status=false",
+		"-host=127.0.0.1", "-P=" + port, "-report-status=false",
 		"-initialize-sql-file=" + dir.File("init.sql"), "-L=warn", "-log-slow-query=" + dir.File("slow.log"),
 	}
 }

@@ -5,8 +5,8 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net"
 	"os"
-	"strconv"
 )
 
 // TLS names the PEM files of a server that wants certificates of its clients.
@@ -32,10 +32,11 @@ func (t TLS) client() (*tls.Config, error) {
 	return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, RootCAs: pool}, nil
 }
 
-// redisArgs returns the arguments of a Redis server with a port for TLS.
-func (t TLS) redisArgs(port int) []string {
+// redisArgs returns the arguments of a Redis server that serves TLS at addr.
+func (t TLS) redisArgs(addr string) []string {
+	_, port, _ := net.SplitHostPort(addr)
 	return []string{
-		"--tls-port", strconv.Itoa(port), "--tls-ca-cert-file", t.CA, "--tls-cert-file", t.Cert, "--tls-key-file", t.Key,
+		"--tls-port", port, "--tls-ca-cert-file", t.CA, "--tls-cert-file", t.Cert, "--tls-key-file", t.Key,
 	}
 }
 

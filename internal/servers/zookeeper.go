@@ -30,17 +30,14 @@ type ZooKeeperOptions struct {
 const zooKeeperTick = 500 * time.Millisecond
 
 // ZooKeeper is a private, standalone ZooKeeper server. It has no password, but listens on loopback only. Its sessions
-// last from one second to one minute.
+// last from one second to one minute. A Restart keeps what the server has acknowledged, and each session starts again
+// with its full timeout.
 type ZooKeeper struct {
-	Addr    string // host:port
-	TLSAddr string // host:port for TLS; empty without
-	Version string // "ZooKeeper 3.8.0"
-	Data    string // directory of its snapshots and transaction logs
-	*Process
+	Server
 
+	TLSAddr string      // host:port for TLS; empty without
+	Data    string      // directory of its snapshots and transaction logs
 	client  *tls.Config // nil without TLS
-	command Command
-	dir     *Dir
 }
 
 // StartZooKeeper starts a ZooKeeper server, which is a Java program, and waits until it answers.
@@ -52,24 +49,13 @@ func StartZooKeeper(ctx context.Context, o ZooKeeperOptions) (*ZooKeeper, error)
 	if err != nil {
 		return nil, err
 	}
-	port, err := FreePort()
+	server, err := newServer("zookeeper")
 	if err != nil {
 		return nil, err
 	}
-	dir, err := NewDir("zookeeper")
-	if err != nil {
-		return nil, err
-	}
-	content := o.conf(dir.File("data"), port)
-	z := &ZooKeeper{Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), Data: dir.File("data"), dir: dir}
-	if o.TLS != nil {
-		secure, err := z.secure(*o.TLS)
-		if err != nil {
-			return nil, errors.Join(fmt.Errorf("prepare TLS of %s: %w", o.Name, err), dir.Remove())
-		}
-		content += secure
-	}
-	conf := dir.File("zoo.cfg")
+	z := &ZooKeeper{Server: server, Data: server.dir.File("data")}
+	z.ready = z.serves
+	conf := z.dir.File("zoo.cfg")
 	z.command = Command{
 		Name: o.Name,
 		Path: java,
@@ -77,18 +63,31 @@ func StartZooKeeper(ctx context.Context, o ZooKeeperOptions) (*ZooKeeper, error)
 			[]string{"-cp", classpath, "org.apache.zookeeper.server.ZooKeeperServerMain", conf}),
 		// These variables configure every Java program, which also reports them in its output.
 		Env: envWithout("JAVA_TOOL_OPTIONS=", "_JAVA_OPTIONS=", "JDK_JAVA_OPTIONS="),
-		Log: dir.File("zookeeper.log"),
+		Log: z.dir.File("zookeeper.log"),
 	}
-	if err := os.WriteFile(conf, []byte(content), 0o600); err != nil {
-		return nil, errors.Join(fmt.Errorf("write the configuration of %s: %w", o.Name, err), dir.Remove())
-	}
-	if err := z.Restart(ctx); err != nil {
-		return nil, errors.Join(err, dir.Remove())
+	if err := z.start(ctx, o, conf); err != nil {
+		return nil, errors.Join(err, z.Stop(ctx))
 	}
 	return z, nil
 }
 
-func (o ZooKeeperOptions) conf(data string, port int) string {
+// start writes the configuration, and starts the server for the first time.
+func (z *ZooKeeper) start(ctx context.Context, o ZooKeeperOptions, conf string) error {
+	content := o.conf(z.Data, z.port())
+	if o.TLS != nil {
+		secure, err := z.secure(*o.TLS)
+		if err != nil {
+			return fmt.Errorf("prepare TLS of %s: %w", o.Name, err)
+		}
+		content += secure
+	}
+	if err := os.WriteFile(conf, []byte(content), 0o600); err != nil {
+		return err
+	}
+	return z.Restart(ctx)
+}
+
+func (o ZooKeeperOptions) conf(data, port string) string {
 	forceSync := "yes"
 	if o.Relaxed {
 		forceSync = "no"
@@ -97,7 +96,7 @@ func (o ZooKeeperOptions) conf(data string, port int) string {
 		"tickTime=" + strconv.FormatInt(zooKeeperTick.Milliseconds(), 10),
 		"maxSessionTimeout=60000",
 		"dataDir=" + data,
-		"clientPort=" + strconv.Itoa(port),
+		"clientPort=" + port,
 		"clientPortAddress=127.0.0.1",
 		"maxClientCnxns=0", // no limit per client address: all clients have the same one
 		"forceSync=" + forceSync,
@@ -109,11 +108,10 @@ func (o ZooKeeperOptions) conf(data string, port int) string {
 
 // secure returns the configuration of a second port, on which clients must have a certificate. Only Netty serves TLS.
 func (z *ZooKeeper) secure(files TLS) (conf string, err error) {
-	port, err := FreePort()
-	if err != nil {
+	if z.TLSAddr, err = freeAddr(); err != nil {
 		return "", err
 	}
-	z.TLSAddr = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	_, port, _ := net.SplitHostPort(z.TLSAddr)
 	if z.client, err = files.client(); err != nil {
 		return "", err
 	}
@@ -132,7 +130,7 @@ func (z *ZooKeeper) secure(files TLS) (conf string, err error) {
 	}
 	return strings.Join([]string{
 		"serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory",
-		"secureClientPort=" + strconv.Itoa(port),
+		"secureClientPort=" + port,
 		"secureClientPortAddress=127.0.0.1",
 		"ssl.clientAuth=need",
 		"ssl.keyStore.location=" + keyStore,
@@ -150,12 +148,6 @@ func javaOptions() []string {
 		"-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
 		"-Dzookeeper.jmx.log4j.disable=true",
 	}
-}
-
-// Restart kills the server if it is running (SIGKILL), and starts it on the same port in the same directory, which
-// keeps what the server has acknowledged. Each session starts again with its full timeout.
-func (z *ZooKeeper) Restart(ctx context.Context) error {
-	return Restart(ctx, &z.Process, z.command, z.serves)
 }
 
 var zooKeeperVersion = regexp.MustCompile(`(?m)^Zookeeper version: ([0-9.]+)`)
@@ -201,11 +193,6 @@ func (z *ZooKeeper) shakeHands(ctx context.Context) error {
 		return err
 	}
 	return conn.Close()
-}
-
-// Stop ends the server and removes its directory.
-func (z *ZooKeeper) Stop(ctx context.Context) error {
-	return errors.Join(z.Process.Stop(ctx), z.dir.Remove())
 }
 
 // zooKeeperHomes lists where an unpacked release may be: see install.sh. Homebrew installs one too.

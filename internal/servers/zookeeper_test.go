@@ -67,13 +67,6 @@ func TestZooKeeperStopFreesThePortAndTheDirectory(t *testing.T) {
 	gone(t, server.Process, server.Addr)
 }
 
-func TestTestsShareOneZooKeeper(t *testing.T) {
-	t.Parallel()
-	if first, second := shared.ZooKeeper(t), shared.ZooKeeper(t); first != second {
-		t.Errorf("two servers are running, at %s and %s, want one", first, second)
-	}
-}
-
 // grantedTimeout opens a session and returns the timeout that the server grants, which the client library does not
 // report.
 func grantedTimeout(t *testing.T, addr string, asked time.Duration) time.Duration {

@@ -33,14 +33,6 @@ func Median(values []float64) float64 {
 	return (sorted[middle-1] + sorted[middle]) / 2
 }
 
-// NearestRank returns a quantile by the nearest-rank method: the smallest of the sorted values that is not exceeded by
-// at least the given part of them, from 0 to 1.
-func NearestRank[T any](sorted []T, part float64) T {
-	// The product may exceed a whole number by a rounding error.
-	rank := int(math.Ceil(part*float64(len(sorted)) - 1e-9))
-	return sorted[max(rank, 1)-1]
-}
-
 // Ratios divides a by b, round by round: what slows down a whole round affects both alike. Rounds that are missing
 // from b, or in which b is not positive, are left out. The sequences yield the number of a round and its value.
 func Ratios(a, b iter.Seq2[int, float64]) []float64 {
@@ -144,18 +136,6 @@ func logarithms(values []float64) (logs []float64) {
 	return logs
 }
 
-// PValue returns the probability that equal speeds show ratios at least as far from 1 as these, and whether their mean
-// is above 1. It is below 0.05 exactly if the interval of Mean excludes 1. It is 1 for fewer than two ratios, or if one
-// is not positive.
-func PValue(ratios []float64) (p float64, above bool) {
-	logs := logarithms(ratios)
-	if len(logs) == 0 {
-		return 1, false
-	}
-	l := locate(logs)
-	return l.p(), l.mean > 0
-}
-
 // Difference is how two samples differ.
 type Difference struct {
 	Ratio    float64   // of their means; 0 if a value is not positive
@@ -193,20 +173,6 @@ func ascending(values []float64) []int {
 	}
 	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(values[i], values[j]) })
 	return order
-}
-
-// Holm reports which of many comparisons are significant by their p-values, so that the probability of any false
-// positive among them is at most alpha (S. Holm, A Simple Sequentially Rejective Multiple Test Procedure, 1979). The
-// comparisons need not be independent.
-func Holm(p []float64, alpha float64) []bool {
-	significant := make([]bool, len(p))
-	for k, i := range ascending(p) {
-		if p[i] > alpha/float64(len(p)-k) {
-			break
-		}
-		significant[i] = true
-	}
-	return significant
 }
 
 // Summary is the median of a measurement over the rounds. Its 95 % interval assumes nothing about the distribution

@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
-	"time"
 
 	"stock/internal/stats"
 )
@@ -126,39 +125,6 @@ func TestFalseDiscoveryRateAdjustsPValues(t *testing.T) {
 	}
 }
 
-func TestPValueIsStudentsOverLogarithms(t *testing.T) {
-	t.Parallel()
-	for _, test := range []struct {
-		ratios []float64
-		want   float64
-		above  bool
-	}{
-		{ratios: []float64{1, 2, 4}, want: 0.225, above: true}, // t = √3 with 2 degrees of freedom
-		{ratios: []float64{0.25, 0.5, 1}, want: 0.225, above: false},
-		{ratios: []float64{2, 2, 2}, want: 0, above: true},
-		{ratios: []float64{1, 1}, want: 1, above: false},
-		{ratios: []float64{3}, want: 1, above: true},
-		{ratios: []float64{3, 0}, want: 1, above: false},
-	} {
-		p, above := stats.PValue(test.ratios)
-		if round3(p) != test.want || above != test.above {
-			t.Errorf("%v: got %v, above 1: %t, want %v, %t", test.ratios, p, above, test.want, test.above)
-		}
-	}
-}
-
-func TestHolmIsStricterTheMoreIsCompared(t *testing.T) {
-	t.Parallel()
-	// Sorted: 0.005 ≤ 0.05/4, 0.01 ≤ 0.05/3, but 0.03 > 0.05/2, and so none after it.
-	got, want := stats.Holm([]float64{0.01, 0.04, 0.03, 0.005}, 0.05), []bool{true, false, false, true}
-	if !slices.Equal(got, want) {
-		t.Errorf("got %v, want %v", got, want)
-	}
-	if got := stats.Holm([]float64{0.04}, 0.05); !slices.Equal(got, []bool{true}) {
-		t.Errorf("a single comparison: got %v", got)
-	}
-}
-
 func TestSummaryHasAnIntervalFromSixRoundsOn(t *testing.T) {
 	t.Parallel()
 	if got := stats.Summarize([]float64{5, 1, 4, 2, 3}); got.Median != 3 || got.Interval != nil {
@@ -188,31 +154,6 @@ func TestRatiosAreOfTheSameRound(t *testing.T) {
 	b := series([2]float64{2, 50}, [2]float64{1, 100}, [2]float64{4, 0})
 	if got := stats.Ratios(a, b); !slices.Equal(got, []float64{6, 6}) {
 		t.Errorf("got %v, want 6 in both rounds that can be compared", got)
-	}
-}
-
-func TestMedian(t *testing.T) {
-	t.Parallel()
-	for _, test := range []struct {
-		values []float64
-		want   float64
-	}{{values: nil, want: 0}, {values: []float64{3, 1, 2}, want: 2}, {values: []float64{4, 1, 3, 2}, want: 2.5}} {
-		if got := stats.Median(test.values); got != test.want {
-			t.Errorf("%v: got %v, want %v", test.values, got, test.want)
-		}
-	}
-}
-
-func TestNearestRank(t *testing.T) {
-	t.Parallel()
-	var values []time.Duration
-	for i := range 200 {
-		values = append(values, time.Duration(i+1))
-	}
-	for part, want := range map[float64]time.Duration{0: 1, 0.5: 100, 0.99: 198, 1: 200} {
-		if got := stats.NearestRank(values, part); got != want {
-			t.Errorf("rank %v is %d, want %d", part, got, want)
-		}
 	}
 }
 

@@ -32,18 +32,3 @@ func TestDidYouMeanNamesOnlyWhatIsClose(t *testing.T) {
 		}
 	}
 }
-
-func TestDistanceCountsMistakes(t *testing.T) {
-	t.Parallel()
-	for _, test := range []struct {
-		a, b string
-		want int
-	}{
-		{"", "", 0}, {"", "abc", 3}, {"abc", "", 3}, {"abc", "abc", 0}, {"abc", "ac", 1}, {"abc", "axc", 1},
-		{"abc", "acb", 1}, {"abcd", "badc", 2}, {"kitten", "sitting", 3}, {"ähre", "ehre", 1},
-	} {
-		if got := distance(test.a, test.b); got != test.want {
-			t.Errorf("from %q to %q: %d, want %d", test.a, test.b, got, test.want)
-		}
-	}
-}

@@ -227,17 +227,6 @@ func TestRedirectLeadsConnectionsToAnotherServer(t *testing.T) {
 	}
 }
 
-func TestRedirectRefusesAProxyWithSeveralServers(t *testing.T) {
-	t.Parallel()
-	p := tcpproxy.New(t, "127.0.0.1:1", "127.0.0.1:2")
-	defer func() {
-		if recover() == nil {
-			t.Error("Redirect does not say which of two servers it redirects, but did not panic")
-		}
-	}()
-	p.Redirect("127.0.0.1:3")
-}
-
 func TestSelectRestrictsCountAndCut(t *testing.T) {
 	t.Parallel()
 	address, _ := echo(t)
@@ -255,20 +244,6 @@ func TestSelectRestrictsCountAndCut(t *testing.T) {
 	wantEnd(t, conn)
 	if n := p.Count(); n != 2 {
 		t.Errorf("%d messages were counted, want 2: one passed, one was cut", n)
-	}
-}
-
-func TestSelectTellsConnectionsApart(t *testing.T) {
-	t.Parallel()
-	address, _ := echo(t)
-	p := tcpproxy.New(t, address)
-	p.Select(func(m tcpproxy.Message) bool { return m.Conn == 2 })
-	first := dial(t, p)
-	exchange(t, first, "hello")
-	second := dial(t, p)
-	exchange(t, second, "hello")
-	if n := p.Count(); n != 1 {
-		t.Errorf("%d messages were counted, want 1 of the second connection", n)
 	}
 }
 
@@ -411,25 +386,6 @@ func TestTheFirstOfReleaseAndCutDecides(t *testing.T) {
 				wantEnd(t, client)
 			})
 		}
-	}
-}
-
-func TestReleaseAndCutAtTheSameTimeAgree(t *testing.T) {
-	t.Parallel()
-	address, received := echo(t)
-	proxy := tcpproxy.New(t, address)
-	caught, client := proxy.Catch(func(tcpproxy.Message) bool { return true }), dial(t, proxy)
-	send(t, client, "caught")
-	<-caught.Arrived()
-	go caught.Release()
-	caught.Cut(tcpproxy.BeforeRequest)
-	answer := make([]byte, len("caught"))
-	if _, err := io.ReadFull(client, answer); err == nil {
-		return // it was released first
-	}
-	exchange(t, dial(t, proxy), "later")
-	if message := <-received; message != "later" {
-		t.Errorf("the server received %q, though the client was cut off", message)
 	}
 }
 

@@ -20,13 +20,11 @@ import (
 
 // subject is a lock that is measured.
 type subject struct {
-	Name     string
-	Settings string // where they differ from the defaults
-	Library  bool   // not of this repository
-	open     func(addr string, count *requests) (*opened, error)
+	name string
+	open func(addr string, count *requests) (*opened, error)
 }
 
-// opened is a lock as one process uses it.
+// opened is a lock as one client uses it.
 type opened struct {
 	// lock returns once key is held, and unlock once it is released.
 	lock  func(ctx context.Context, key string) (unlock func() error, err error)
@@ -35,10 +33,8 @@ type opened struct {
 
 var errLost = errors.New("lock lost")
 
-const (
-	redisQueue = "redis-queue"
-	lease      = 30 * time.Second // the default of this repository, also used for redislock, which has none
-)
+// lease is the default of this repository, also used for redislock, which has none.
+const lease = 30 * time.Second
 
 // The locks. The libraries are configured as their README or reference recommends for one Redis and unlimited waiting:
 //
@@ -53,34 +49,13 @@ const (
 //
 // The locks of this repository, redsync and redislock use go-redis with the same options.
 var subjects = []subject{
-	{
-		Name: redisQueue,
-		open: ours(func(c redis.UniversalClient) locks.Locker { return locks.NewRedisQueue(c, locks.Options{}) }),
-	},
-	{
-		Name: "redis-pubsub",
-		open: ours(func(c redis.UniversalClient) locks.Locker { return locks.NewRedisPubSub(c, locks.Options{}) }),
-	},
-	{
-		Name: "redis-rlock",
-		open: ours(func(c redis.UniversalClient) locks.Locker { return locks.NewRedisRLock(c, locks.Options{}) }),
-	},
-	{
-		Name: "redis-lua", Settings: "poll 50 ms",
-		open: ours(func(c redis.UniversalClient) locks.Locker { return locks.NewRedisLua(c, locks.Options{}) }),
-	},
-	{Name: "redsync", Settings: "v4.18, unlimited tries", Library: true, open: openRedsync},
-	{Name: "redislock", Settings: "v0.9, ExponentialBackoff(16 ms, 64 ms)", Library: true, open: openRedislock},
-	{Name: "rueidislock", Settings: "v1.0.79, KeyMajority 1, NoLoopTracking", Library: true, open: openRueidislock},
-}
-
-func subjectNamed(name string) (subject, error) {
-	for _, s := range subjects {
-		if s.Name == name {
-			return s, nil
-		}
-	}
-	return subject{}, fmt.Errorf("there is no lock %q", name)
+	{"redis-queue", ours(locks.NewRedisQueue)},
+	{"redis-pubsub", ours(locks.NewRedisPubSub)},
+	{"redis-rlock", ours(locks.NewRedisRLock)},
+	{"redis-lua", ours(locks.NewRedisLua)},
+	{"redsync", openRedsync},
+	{"redislock", openRedislock},
+	{"rueidislock", openRueidislock},
 }
 
 // newClient returns a client with go-redis's defaults, except for two options that locks need: commands are never sent
@@ -96,11 +71,13 @@ func newClient(addr string, count *requests) *redis.Client {
 	})
 }
 
-// ours opens a lock of this repository.
-func ours(newLocker func(redis.UniversalClient) locks.Locker) func(string, *requests) (*opened, error) {
+// ours opens a lock of this repository with its defaults.
+func ours[L locks.Locker](
+	newLocker func(redis.UniversalClient, locks.Options) L,
+) func(string, *requests) (*opened, error) {
 	return func(addr string, count *requests) (*opened, error) {
 		client := newClient(addr, count)
-		locker := newLocker(client)
+		locker := newLocker(client, locks.Options{})
 		lock := func(ctx context.Context, key string) (func() error, error) {
 			lease, err := locker.Lock(ctx, key)
 			if err != nil {

@@ -26,7 +26,6 @@ var basics = []conformance{
 	{"unlocks after the request was cancelled", false, unlockAfterCancel},
 	{"ends the lease's context with the request and with Unlock", false, leaseContext},
 	{"is re-entrant if and only if it says so", false, lockAgainWhileHeld},
-	{"is re-entrant inside a Reentrant", false, wrapReentrant},
 	{"cleans up on the server", true, cleansUp},
 	{"keeps few connections and closes them", true, connections},
 }
@@ -211,42 +210,6 @@ func lockAgainWhileHeld(t *testing.T, s Subject, d Deployment) {
 	WantWait(t, t.Context(), l, key)
 	MustUnlock(t, outer)
 	awaitFree(t, d, key)
-}
-
-func wrapReentrant(t *testing.T, s Subject, d Deployment) {
-	p := tcpproxy.New(t, d.Addresses()...)
-	l := locks.NewReentrant(d.New(t, p.Addresses(), long))
-	t.Cleanup(func() { l.Close() })
-	key := freshKey()
-	outer := lock(t, Patient(t), l, key)
-
-	// The client's own messages, such as the answer to a ping, may be sent at any time, so they are not counted.
-	release := p.Hold()
-	nested, cancel := context.WithTimeout(outer.Context(), Patience)
-	defer cancel()
-	inner := lock(t, nested, l, key)
-	innermost := lock(t, context.WithoutCancel(inner.Context()), l, key)
-	if inner.Token() != outer.Token() || !inner.Deadline().Equal(outer.Deadline()) {
-		t.Error("the inner lease has another token or deadline than the outer one")
-	}
-	MustUnlock(t, inner)
-	release()
-	if !d.Held(t, key) || outer.Context().Err() != nil || innermost.Context().Err() != nil {
-		t.Error("the inner Unlock released the lock of the outer holder")
-	}
-
-	WantWait(t, t.Context(), l, key)
-	if !s.Reentrant {
-		WantWait(t, outer.Context(), locks.NewReentrant(client(t, d, long)), key) // another Reentrant
-	}
-	MustUnlock(t, lock(t, outer.Context(), l, freshKey())) // another key is another lock
-
-	MustUnlock(t, outer)
-	awaitFree(t, d, key) // a refused Lock may be granted it late, and gives it back
-	serverstest.Eventually(t, "the inner lease ends with the outer one", func() bool {
-		return innermost.Context().Err() != nil
-	})
-	MustUnlock(t, lock(t, context.WithoutCancel(outer.Context()), l, key)) // the lease that it carries has ended
 }
 
 // waitInVain waits for a key that another client holds, and gives up.

@@ -4,13 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
-	"strings"
 	"sync"
 	"time"
-
-	"github.com/anishathalye/porcupine"
 
 	"stock/internal/locks"
 )
@@ -98,108 +94,41 @@ func (h *History) Grants() int {
 	return len(h.grants)
 }
 
-// Check returns an error unless the history is linearizable (Herlihy and Wing, "Linearizability", 1990), which means
-// that one lock could have had it: a lock that has one holder at a time, gives each a greater token than the one
-// before, and is free when it says so.
+// Check returns an error if a lock was lost before its deadline, since nothing takes locks away in these tests, or if
+// one lock that has one holder at a time cannot have granted two of the locks:
 //
-//   - a lock is granted at some moment during the call of Lock, when nobody holds it;
-//   - if Unlock succeeded, the lock ends during the call of Unlock;
-//   - if it was lost, it ends after the lease's context, and before Unlock returns;
-//   - if Unlock failed otherwise, it ends at any time after the lease's context, or after the call of Unlock.
+//   - the second was granted while the first holder relied on its lock;
+//   - the second was asked for after the first was granted, but has no greater token;
+//   - the first was released although the second was granted in between.
 //
 // Call it when all locks have been released.
 func (h *History) Check() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	var ops []porcupine.Operation
-	for _, g := range h.grants {
-		if g.replied.IsZero() {
-			return fmt.Errorf("a lock was not released: %v", h.describe(g))
-		}
-		earliest, latest := g.over, int64(math.MaxInt64) // of the end
+	sorted := slices.SortedFunc(slices.Values(h.grants), func(a, b *Grant) int { return a.granted.Compare(b.granted) })
+	for i, g := range sorted {
 		switch {
-		case g.err == nil:
-			earliest, latest = g.unlock, h.since(g.replied)
-		case errors.Is(g.err, locks.ErrLeaseLost):
-			latest = h.since(g.replied)
-		}
-		ops = append(ops,
-			porcupine.Operation{
-				Input: event{grant: g.id, token: g.token, begins: true},
-				Call:  h.since(g.asked), Return: h.since(g.granted),
-			},
-			porcupine.Operation{Input: event{grant: g.id}, Call: h.since(earliest), Return: latest},
-		)
-	}
-	switch result := porcupine.CheckOperationsTimeout(oneHolderModel, ops, Patience); result {
-	case porcupine.Ok:
-		return h.lostEarly()
-	case porcupine.Illegal:
-		return fmt.Errorf("the %d grants are not linearizable: %s", len(h.grants), h.explain())
-	default:
-		return fmt.Errorf("not decided within %v whether the %d grants are linearizable", Patience, len(h.grants))
-	}
-}
-
-// lostEarly returns an error for a lock that was reported lost while its lease's context had not ended. Nothing takes
-// locks away in these tests.
-func (h *History) lostEarly() error {
-	for _, g := range h.grants {
-		if errors.Is(g.err, locks.ErrLeaseLost) && g.ended.IsZero() && g.replied.Before(g.deadline) {
+		case g.replied.IsZero():
+			return fmt.Errorf("a lock was not released: %v", h.describe(g))
+		case errors.Is(g.err, locks.ErrLeaseLost) && g.ended.IsZero() && g.replied.Before(g.deadline):
 			return fmt.Errorf("a lock was lost before its deadline: %v", h.describe(g))
+		}
+		for _, next := range sorted[i+1:] {
+			var what string
+			switch {
+			case next.granted.Before(g.over):
+				what = "two hold the lock"
+			case next.asked.After(g.granted) && next.token <= g.token && g.token > 0:
+				what = "the token does not rise"
+			case g.err == nil && next.asked.After(g.granted) && next.granted.Before(g.unlock):
+				what = "a released lock was held by another client"
+			default:
+				continue
+			}
+			return fmt.Errorf("%s: %v, then %v", what, h.describe(g), h.describe(next))
 		}
 	}
 	return nil
-}
-
-// event is an input of the model: the beginning or the end of a grant.
-type event struct {
-	grant  int // from 1
-	token  uint64
-	begins bool
-}
-
-// held is a state of the model.
-type held struct {
-	by    int // 0: nobody
-	token uint64
-}
-
-var oneHolderModel = porcupine.Model{
-	Init: func() any { return held{} },
-	Step: func(state, input, _ any) (bool, any) {
-		now, e := state.(held), input.(event)
-		if !e.begins {
-			return now.by == e.grant, held{token: now.token}
-		}
-		free := now.by == 0 && (e.token == 0 || e.token > now.token)
-		return free, held{by: e.grant, token: max(now.token, e.token)}
-	},
-}
-
-func (h *History) since(t time.Time) int64 { return int64(t.Sub(h.began)) }
-
-// explain lists pairs of grants that evidently contradict each other.
-func (h *History) explain() string {
-	sorted := slices.SortedFunc(slices.Values(h.grants), func(a, b *Grant) int { return a.granted.Compare(b.granted) })
-	var found []string
-	for i, g := range sorted {
-		for _, next := range sorted[i+1:] {
-			switch {
-			case next.granted.Before(g.over):
-				found = append(found, fmt.Sprintf("two hold the lock: %v, and %v", h.describe(g), h.describe(next)))
-			case next.asked.After(g.granted) && next.token <= g.token && g.token > 0:
-				found = append(found, fmt.Sprintf("the token does not rise: %v, then %v", h.describe(g), h.describe(next)))
-			case g.err == nil && next.asked.After(g.granted) && next.granted.Before(g.unlock):
-				found = append(found, fmt.Sprintf("a released lock was held by another client: %v, after %v",
-					h.describe(g), h.describe(next)))
-			}
-		}
-	}
-	if len(found) == 0 {
-		return "no two grants contradict each other; all of them together do"
-	}
-	return strings.Join(found[:min(len(found), 5)], "; ")
 }
 
 func (h *History) describe(g *Grant) string {

@@ -29,7 +29,6 @@ type Subject struct {
 	Tokens    bool          // every grant has a fencing token
 	Renews    bool          // a held lock is renewed
 	Reentrant bool          // a holder may lock again through its lease's context
-	Resends   bool          // a command whose connection broke is repeated, so that the caller does not notice
 	Leaves    []string      // suffixes of the names that stay on the server when nobody wants the lock
 
 	// Lacks lists the guarantees that the lock does not give, and why.
@@ -53,14 +52,14 @@ const (
 	NoLateGrant Guarantee = "a late request is granted nothing"
 	// Released: an Unlock that failed is repeated until the server answers. Without it, the lock ends with the lease.
 	Released Guarantee = "a failed Unlock is repeated"
-	// FewGoroutines: calls of Lock that failed leave few goroutines behind, however many they were.
-	FewGoroutines Guarantee = "a failed Lock leaves no goroutine"
 	// Persistence: the lock outlives the connection on which it was taken.
 	Persistence Guarantee = "the lock outlives its connection"
 	// NoticesLoss: the lease's context ends when the lock is taken away on the server.
 	NoticesLoss Guarantee = "the holder learns of a loss"
-	// Linearizable: at most one client at a time relies on the lock, whatever the network and the server do.
-	Linearizable Guarantee = "linearizable under faults"
+	// NoticesSilence: a Lock that waits fails soon after the servers stop answering, with their error.
+	NoticesSilence Guarantee = "a waiter learns that nobody answers"
+	// Exclusive: at most one client at a time relies on the lock, whatever the network and the server do.
+	Exclusive Guarantee = "one holder at a time under faults"
 )
 
 func (s Subject) lacks(g Guarantee) bool { return s.Lacks[g] != "" }
@@ -164,13 +163,6 @@ var keys atomic.Int64
 
 // freshKey returns a key that no other test uses.
 func freshKey() string { return fmt.Sprintf("lock:{%d}", keys.Add(1)) }
-
-func freshKeys(n int) (keys []string) {
-	for range n {
-		keys = append(keys, freshKey())
-	}
-	return keys
-}
 
 // client makes a client that reaches the servers directly.
 func client(t testing.TB, d Deployment, o locks.Options) locks.Locker {

@@ -23,10 +23,10 @@ const (
 )
 
 // Stress makes clients contend for one key while connections are cut, requests are delayed, the servers are stopped
-// and continued, and holders lose their network and return late. The history must be linearizable. The seed
+// and continued, and holders lose their network and return late. The history must be that of one lock. The seed
 // determines the random choices; their timing differs from run to run.
 func Stress(t *testing.T, s Subject, seed uint64) {
-	s.needs(t, Linearizable)
+	s.needs(t, Exclusive)
 	s.cuts(t)
 	if s.Own == nil {
 		t.Skip("this lock has no server")

@@ -3,7 +3,6 @@ package lockstest
 import (
 	"context"
 	"errors"
-	"sync"
 	"testing"
 	"time"
 
@@ -13,10 +12,8 @@ import (
 // tries tests Lock under locks.TryOnce.
 var tries = []conformance{
 	{"refuses a try at once while it is held, and leaves nothing behind", false, tryHeld},
-	{"refuses a try while others wait", false, tryBehindWaiters},
 	{"grants a try if it is free", false, tryFree},
 	{"grants tries and waits one at a time", false, tryAmongWaiters},
-	{"tries once or fails cleanly when its connection is cut at any step", true, tryIsCut},
 }
 
 // wantHeld expects a try to be refused because the lock is not free. The refusal must not come from a context that
@@ -54,28 +51,6 @@ func tryHeld(t *testing.T, s Subject, d Deployment) {
 	}
 }
 
-func tryBehindWaiters(t *testing.T, _ Subject, d Deployment) {
-	l, other, third, key := client(t, d, long), client(t, d, long), client(t, d, long), freshKey()
-	holder := lock(t, Patient(t), l, key)
-	var waiters sync.WaitGroup
-	for _, waiter := range []locks.Locker{l, other} {
-		waiters.Go(func() {
-			lease, err := waiter.Lock(Patient(t), key)
-			if err != nil {
-				t.Errorf("Lock: %v", err)
-				return
-			}
-			MustUnlock(t, lease)
-		})
-	}
-	for _, contender := range []locks.Locker{l, other, third} {
-		wantHeld(t, contender, key)
-	}
-	MustUnlock(t, holder)
-	waiters.Wait()
-	MustUnlock(t, lock(t, locks.TryOnce(Patient(t)), third, key))
-}
-
 func tryFree(t *testing.T, s Subject, d Deployment) {
 	l, key := client(t, d, long), freshKey()
 	first := lock(t, locks.TryOnce(Patient(t)), l, key)
@@ -108,38 +83,4 @@ func tryUntilGranted(t testing.TB, l locks.Locker, key string) (*locks.Lease, er
 		}
 		pause(ctx, time.Millisecond)
 	}
-}
-
-// tryIsCut cuts the connection of a client that tries a free lock, and one that is held.
-func tryIsCut(t *testing.T, s Subject, d Deployment) {
-	s.cuts(t)
-	o := s.forFailing(t)
-	other := client(t, d, o)
-	cutEverywhere(t, d, o, func(t *testing.T, l locks.Locker, cut *cutAt) {
-		free, held := freshKey(), freshKey()
-		holder := lock(t, Patient(t), other, held)
-		cut.arm()
-		second, refused := l.Lock(locks.TryOnce(Patient(t)), held)
-		lease, err := l.Lock(locks.TryOnce(Patient(t)), free)
-		cut.disarm()
-		switch {
-		case refused == nil:
-			if o == long || time.Now().Before(holder.Deadline()) {
-				t.Errorf("%v: a lock that is held was granted", cut)
-			}
-			_ = second.Unlock()
-		case !errors.Is(refused, locks.ErrNotAcquired) || errors.Is(refused, context.DeadlineExceeded):
-			t.Errorf("%v: a try while the lock is held: %v, want ErrNotAcquired", cut, refused)
-		}
-		switch {
-		case err == nil:
-			_ = lease.Unlock() // fails if the lock ended with its connection
-		case !errors.Is(err, locks.ErrNotAcquired) || errors.Is(err, locks.ErrHeld):
-			t.Errorf("%v: a try of a free lock: %v, want ErrNotAcquired joined with the server's error", cut, err)
-		}
-		_ = holder.Unlock() // it may have ended
-		for _, key := range []string{held, free} {
-			_ = lock(t, Patient(t), other, key).Unlock()
-		}
-	})
 }

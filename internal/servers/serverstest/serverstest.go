@@ -37,6 +37,9 @@ import (
 // package.
 const databases = 4096
 
+// maxMasters is how many masters of Redlock there are at most.
+const maxMasters = 8
+
 // limit bounds how long a server may take to start or to carry out a test's request.
 const limit = time.Minute
 
@@ -44,8 +47,8 @@ const limit = time.Minute
 type Servers struct {
 	mu        sync.Mutex
 	mysql     *servers.MySQL
-	masters   []*servers.Redis // Redis uses the first, Redlock all
-	replica   *servers.Redis   // of the first master
+	masters   [maxMasters]*servers.Redis // Redis uses the first, Redlock all
+	replica   *servers.Redis             // of the first master
 	etcd      *servers.Etcd
 	zookeeper *servers.ZooKeeper
 	used      atomic.Int64 // number of databases handed out
@@ -56,14 +59,15 @@ func (s *Servers) Run(m *testing.M) int {
 	code := m.Run()
 	var stops []func(context.Context) error
 	if s.mysql != nil {
-		s.mysql.Kill() // a clean shutdown would take longer
 		stops = append(stops, s.mysql.Stop)
 	}
 	if s.replica != nil {
 		stops = append(stops, s.replica.Stop)
 	}
 	for _, master := range s.masters {
-		stops = append(stops, master.Stop)
+		if master != nil {
+			stops = append(stops, master.Stop)
+		}
 	}
 	if s.etcd != nil {
 		stops = append(stops, s.etcd.Stop)
@@ -84,28 +88,32 @@ func (s *Servers) Run(m *testing.M) int {
 // package catalogue pass with both (make test-tidb).
 var TiDB = os.Getenv("STOCK_TIDB")
 
-// MySQL returns the shared server. Its durability is relaxed.
-func (s *Servers) MySQL(t testing.TB) *servers.MySQL {
+// once starts a shared server, unless it is running.
+func once[S any](t testing.TB, s *Servers, kept **S, start func(context.Context) (*S, error)) *S {
 	t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.mysql == nil {
+	if *kept == nil {
 		ctx, cancel := context.WithTimeout(context.Background(), limit)
 		defer cancel()
-		mysql, err := startShared(ctx)
+		server, err := start(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.mysql = mysql
+		*kept = server
 	}
-	return s.mysql
+	return *kept
 }
 
-func startShared(ctx context.Context) (*servers.MySQL, error) {
-	if TiDB != "" {
-		return servers.StartTiDB(ctx, TiDB)
-	}
-	return servers.StartMySQL(ctx, servers.MySQLOptions{Relaxed: true})
+// MySQL returns the shared server. Its durability is relaxed.
+func (s *Servers) MySQL(t testing.TB) *servers.MySQL {
+	t.Helper()
+	return once(t, s, &s.mysql, func(ctx context.Context) (*servers.MySQL, error) {
+		if TiDB != "" {
+			return servers.StartTiDB(ctx, TiDB)
+		}
+		return servers.StartMySQL(ctx, servers.MySQLOptions{Relaxed: true})
+	})
 }
 
 // Database creates an empty database on the shared MySQL server and returns its DSN. It is dropped after the test.
@@ -137,23 +145,15 @@ func (s *Servers) Redis(t testing.TB) *redis.Options {
 // other test has.
 func (s *Servers) Redlock(t testing.TB, n int) []*redis.Options {
 	t.Helper()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
-	defer cancel()
-	for len(s.masters) < n {
-		master, err := servers.StartRedis(ctx, servers.RedisOptions{Databases: databases})
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.masters = append(s.masters, master)
-	}
+	var options []*redis.Options
 	db := int(s.used.Add(1))
 	if db >= databases {
 		t.Fatalf("the tests of this package need more than %d Redis databases: raise serverstest.databases", databases)
 	}
-	var options []*redis.Options
-	for _, master := range s.masters[:n] {
+	for i := range n {
+		master := once(t, s, &s.masters[i], func(ctx context.Context) (*servers.Redis, error) {
+			return servers.StartRedis(ctx, servers.RedisOptions{Databases: databases})
+		})
 		options = append(options, &redis.Options{Addr: master.Addr, DB: db})
 	}
 	return options
@@ -163,68 +163,33 @@ func (s *Servers) Redlock(t testing.TB, n int) []*redis.Options {
 func (s *Servers) AddRedisReplica(t testing.TB) {
 	t.Helper()
 	master := s.Redis(t).Addr
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.replica == nil {
-		ctx, cancel := context.WithTimeout(context.Background(), limit)
-		defer cancel()
+	once(t, s, &s.replica, func(ctx context.Context) (*servers.Redis, error) {
 		o := servers.RedisOptions{Name: "redis-replica", Databases: databases, ReplicaOf: master}
-		replica, err := servers.StartRedis(ctx, o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.replica = replica
-	}
+		return servers.StartRedis(ctx, o)
+	})
 }
 
 // Etcd returns the host:port of the shared etcd server. Its durability is relaxed.
 func (s *Servers) Etcd(t testing.TB) (addr string) {
 	t.Helper()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.etcd == nil {
-		ctx, cancel := context.WithTimeout(context.Background(), limit)
-		defer cancel()
-		etcd, err := servers.StartEtcd(ctx, servers.EtcdOptions{Relaxed: true})
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.etcd = etcd
-	}
-	return s.etcd.Addr
+	return once(t, s, &s.etcd, func(ctx context.Context) (*servers.Etcd, error) {
+		return servers.StartEtcd(ctx, servers.EtcdOptions{Relaxed: true})
+	}).Addr
 }
 
 // ZooKeeper returns the host:port of the shared ZooKeeper server. Its durability is relaxed.
 func (s *Servers) ZooKeeper(t testing.TB) (addr string) {
 	t.Helper()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.zookeeper == nil {
-		ctx, cancel := context.WithTimeout(context.Background(), limit)
-		defer cancel()
-		zookeeper, err := servers.StartZooKeeper(ctx, servers.ZooKeeperOptions{Relaxed: true})
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.zookeeper = zookeeper
-	}
-	return s.zookeeper.Addr
+	return once(t, s, &s.zookeeper, func(ctx context.Context) (*servers.ZooKeeper, error) {
+		return servers.StartZooKeeper(ctx, servers.ZooKeeperOptions{Relaxed: true})
+	}).Addr
 }
 
 // StartMySQL starts a server for this test alone, which may stop, kill or restart it.
 func StartMySQL(t testing.TB, o servers.MySQLOptions) *servers.MySQL {
 	t.Helper()
-	mysql, err := servers.StartMySQL(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		mysql.Kill()
-		if err := mysql.Stop(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
-	return mysql
+	server, err := servers.StartMySQL(t.Context(), o)
+	return started(t, server, err)
 }
 
 // StartRedis starts a server for this test alone, which may stop, kill or restart it.

@@ -1,7 +1,6 @@
 package catalogue_test
 
 import (
-	"errors"
 	"os"
 	"testing"
 
@@ -14,22 +13,14 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(stocktest.Main(m)) }
 
+// The account of the service in Redis may touch only what begins with its prefix.
 func TestEveryStrategyKeepsItsClaim(t *testing.T) {
 	t.Parallel()
-	stocktest.Run(t, catalogue.Strategies, stocktest.NewAddresses(t))
-}
-
-func TestAStrategyRefusesAKeyIfItIsNotIdempotent(t *testing.T) {
-	t.Parallel()
-	for _, strategy := range catalogue.Strategies {
-		err := strategy.CheckKey("k")
-		if strategy.Idempotent() && err != nil || !strategy.Idempotent() && !errors.Is(err, stock.ErrKeyUnsupported) {
-			t.Errorf("%s, idempotent = %v: %v", strategy.Name, strategy.Idempotent(), err)
-		}
-		if err := strategy.CheckKey(""); err != nil {
-			t.Errorf("%s refuses a request without a key: %v", strategy.Name, err)
-		}
+	a := stocktest.NewAddresses(t).LimitToPrefix(t, "shop-7:")
+	if err := stocktest.NewService(t, a.Connect(t)).Check()[stock.NeedRedis]; err != nil {
+		t.Errorf("health: %v", err)
 	}
+	stocktest.Run(t, catalogue.Strategies, a)
 }
 
 func TestCloseLeavesNothingRunning(t *testing.T) {

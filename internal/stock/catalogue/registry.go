@@ -1,7 +1,6 @@
 package catalogue
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -161,60 +160,35 @@ func (r *Registry) Resolve(name string, on stock.Store) (stock.Deducter, stock.S
 
 // ResolveOrders finds the orderer of a strategy. Its errors are those of Resolve, and ErrNoOrders.
 func (r *Registry) ResolveOrders(name string, on stock.Store) (stock.Orderer, stock.Store, error) {
+	return resolveAs[stock.Orderer](r, name, on, stock.ErrNoOrders)
+}
+
+// resolveAs is Resolve for a deducter that can do more. If it cannot, that is the given error.
+func resolveAs[T any](r *Registry, name string, on stock.Store, no error) (able T, store stock.Store, err error) {
 	deducter, on, err := r.Resolve(name, on)
 	if err != nil {
-		return nil, on, err
+		return able, on, err
 	}
-	orderer, ok := deducter.(stock.Orderer)
+	able, ok := deducter.(T)
 	if !ok {
-		err = fmt.Errorf("strategy %s on store %s %w", name, on, stock.ErrNoOrders)
+		err = fmt.Errorf("strategy %s on store %s %w", name, on, no)
 	}
-	return orderer, on, err
+	return able, on, err
 }
 
 // Sweep begins to put back the units of expired reservations, of all strategies that take any, until Close.
 func (r *Registry) Sweep() {
 	for _, status := range r.statuses {
 		for _, on := range status.Reservations {
-			r.closers = append(r.closers, sweep(r.entries[status.Name].deducters[on].(stock.Reserver)))
+			reserver := r.entries[status.Name].deducters[on].(stock.Reserver)
+			r.closers = append(r.closers, stock.InBackground(reserver.Sweep))
 		}
 	}
 }
 
-// sweeper is a Sweep in the background.
-type sweeper struct {
-	stop context.CancelFunc
-	done chan struct{}
-}
-
-func sweep(reserver stock.Reserver) sweeper {
-	ctx, stop := context.WithCancel(context.Background())
-	s := sweeper{stop, make(chan struct{})}
-	go func() {
-		defer close(s.done)
-		reserver.Sweep(ctx)
-	}()
-	return s
-}
-
-// Close ends it. A transaction under way is rolled back, or committed if it has come that far.
-func (s sweeper) Close() error {
-	s.stop()
-	<-s.done
-	return nil
-}
-
 // ResolveReservations finds the reserver of a strategy. Its errors are those of Resolve, and ErrNoReservations.
 func (r *Registry) ResolveReservations(name string, on stock.Store) (stock.Reserver, stock.Store, error) {
-	deducter, on, err := r.Resolve(name, on)
-	if err != nil {
-		return nil, on, err
-	}
-	reserver, ok := deducter.(stock.Reserver)
-	if !ok {
-		err = fmt.Errorf("strategy %s on store %s %w", name, on, stock.ErrNoReservations)
-	}
-	return reserver, on, err
+	return resolveAs[stock.Reserver](r, name, on, stock.ErrNoReservations)
 }
 
 // ResolveSales finds the canceller of a strategy. Its errors are those of Resolve, and ErrKeyUnsupported.

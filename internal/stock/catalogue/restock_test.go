@@ -13,32 +13,6 @@ import (
 	"stock/internal/tcpproxy"
 )
 
-func TestRestockAddsToTheStock(t *testing.T) {
-	t.Parallel()
-	service := stocktest.NewService(t, stocktest.NewAddresses(t, stock.NeedMySQL, stock.NeedRedis).Connect(t))
-	for _, on := range stock.Stores {
-		id := service.NewItem(t, 5)
-		for _, want := range []int64{8, 11} {
-			if units, err := service.Restock(t.Context(), on, id, 3); err != nil || units != want {
-				t.Errorf("%s: Restock = %d, %v, want %d", on, units, err, want)
-			}
-		}
-		service.WantLeft(t, on, id, 11)
-	}
-}
-
-func TestTheStockOfAnOversoldItemMayStayBelowZeroAfterARestock(t *testing.T) {
-	t.Parallel()
-	service := stocktest.NewService(t, stocktest.NewAddresses(t, stock.NeedMySQL).Connect(t))
-	id := service.NewItem(t, 0)
-	stocktest.Sell(t, service.Deducter(t, "decrement", stock.MySQL), stock.Request{GoodsID: id, Count: 5})
-	for _, want := range []int64{-2, 1} {
-		if units, err := service.Restock(t.Context(), stock.MySQL, id, 3); err != nil || units != want {
-			t.Errorf("Restock = %d, %v, want %d", units, err, want)
-		}
-	}
-}
-
 func TestRestockRefusesUnknownItemsAndTooManyUnits(t *testing.T) {
 	t.Parallel()
 	service := stocktest.NewService(t, stocktest.NewAddresses(t, stock.NeedMySQL, stock.NeedRedis).Connect(t))

@@ -52,7 +52,7 @@ func (g guarded) lockAll(
 		keys[i] = g.key(id)
 	}
 	limit := g.limit(ctx, cancel)
-	release, err = g.connections.reserve(ctx, items)
+	release, err = g.connections.reserve(ctx, len(items))
 	limit.Stop()
 	if err != nil {
 		return leases, nil, classifyLock(ctx, err)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"regexp"
-	"syscall"
 	"testing"
 	"time"
 
@@ -83,49 +82,6 @@ func TestALostLeaseEndsTheDeduction(t *testing.T) {
 			}
 			service.WantLeft(t, on, 1, 10)
 		}
-	}
-}
-
-// Redis's client breaks off a reply when the deadline of its context passes. The server stops before the write and
-// continues after the deadline.
-func TestARequestWhoseDeadlinePassesWaitsForItsWriteToRedis(t *testing.T) {
-	t.Parallel()
-	for _, name := range []string{"lock-redis-lua", "lock-redis-fenced"} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			server := serverstest.StartRedis(t, servers.RedisOptions{})
-			a := stocktest.Addresses{Redis: &redis.Options{Addr: server.Addr, ReadTimeout: time.Minute}}
-			service := stocktest.NewService(t, a.Connect(t))
-			d := service.Deducter(t, name, stock.Redis)
-			service.Set(t, 1, 10)
-			stopServer := func(_ context.Context, at stocktest.Point) {
-				if at == stocktest.BeforeWrite {
-					if err := server.Signal(syscall.SIGSTOP); err != nil {
-						t.Error(err)
-					}
-				}
-			}
-			err := stock.ErrBusy
-			// A slow machine may not reach the write in time.
-			for limit := time.Second; errors.Is(err, stock.ErrBusy) && limit < time.Minute; limit *= 2 {
-				ctx, cancel := context.WithTimeout(t.Context(), limit)
-				defer cancel()
-				done := make(chan error, 1)
-				go func() {
-					_, err := d.Deduct(stocktest.WithPause(ctx, stopServer), stock.Request{GoodsID: 1, Count: 1})
-					done <- err
-				}()
-				<-ctx.Done()
-				if err := server.Signal(syscall.SIGCONT); err != nil {
-					t.Fatal(err)
-				}
-				err = <-done
-			}
-			if err != nil {
-				t.Errorf("%v, want a receipt: the write was sent and carried out", err)
-			}
-			service.WantLeft(t, stock.Redis, 1, 9)
-		})
 	}
 }
 

@@ -11,7 +11,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"stock/internal/locks"
 	"stock/internal/stock"
 	"stock/internal/stock/stocktest"
 )
@@ -81,60 +80,6 @@ func TestOrdersAndDeductionsThatWantMoreConnectionsThanThereAreAllEnd(t *testing
 	}
 }
 
-// waitForItem starts an order that locks its first item and then waits for its last one, which is held.
-func waitForItem(t *testing.T, o stocktest.Orders, counts ...int) (done <-chan error) {
-	t.Helper()
-	first, ended := make(chan struct{}), make(chan error, 1)
-	go func() {
-		locked := stocktest.Once(stocktest.AfterLock, func(context.Context) { close(first) })
-		_, err := o.Place("lock-mysql-getlock", stock.MySQL, locked, counts...)
-		ended <- err
-	}()
-	select {
-	case <-first:
-	case err := <-ended:
-		t.Fatalf("the order ended before it had its first lock: %v", err)
-	}
-	return ended
-}
-
-// Only one of the orders that include a held item has reserved connections: two would have reserved all.
-func TestOrdersOfAHeldItemLeaveHalfOfTheConnectionsToOthers(t *testing.T) {
-	t.Parallel()
-	o := stocktest.NewOrders(t, stocktest.NewAddresses(t, stock.NeedMySQL), 10, 10)
-	o.Deps.MySQLLocks.SetMaxOpenConns(5)
-	o.Service = stocktest.NewService(t, o.Deps)
-	held := o.Items[1]
-	d := o.Service.Deducter(t, "lock-mysql-getlock", stock.MySQL)
-	holder := stocktest.Park(t, d, stock.Request{GoodsID: held, Count: 1}, stocktest.BeforeWrite)
-	waiting := []<-chan error{waitForItem(t, *o, 1, 1)}
-	for range 3 {
-		another := *o
-		another.Items = []int64{held, o.Service.NewItem(t, 10)}
-		done := make(chan error, 1)
-		go func() {
-			_, err := another.Place("lock-mysql-getlock", stock.MySQL, nil, 1, 1)
-			done <- err
-		}()
-		waiting = append(waiting, done)
-	}
-	others := *o
-	others.Renew(10, 10)
-	for range 3 {
-		if _, err := others.Place("lock-mysql-getlock", stock.MySQL, nil, 1, 1); err != nil {
-			t.Errorf("the order of free items: %v", err)
-		}
-	}
-	err := holder.Resume()
-	for _, order := range waiting {
-		err = errors.Join(err, <-order)
-	}
-	if err != nil {
-		t.Error(err)
-	}
-	o.Service.WantLeft(t, stock.MySQL, held, 5)
-}
-
 // A later holder sells one of two items before the order is written: the other item is not written either. The stock is
 // what the order has read, so only the token tells.
 func TestALateOrderIsRefusedCompletely(t *testing.T) {
@@ -178,44 +123,5 @@ func TestAnOrderOnRedisWritesNothingIfAnItemIsDeletedMeanwhile(t *testing.T) {
 			t.Errorf("%s: %v, want that item %d is unknown", name, err, o.Items[1])
 		}
 		o.Service.WantLeft(t, stock.Redis, o.Items[0], 10)
-	}
-}
-
-func TestATryOfAnOrderThatFindsTooFewConnectionsDoesNotBlameAnotherHolder(t *testing.T) {
-	t.Parallel()
-	o := stocktest.NewOrders(t, stocktest.NewAddresses(t, stock.NeedMySQL))
-	o.Deps.MySQLLocks.SetMaxOpenConns(5) // of which two orders of two items reserve all but one
-	o.Service = stocktest.NewService(t, o.Deps)
-	locked, release := make(chan struct{}, 2), make(chan struct{})
-	pause := func(_ context.Context, at stocktest.Point) {
-		if at == stocktest.BeforeWrite {
-			locked <- struct{}{}
-			<-release
-		}
-	}
-	ended := make(chan error, 2)
-	for range 2 {
-		order := *o
-		order.Renew(10, 10)
-		go func() {
-			_, err := order.Place("lock-mysql-getlock", stock.MySQL, pause, 1, 1)
-			ended <- err
-		}()
-	}
-	for range 2 {
-		<-locked
-	}
-	o.Renew(10, 10)
-	orderer, _, err := o.Service.ResolveOrders("lock-mysql-getlock", stock.MySQL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = orderer.Order(stock.LimitWait(t.Context(), 0), o.Request("", 1, 1))
-	if !errors.Is(err, stock.ErrBusy) || errors.Is(err, locks.ErrHeld) {
-		t.Errorf("an order that is tried once: %v, want busy, and not because of another holder", err)
-	}
-	close(release)
-	if err := errors.Join(<-ended, <-ended); err != nil {
-		t.Error(err)
 	}
 }

@@ -15,8 +15,8 @@ import (
 func (a *API) Admin() http.Handler {
 	r := a.router()
 	r.Use(a.protect)
-	r.Put("/admin/stock/{goods_id:-?[0-9]+}", a.putStock)
-	r.Post("/admin/stock/{goods_id:-?[0-9]+}/restock", a.restock)
+	r.Put("/admin/stock/{goods_id:-?[0-9]+}", a.handle(http.StatusOK, (*call).setStock))
+	r.Post("/admin/stock/{goods_id:-?[0-9]+}/restock", a.handle(http.StatusOK, (*call).restock))
 	r.Get("/livez", a.livez)
 	r.Get("/readyz", a.readyz(true))
 	r.Get("/version", a.getVersion)
@@ -46,82 +46,64 @@ func (a *API) protect(next http.Handler) http.Handler {
 	})
 }
 
-// putStock sets the units of an item in every configured store and forgets its fencing tokens. A lock service that lost
+// setStock sets the units of an item in every configured store and forgets its fencing tokens. A lock service that lost
 // its data, and counts from 1 again, is then accepted.
-func (a *API) putStock(w http.ResponseWriter, r *http.Request) {
-	id, err := goodsID(r)
+func (c *call) setStock() (any, error) {
+	id, err := goodsID(c.r)
 	if err != nil {
-		a.fail(w, r, err)
-		return
+		return nil, err
 	}
 	var body struct {
 		Stock *int64 `json:"stock"`
 	}
-	if err := readJSON(r, maxBody, &body); err != nil {
-		a.fail(w, r, err)
-		return
+	if err := readJSON(c.r, maxBody, &body); err != nil {
+		return nil, err
 	}
 	if body.Stock == nil || *body.Stock < 0 || *body.Stock > stock.MaxStock {
-		a.fail(w, r, describe(errMalformed, "stock must be given: 0 to %d", int64(stock.MaxStock)))
-		return
+		return nil, describe(errMalformed, "stock must be given: 0 to %d", int64(stock.MaxStock))
 	}
-	ctx, cancel := a.timeout(r)
+	ctx, cancel := c.limited()
 	defer cancel()
-	if err := a.inventory.SetStock(ctx, id, *body.Stock); err != nil {
-		a.fail(w, r, err)
-		return
-	}
-	writeJSON(w, http.StatusOK, typeJSON, struct {
-		GoodsID int64 `json:"goods_id"`
-		Stock   int64 `json:"stock"`
-	}{id, *body.Stock})
+	return stockReply{GoodsID: id, Stock: *body.Stock}, c.api.inventory.SetStock(ctx, id, *body.Stock)
 }
+
+var restocking = details{
+	stock.ErrUnknown: "the restock was sent, but its result did not arrive: it may have taken effect; " +
+		"read the stock before you try again",
+	stock.ErrBusy:        notRestocked,
+	stock.ErrUnavailable: notRestocked,
+}
+
+const notRestocked = "the store did not answer in time or is not configured; nothing was added; try again later"
 
 // restock adds units to an existing item in one store: MySQL unless ?store= names another. It takes one store only, so
 // that the outcome is clear: with several, units could be added to one while the outcome in another is unknown.
-func (a *API) restock(w http.ResponseWriter, r *http.Request) {
-	id, on, err := itemInStore(r)
+func (c *call) restock() (any, error) {
+	id, on, err := itemInStore(c.r)
 	if err != nil {
-		a.fail(w, r, err)
-		return
+		return nil, err
 	}
-	key, err := idempotencyKey(r)
+	key, err := idempotencyKey(c.r)
 	if err == nil && key != "" {
 		err = describe(stock.ErrKeyUnsupported, "a restock is not idempotent and takes no Idempotency-Key; nothing was added")
 	}
 	if err != nil {
-		a.fail(w, r, err)
-		return
+		return nil, err
 	}
 	var body struct {
 		Count int64 `json:"count"`
 	}
-	if err := readJSON(r, maxBody, &body); err != nil {
-		a.fail(w, r, err)
-		return
+	if err := readJSON(c.r, maxBody, &body); err != nil {
+		return nil, err
 	}
 	if body.Count < 1 || body.Count > stock.MaxStock {
-		a.fail(w, r, describe(errMalformed, "count is %d or missing: it must be 1 to %d", body.Count, int64(stock.MaxStock)))
-		return
+		return nil, describe(errMalformed, "count is %d or missing: it must be 1 to %d", body.Count, int64(stock.MaxStock))
 	}
-	ctx, cancel := a.timeout(r)
+	ctx, cancel := c.limited()
 	defer cancel()
-	units, err := a.inventory.Restock(ctx, on, id, body.Count)
+	units, err := c.api.inventory.Restock(ctx, on, id, body.Count)
 	if err != nil {
-		a.fail(w, r, describeRestock(err, id, on))
-		return
+		return nil, restocking.describe(c.describe(err, id, on))
 	}
-	writeJSON(w, http.StatusOK, typeJSON, stockReply{GoodsID: id, Stock: units, Store: on})
-}
-
-// describeRestock adds to an error what the client may know about it.
-func describeRestock(err error, id int64, on stock.Store) error {
-	switch kindOf(err).slug {
-	case slugUnknown:
-		return describe(err, "the restock was sent, but its result did not arrive: it may have taken effect; "+
-			"read the stock before you try again")
-	case slugBusy, slugUnavailable:
-		return describe(err, "store %s did not answer in time or is not configured; nothing was added; try again later", on)
-	}
-	return describeStock(err, id, on)
+	return stockReply{GoodsID: id, Stock: units, Store: on}, nil
 }

@@ -5,7 +5,6 @@ package httpapi
 
 import (
 	"cmp"
-	"context"
 	"crypto/rand"
 	"fmt"
 	"log/slog"
@@ -59,23 +58,21 @@ type API struct {
 	inventory *inventory.Inventory
 	health    *health.Checker
 	offers    map[string]*offer
-	names     []string                      // of all strategies
-	reserver  string                        // the first strategy that takes reservations; empty if there is none
-	listing   []byte                        // reply of GET /strategies
-	problems  map[string]prometheus.Counter // by slug
+	names     []string // of all strategies
+	reserver  string   // the first strategy that takes reservations; empty if there is none
+	listing   []byte   // reply of GET /strategies
 
-	reservations reservationMetrics
-	sales        saleMetrics
-	draining     atomic.Bool
-	wasReady     atomic.Bool
-	nextWarned   atomic.Int64 // earliest time of the next warning, Unix seconds
+	metrics    *metrics
+	draining   atomic.Bool
+	wasReady   atomic.Bool
+	nextWarned atomic.Int64 // earliest time of the next warning, Unix seconds
 }
 
 // offer is a strategy, with what all of its requests share.
 type offer struct {
 	catalogue.Status
 	header []string // value of X-Strategy
-	series map[stock.Store]*series
+	series map[stock.Store]func() *series
 }
 
 // New returns an API and registers its metrics.
@@ -86,18 +83,17 @@ func New(config Config) (*API, error) {
 		inventory: inventory.New(config.Deps),
 		health:    health.New(config.Deps),
 		offers:    map[string]*offer{},
+		metrics:   newMetrics(config.Registry),
 	}
 	a.wasReady.Store(true)
-	metrics := newMetrics(config.Registry)
-	config.Registry.MustRegister(serverStates{a.health})
-	a.problems = metrics.problemCounters()
+	config.Registry.MustRegister(serverStates(a.health))
 	for _, status := range config.Strategies.Statuses() {
-		o := &offer{Status: status, header: []string{status.Name}, series: map[stock.Store]*series{}}
+		o := &offer{Status: status, header: []string{status.Name}, series: map[stock.Store]func() *series{}}
 		for _, on := range status.Stores {
-			o.series[on] = metrics.series(status.Name, on)
+			o.series[on] = a.metrics.series(status.Name, on)
 		}
 		if status.WriteBehind && len(status.Unavailable) == 0 {
-			config.Registry.MustRegister(backlog{stream.NewAdmin(config.Deps)})
+			config.Registry.MustRegister(backlog(stream.NewAdmin(config.Deps)))
 		}
 		if a.reserver == "" && len(status.Reservations) > 0 {
 			a.reserver = status.Name
@@ -114,11 +110,14 @@ func New(config Config) (*API, error) {
 			cmp.Or(suggest.DidYouMean(config.DefaultStrategy, a.names), ", only "+strings.Join(a.names, ", ")))
 	}
 	a.DefaultStrategy = byDefault.Name
-	a.sales = newSaleMetrics(config.Registry)
-	var err error
-	if a.reservations, err = a.newReservationMetrics(); err != nil {
-		return nil, err
+	if a.reserver != "" {
+		reserver, _, err := config.Strategies.ResolveReservations(a.reserver, "")
+		if err != nil {
+			return nil, err
+		}
+		config.Registry.MustRegister(reservationStats(reserver))
 	}
+	var err error
 	a.listing, err = listStrategies(a.Config)
 	return a, err
 }
@@ -127,20 +126,21 @@ func New(config Config) (*API, error) {
 func (a *API) Public() http.Handler {
 	r := a.router()
 	r.Method(http.MethodGet, "/", http.RedirectHandler("/docs", http.StatusFound))
-	r.Post("/stock/deduct", a.sell((*call).deduct))
-	r.Post("/stock/deduct/{strategy}", a.sell((*call).deduct))
-	r.Post("/stock/orders", a.sell((*call).order))
-	r.Post("/stock/orders/{strategy}", a.sell((*call).order))
-	r.Post("/stock/reservations", a.reserve)
-	r.Get("/stock/reservations/{id}", a.onReservation(operationRead, stock.Reserver.Reservation))
-	r.Delete("/stock/reservations/{id}", a.onReservation(operationCancel, stock.Reserver.Cancel))
-	r.Post("/stock/reservations/{id}/confirm", a.onReservation(operationConfirm, stock.Reserver.Confirm))
-	r.Get("/stock/sales/{key}", a.onSale((*call).find))
-	r.Post("/stock/sales/{key}/cancel", a.onSale((*call).cancel))
+	deduct, order := a.handle(http.StatusOK, (*call).deduct), a.handle(http.StatusOK, (*call).order)
+	r.Post("/stock/deduct", deduct)
+	r.Post("/stock/deduct/{strategy}", deduct)
+	r.Post("/stock/orders", order)
+	r.Post("/stock/orders/{strategy}", order)
+	r.Post("/stock/reservations", a.handle(http.StatusCreated, (*call).reserve))
+	r.Get("/stock/reservations/{id}", a.onReservation("read", stock.Reserver.Reservation))
+	r.Delete("/stock/reservations/{id}", a.onReservation("cancel", stock.Reserver.Cancel))
+	r.Post("/stock/reservations/{id}/confirm", a.onReservation("confirm", stock.Reserver.Confirm))
+	r.Get("/stock/sales/{key}", a.handle(http.StatusOK, (*call).find))
+	r.Post("/stock/sales/{key}/cancel", a.handle(http.StatusOK, (*call).cancel))
 	// The pattern does not match /stock/deduct, so that GET on that is answered 405.
-	r.Get("/stock/{goods_id:-?[0-9]+}", a.getStock)
+	r.Get("/stock/{goods_id:-?[0-9]+}", a.handle(http.StatusOK, (*call).stock))
 	r.Get("/strategies", a.getStrategies)
-	r.Get("/problems/{slug}", a.getProblem)
+	r.Get("/problems/{slug}", a.handle(http.StatusOK, (*call).problem))
 	r.Get("/livez", a.livez)
 	r.Get("/healthz", a.livez)
 	r.Get("/readyz", a.readyz(false))
@@ -190,7 +190,7 @@ func allowedMethods(r *http.Request) string {
 func (a *API) frame(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id := r.Header.Get("X-Request-Id")
-		if !validRequestID(id) {
+		if !isPrintable(id, '!', maxRequestID) {
 			id = rand.Text()
 		}
 		header := w.Header()
@@ -221,18 +221,8 @@ func (a *API) frame(next http.Handler) http.Handler {
 	})
 }
 
-// validRequestID reports whether a client's request id can be logged and sent back: 1 to 128 visible ASCII characters.
-func validRequestID(id string) bool {
-	if id == "" || len(id) > 128 {
-		return false
-	}
-	for i := range len(id) {
-		if id[i] < '!' || id[i] > '~' {
-			return false
-		}
-	}
-	return true
-}
+// maxRequestID limits the characters of a client's request id, which must be visible to be logged and sent back.
+const maxRequestID = 128
 
 // requestID returns the id that frame gave to the request.
 func requestID(w http.ResponseWriter) string { return w.Header()["X-Request-Id"][0] }
@@ -246,8 +236,3 @@ func (a *API) nameStrategy(w http.ResponseWriter, name string) {
 
 // Drain makes /readyz answer 503 from now on. All other requests are served as before.
 func (a *API) Drain() { a.draining.Store(true) }
-
-// timeout limits the time for one request.
-func (a *API) timeout(r *http.Request) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(r.Context(), a.RequestTimeout)
-}

@@ -28,11 +28,9 @@ type call struct {
 	w       http.ResponseWriter
 	r       *http.Request
 	started time.Time
-	offer   *offer // the strategy; set by choose
+	offer   *offer // the strategy; nil until choose has set it
 
-	reserves bool // it is a hold, which always takes a key
-
-	// Set by options.
+	// Set by accept.
 	hold  time.Duration
 	wait  *time.Duration // nil for the usual limit
 	key   string
@@ -53,8 +51,8 @@ type receipt struct {
 	LeftNS    int64       `json:"left_ns"`
 }
 
-// sell makes a handler of a function that carries out a deduction or an order and returns the reply.
-func (a *API) sell(carryOut func(*call) (reply any, err error)) http.HandlerFunc {
+// handle makes a handler of a function that carries out a request and returns the reply.
+func (a *API) handle(status int, carryOut func(*call) (reply any, err error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		c := &call{api: a, w: w, r: r, started: time.Now()}
 		a.nameStrategy(w, c.inPath()) // also if the request turns out to be malformed
@@ -63,7 +61,7 @@ func (a *API) sell(carryOut func(*call) (reply any, err error)) http.HandlerFunc
 			a.fail(w, r, err)
 			return
 		}
-		writeJSON(w, http.StatusOK, typeJSON, reply)
+		writeJSON(w, status, typeJSON, reply)
 	}
 }
 
@@ -88,8 +86,12 @@ func (c *call) choose(requested string) error {
 	return nil
 }
 
-// options reads hold_ms, wait_ms, the buyer and the header Idempotency-Key.
-func (c *call) options(t terms) (err error) {
+// accept chooses the strategy, and reads hold_ms, wait_ms, the buyer and the header Idempotency-Key. It refuses what
+// the strategy would ignore, because the client relies on it.
+func (c *call) accept(t terms) (err error) {
+	if err := c.choose(t.Strategy); err != nil {
+		return err
+	}
 	if c.hold, err = c.api.hold(t.HoldMS); err != nil {
 		return err
 	}
@@ -99,15 +101,14 @@ func (c *call) options(t terms) (err error) {
 	if c.key, err = idempotencyKey(c.r); err != nil {
 		return err
 	}
-	if !c.reserves {
-		if err := c.offer.checkKey(c.key, c.api.RequireKey); err != nil {
-			return err
-		}
-	}
 	if c.buyer, err = t.buyer(); err != nil {
 		return err
 	}
-	return c.offer.checkBuyer(c.buyer)
+	if err := c.offer.CheckBuyer(c.buyer); err != nil {
+		return describe(err, "strategy %s does not count what buyers have bought and takes no buyer; nothing was deducted; "+
+			"GET /strategies lists those that do", c.offer.Name)
+	}
+	return nil
 }
 
 // buyer checks buyer and buyer_limit.
@@ -117,7 +118,7 @@ func (t *terms) buyer() (stock.Buyer, error) {
 		return stock.Buyer{}, nil
 	case t.Buyer == nil || t.BuyerLimit == nil:
 		return stock.Buyer{}, describe(errMalformed, "buyer and buyer_limit must be given together")
-	case len(*t.Buyer) < 1 || len(*t.Buyer) > stock.MaxBuyer || !isPrintable(*t.Buyer):
+	case !isPrintable(*t.Buyer, ' ', stock.MaxBuyer):
 		return stock.Buyer{}, describe(errMalformed, "buyer must have 1 to %d printable ASCII characters", stock.MaxBuyer)
 	case *t.BuyerLimit < 1 || *t.BuyerLimit > stock.MaxCount:
 		return stock.Buyer{}, describe(errMalformed, "buyer_limit is %d: it must be 1 to %d", *t.BuyerLimit, stock.MaxCount)
@@ -125,23 +126,15 @@ func (t *terms) buyer() (stock.Buyer, error) {
 	return stock.Buyer{Name: *t.Buyer, Limit: int(*t.BuyerLimit)}, nil
 }
 
-// isPrintable reports whether a text is printable ASCII. Such a text may contain blanks.
-func isPrintable(text string) bool {
+// isPrintable reports whether a text has at least one character and at most so many, all of them ASCII, from the given
+// one up: a blank, or the first that is visible.
+func isPrintable(text string, from byte, most int) bool {
 	for i := range len(text) {
-		if text[i] < ' ' || text[i] > '~' {
+		if text[i] < from || text[i] > '~' {
 			return false
 		}
 	}
-	return true
-}
-
-// checkBuyer refuses a limit that the strategy would ignore, because the client relies on it.
-func (o *offer) checkBuyer(buyer stock.Buyer) error {
-	if err := o.CheckBuyer(buyer); err != nil {
-		return describe(err, "strategy %s does not count what buyers have bought and takes no buyer; nothing was deducted; "+
-			"GET /strategies lists those that do", o.Name)
-	}
-	return nil
+	return text != "" && len(text) <= most
 }
 
 // hold checks hold_ms against --max-hold.
@@ -173,19 +166,29 @@ func (a *API) waitLimit(ms *int64) (*time.Duration, error) {
 	return &limit, nil
 }
 
-// carryOut runs a deduction or an order within the request timeout and counts it.
-func (c *call) carryOut(on stock.Store, do func(context.Context) (stock.Receipt, error)) error {
-	ctx, cancel := c.api.timeout(c.r)
-	defer cancel()
+// limited limits the time for the request, and the waits in it.
+func (c *call) limited() (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(c.r.Context(), c.api.RequestTimeout)
 	if c.wait != nil {
 		ctx = stock.LimitWait(ctx, *c.wait)
 	}
+	return ctx, cancel
+}
+
+// carryOut runs a deduction or an order and counts it.
+func (c *call) carryOut(on stock.Store, do func(context.Context) (stock.Receipt, error)) error {
+	ctx, cancel := c.limited()
+	defer cancel()
 	done, err := do(ctx)
-	c.offer.series[on].observe(done, err, time.Since(c.started), c.r.Context().Err() != nil)
-	if done.Replayed {
-		c.w.Header()["Idempotency-Replayed"] = replayed
-	}
+	c.offer.series[on]().observe(done, err, time.Since(c.started), c.r.Context().Err() != nil)
+	c.tellReplay(done.Replayed)
 	return err
+}
+
+func (c *call) tellReplay(replayed bool) {
+	if replayed {
+		c.w.Header()["Idempotency-Replayed"] = isTrue
+	}
 }
 
 func (c *call) receipt(on stock.Store, done stock.Receipt) receipt {
@@ -204,16 +207,16 @@ func (c *call) receipt(on stock.Store, done stock.Receipt) receipt {
 
 // describe adds to an error what the client may know about it.
 func (c *call) describe(err error, goodsID int64, on stock.Store) error {
-	switch kindOf(err).slug {
-	case slugUnknownItem:
+	switch k := kindOf(err); {
+	case k.is(stock.ErrUnknownItem):
 		return describe(err, "item %d does not exist in store %s", goodsID, on)
-	case slugUnsupportedStore:
+	case k.is(stock.ErrUnsupportedStore) && c.offer == nil:
+		return describe(err, "there is no store %q, only %s", on, list(stock.Stores))
+	case k.is(stock.ErrUnsupportedStore):
 		return describe(err, "strategy %s works on %s, not on %q; name a strategy of that store, as GET /strategies lists",
 			c.offer.Name, list(c.offer.Stores), on)
-	case slugUnavailable:
-		if reason, ok := c.offer.Unavailable[on]; ok {
-			return describe(err, "strategy %s is unavailable on store %s: %s", c.offer.Name, on, reason)
-		}
+	case k.is(stock.ErrUnavailable) && c.offer != nil && c.offer.Unavailable[on] != "":
+		return describe(err, "strategy %s is unavailable on store %s: %s", c.offer.Name, on, c.offer.Unavailable[on])
 	}
 	return err
 }

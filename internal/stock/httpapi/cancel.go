@@ -1,11 +1,11 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
 	"net/url"
-	"time"
 
 	"github.com/go-chi/chi/v5"
 	jsonv2 "github.com/go-json-experiment/json"
@@ -62,38 +62,47 @@ type saleLine struct {
 	GivenBack int   `json:"given_back"`
 }
 
-// onSale makes a handler of a function that reads or cancels a sale.
-func (a *API) onSale(do func(*call) (*saleReply, error)) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		c := &call{api: a, w: w, r: r, started: time.Now()}
-		reply, err := do(c)
-		if err != nil {
-			a.fail(w, r, err)
-			return
-		}
-		writeJSON(w, http.StatusOK, typeJSON, reply)
+const (
+	elsewhere = "If it was sold by another strategy or from another store than the default, name both"
+	noKeys    = "the strategy keeps no keys, and so knows no sale by its key; GET /strategies lists those that do"
+	selling   = "The request with this key is still being carried out, and may sell. Try again."
+)
+
+var (
+	reading = details{
+		stock.ErrUnknownSale:    "%v. " + elsewhere + ". The request may also still arrive.",
+		stock.ErrKeyUnsupported: noKeys,
+		stock.ErrKeyReused:      "%v",
+		stock.ErrInProgress:     selling,
 	}
-}
+	cancelling = details{
+		stock.ErrMoreThanSold: "%v; nothing was cancelled. GET /stock/sales/{key} tells what was sold.",
+		stock.ErrUnknownSale: "%v; nothing was cancelled. " + elsewhere + ". If the request may still arrive, cancel " +
+			"everything, without a number: then it sells nothing.",
+		stock.ErrKeyUnsupported: noKeys,
+		stock.ErrKeyReused:      "%v; nothing was cancelled",
+		stock.ErrInProgress:     selling,
+		stock.ErrUnknown: "The cancellation was sent, but no result arrived: the sale may or may not be cancelled. " +
+			"Send the request again, which tells what happened.",
+		stock.ErrBusy:        "The service gave up waiting; the sale is as it was. Try again.",
+		stock.ErrUnavailable: "A server that the strategy needs does not answer; the sale is as it was. Try again later.",
+	}
+)
 
 // find answers GET /stock/sales/{key}.
-func (c *call) find() (*saleReply, error) {
-	if has, err := hasBody(c.r); err != nil {
-		return nil, err
-	} else if has {
-		return nil, describe(errMalformed, "the request has a body: only the path and the query are read")
-	}
+func (c *call) find() (any, error) {
 	var asked cancellation
-	if err := asked.readQuery(c.r.URL.RawQuery); err != nil {
+	if err := cmp.Or(refuseBody(c.r), asked.readQuery(c.r.URL.RawQuery)); err != nil {
 		return nil, err
 	}
 	read := func(ctx context.Context, in stock.Canceller, id stock.SaleID) (stock.Sale, error) {
 		return in.Sale(ctx, id)
 	}
-	return c.withSale(operationRead, asked, read)
+	return c.withSale("read", reading, asked, read)
 }
 
 // cancel answers POST /stock/sales/{key}/cancel.
-func (c *call) cancel() (*saleReply, error) {
+func (c *call) cancel() (any, error) {
 	var asked cancellation
 	if err := asked.read(c.r); err != nil {
 		return nil, err
@@ -105,12 +114,13 @@ func (c *call) cancel() (*saleReply, error) {
 	cancel := func(ctx context.Context, in stock.Canceller, id stock.SaleID) (stock.Sale, error) {
 		return in.CancelSale(ctx, stock.CancelRequest{SaleID: id, Lines: lines})
 	}
-	return c.withSale(operationCancel, asked, cancel)
+	return c.withSale("cancel", cancelling, asked, cancel)
 }
 
 func (c *call) withSale(
-	operation string, asked cancellation, do func(context.Context, stock.Canceller, stock.SaleID) (stock.Sale, error),
-) (*saleReply, error) {
+	operation string, means details, asked cancellation,
+	do func(context.Context, stock.Canceller, stock.SaleID) (stock.Sale, error),
+) (any, error) {
 	if err := c.choose(asked.Strategy); err != nil {
 		return nil, err
 	}
@@ -124,19 +134,16 @@ func (c *call) withSale(
 	}
 	canceller, on, err := c.api.Strategies.ResolveSales(c.offer.Name, asked.Store)
 	if err != nil {
-		return nil, c.describe(describeSale(operation, err), 0, on)
+		return nil, c.describe(means.describe(err), 0, on)
 	}
-	ctx, cancel := c.api.timeout(c.r)
+	ctx, cancel := c.limited()
 	defer cancel()
 	found, err := do(ctx, canceller, id)
-	err = describeSale(operation, err)
-	c.api.sales.observe(operation, found.Replayed, err)
+	countOperation(c.api.metrics.sales, operation, found.Replayed, err)
 	if err != nil {
-		return nil, err
+		return nil, means.describe(err)
 	}
-	if found.Replayed {
-		c.w.Header()["Idempotency-Replayed"] = replayed
-	}
+	c.tellReplay(found.Replayed)
 	reply := &saleReply{
 		Key: found.Key, State: found.State, Lines: []saleLine{},
 		Strategy: found.Guard, Store: on, Replica: c.api.Replica, RequestID: requestID(c.w),
@@ -158,7 +165,7 @@ func (c *call) keyInPath() (key string, err error) {
 	if key == "" {
 		return "", describe(errNotFound, "the key of the sale is missing in the path %s", c.r.URL.Path)
 	}
-	if len(key) > stock.MaxKey || !isPrintable(key) {
+	if !isPrintable(key, ' ', stock.MaxKey) {
 		return "", describe(errMalformed, "the key in the path must have 1 to %d printable ASCII characters", stock.MaxKey)
 	}
 	return key, nil
@@ -166,25 +173,19 @@ func (c *call) keyInPath() (key string, err error) {
 
 // read reads the cancellation from the body or from the query.
 func (c *cancellation) read(r *http.Request) error {
-	has, err := hasBody(r)
-	switch {
-	case err != nil:
+	if r.URL.RawQuery != "" {
+		return cmp.Or(refuseBody(r), c.readQuery(r.URL.RawQuery))
+	}
+	if has, err := hasBody(r); err != nil || !has {
 		return err
-	case has && r.URL.RawQuery != "":
-		return describe(errMalformed, "the request has a body and a query: use only one of them")
-	case !has:
-		return c.readQuery(r.URL.RawQuery)
 	}
 	return readJSON(r, maxOrderBody, c)
 }
 
 func (c *cancellation) readQuery(query string) error {
 	var d deduction
-	if err := d.readQuery(query); err != nil {
+	if err := d.readQuery(query, "strategy", "store", "goods_id"); err != nil {
 		return err
-	}
-	if d != (deduction{GoodsID: d.GoodsID, terms: terms{Strategy: d.Strategy, Store: d.Store}}) {
-		return describe(errMalformed, "the only parameters here are ?strategy=, ?store= and ?goods_id=")
 	}
 	c.Strategy, c.Store, c.GoodsID = d.Strategy, d.Store, d.GoodsID
 	return nil
@@ -215,7 +216,7 @@ func (c *cancellation) lines() (lines []stock.Line, err error) {
 			err = describe(errMalformed, "cancelled is %d or missing: it must be 1 to %d", line.Cancelled, stock.MaxCount)
 		}
 		if err != nil && c.Lines.is {
-			err = &linesError{error: err, goodsID: max(line.GoodsID, 0), lines: []int{i}}
+			err = onLines(err, line.GoodsID, i)
 		}
 		if err != nil {
 			return nil, err
@@ -224,42 +225,4 @@ func (c *cancellation) lines() (lines []stock.Line, err error) {
 		lines = append(lines, stock.Line{GoodsID: line.GoodsID, Count: int(line.Cancelled)})
 	}
 	return lines, nil
-}
-
-// describeSale tells what an error means for a sale that was read or is to be cancelled.
-func describeSale(operation string, err error) error {
-	if err == nil {
-		return nil
-	}
-	cancels, unchanged := operation == operationCancel, ""
-	if cancels {
-		unchanged = "; nothing was cancelled"
-	}
-	const elsewhere = "If it was sold by another strategy or from another store than the default, name both"
-	switch slug := kindOf(err).slug; {
-	case errors.Is(err, stock.ErrItemNotNamed):
-		return describe(errMalformed, "goods_id is missing: a Redis Cluster keeps the key beside the item")
-	case errors.Is(err, stock.ErrMoreThanSold):
-		return describe(err, "%v; nothing was cancelled. GET /stock/sales/{key} tells what was sold.", err)
-	case errors.Is(err, stock.ErrUnknownSale) && cancels:
-		return describe(err, "%v; nothing was cancelled. %s. If the request may still arrive, cancel everything, "+
-			"without a number: then it sells nothing.", err, elsewhere)
-	case errors.Is(err, stock.ErrUnknownSale):
-		return describe(err, "%v. %s. The request may also still arrive.", err, elsewhere)
-	case slug == slugKeyUnsupported:
-		return describe(err, "the strategy keeps no keys, and so knows no sale by its key; "+
-			"GET /strategies lists those that do")
-	case slug == slugKeyReused:
-		return describe(err, "%v%s", err, unchanged)
-	case slug == slugInProgress:
-		return describe(err, "The request with this key is still being carried out, and may sell. Try again.")
-	case slug == slugUnknown && cancels:
-		return describe(err, "The cancellation was sent, but no result arrived: the sale may or may not be cancelled. "+
-			"Send the request again, which tells what happened.")
-	case slug == slugBusy && cancels:
-		return describe(err, "The service gave up waiting; the sale is as it was. Try again.")
-	case slug == slugUnavailable && cancels:
-		return describe(err, "A server that the strategy needs does not answer; the sale is as it was. Try again later.")
-	}
-	return err
 }

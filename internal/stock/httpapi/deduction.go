@@ -1,10 +1,13 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
+	"strings"
 
 	"stock/internal/stock"
 )
@@ -29,13 +32,10 @@ func (c *call) deduct() (any, error) {
 	if err := d.read(c.r); err != nil {
 		return nil, err
 	}
-	if err := c.choose(d.Strategy); err != nil {
+	if err := c.accept(d.terms); err != nil {
 		return nil, err
 	}
-	if err := checkLine(d.GoodsID, d.Count); err != nil {
-		return nil, err
-	}
-	if err := c.options(d.terms); err != nil {
+	if err := cmp.Or(checkLine(d.GoodsID, d.Count), c.checkKey()); err != nil {
 		return nil, err
 	}
 	deducter, on, err := c.api.Strategies.Resolve(c.offer.Name, d.Store)
@@ -83,20 +83,22 @@ func (d *deduction) read(r *http.Request) error {
 		}
 		return readJSON(r, maxBody, d)
 	}
-	if has, err := hasBody(r); err != nil {
+	if err := refuseBody(r); err != nil {
 		return err
-	} else if has {
-		return describe(errMalformed, "the request has a body and a query: use only one of them")
 	}
 	return d.readQuery(r.URL.RawQuery)
 }
 
-func (d *deduction) readQuery(query string) error {
+// readQuery reads the members from a query, or only those that are allowed.
+func (d *deduction) readQuery(query string, allowed ...string) error {
 	values, err := url.ParseQuery(query)
 	if err != nil {
 		return describe(errMalformed, "the query is not well formed")
 	}
 	for name, given := range values {
+		if allowed != nil && !slices.Contains(allowed, name) {
+			return describe(errMalformed, "there is no parameter %q here, only %s", name, strings.Join(allowed, ", "))
+		}
 		if len(given) > 1 {
 			return describe(errMalformed, "%s is given %d times", name, len(given))
 		}

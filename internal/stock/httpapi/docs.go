@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"bytes"
 	"compress/gzip"
 	_ "embed"
 	"io"
@@ -9,7 +8,6 @@ import (
 	"net/http"
 	"path"
 	"strings"
-	"sync"
 
 	"github.com/go-chi/chi/v5"
 	"github.com/swaggest/swgui/v5/static"
@@ -37,66 +35,35 @@ func getDocs(w http.ResponseWriter, _ *http.Request) {
 	writeRaw(w, http.StatusOK, []string{"text/html; charset=utf-8"}, docsPage)
 }
 
-// getDocsAsset serves the files that the page loads.
+// getDocsAsset serves the files that the page loads. Most are embedded compressed, and none is copied: clients that
+// read slowly would fill the memory.
 func (a *API) getDocsAsset(w http.ResponseWriter, r *http.Request) {
 	name := chi.URLParam(r, "asset")
+	contentType := mime.TypeByExtension(path.Ext(name))
 	if name == "docs.js" {
-		writeRaw(w, http.StatusOK, []string{mime.TypeByExtension(".js")}, docsScript)
+		writeRaw(w, http.StatusOK, []string{contentType}, docsScript)
 		return
 	}
-	file, ok := assets()[name]
-	if !ok {
+	file, err := static.FS.Open(name + ".gz")
+	compressed := err == nil
+	if !compressed {
+		file, err = static.FS.Open(name)
+	}
+	if err != nil || contentType == "" {
 		a.fail(w, r, describe(errNotFound, "there is nothing at %s", r.URL.Path))
 		return
 	}
-	header := w.Header()
-	body := file.plain
-	if file.gzipped != nil {
-		header["Vary"] = []string{"Accept-Encoding"}
+	defer file.Close()
+	content := io.Reader(file)
+	if compressed {
+		w.Header()["Vary"] = []string{"Accept-Encoding"}
 		if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
-			header["Content-Encoding"] = []string{"gzip"}
-			body = file.gzipped
+			w.Header()["Content-Encoding"] = []string{"gzip"}
+		} else if content, err = gzip.NewReader(file); err != nil {
+			a.fail(w, r, err)
+			return
 		}
 	}
-	writeRaw(w, http.StatusOK, file.contentType, body())
-}
-
-// asset is a file of Swagger UI that is embedded in the binary.
-type asset struct {
-	contentType []string
-	plain       func() []byte
-	gzipped     func() []byte // nil if the file is embedded uncompressed
-}
-
-// assets are the files of Swagger UI by name. Each is read or decompressed once, when it is first asked for: clients
-// that read slowly share one copy.
-var assets = sync.OnceValue(func() map[string]asset {
-	all := map[string]asset{}
-	for _, file := range must(static.FS.ReadDir(".")) {
-		embedded := sync.OnceValue(func() []byte { return must(static.FS.ReadFile(file.Name())) })
-		name, compressed := strings.CutSuffix(file.Name(), ".gz")
-		f := asset{contentType: []string{mime.TypeByExtension(path.Ext(name))}, plain: embedded}
-		if compressed {
-			f.gzipped = embedded
-			f.plain = sync.OnceValue(func() []byte { return must(gunzip(embedded())) })
-		}
-		all[name] = f
-	}
-	return all
-})
-
-// must returns what was read from an embedded file, which cannot fail.
-func must[T any](content T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return content
-}
-
-func gunzip(compressed []byte) ([]byte, error) {
-	r, err := gzip.NewReader(bytes.NewReader(compressed))
-	if err != nil {
-		return nil, err
-	}
-	return io.ReadAll(r)
+	writeRaw(w, http.StatusOK, []string{contentType}, nil)
+	_, _ = io.Copy(w, content) // fails only if the client is gone
 }

@@ -62,12 +62,13 @@ func unquote(value string) (text string, ok bool) {
 
 // checkKey refuses a key that the strategy would ignore, because the client relies on it. If keys are required, it also
 // refuses a request without one that the strategy could not recognize when it is sent again.
-func (o *offer) checkKey(key string, required bool) error {
-	if required && o.Idempotent() && key == "" {
+func (c *call) checkKey() error {
+	o := c.offer
+	if c.api.RequireKey && o.Idempotent() && c.key == "" {
 		return describe(errMalformed, "Idempotency-Key is missing: this replica requires one for strategy %s, so that a "+
 			"request can be sent again, see --require-key; nothing was deducted", o.Name)
 	}
-	if err := o.CheckKey(key); err != nil {
+	if err := o.CheckKey(c.key); err != nil {
 		return describe(err, "strategy %s keeps no Idempotency-Key: %s; nothing was deducted; "+
 			"GET /strategies lists those that do", o.Name, o.NoKeys)
 	}

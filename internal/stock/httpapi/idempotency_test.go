@@ -6,7 +6,6 @@ import (
 
 	"stock/internal/stock"
 	"stock/internal/stock/catalogue"
-	"stock/internal/stock/stocktest"
 )
 
 // keyedDeduction asks for units of item 1 with the strategy update and a key.
@@ -70,92 +69,26 @@ func TestARequestThatIsSentAgainIsAnsweredAsBefore(t *testing.T) {
 	}
 }
 
-func TestAKeyOfADifferentRequestIsRefused(t *testing.T) {
+func TestEveryStrategyAcceptsWhatItKeepsAndRefusesWhatItWouldIgnore(t *testing.T) {
 	t.Parallel()
-	first, second := twoReplicas(t)
-	do(t, keyedDeduction(first, "count=2", "k")).want(t, 200, "")
-	do(t, keyedDeduction(second, "count=3", "k")).want(t, 422, "idempotency-key-reused")
-	if left := get(t, first.public+"/stock/1").text(t, "stock"); left != "5998" {
-		t.Errorf("%s units are left, want 5998", left)
-	}
-}
-
-func TestAKeyWhoseFirstRequestDoesNotEndInTimeIsInProgress(t *testing.T) {
-	t.Parallel()
-	first, second := twoReplicas(t)
-	sale := park(t, first, keyedDeduction(first, "count=2&hold_ms=1", "k"), stocktest.BeforeCommit)
-	for _, r := range []*replica{first, second} {
-		do(t, keyedDeduction(r, "count=2&wait_ms=0", "k")).want(t, 409, "in-progress")
-	}
-	sale.resume().want(t, 200, "")
-	do(t, keyedDeduction(second, "count=2", "k")).want(t, 200, "")
-	if left := get(t, first.public+"/stock/1").text(t, "stock"); left != "5998" {
-		t.Errorf("%s units are left, want 5998", left)
-	}
-}
-
-func TestEveryStrategyAcceptsAKeyOrRefusesIt(t *testing.T) {
-	t.Parallel()
-	r := newReplica(t, options{deps: stock.Deps{MySQL: database(t), Redis: redisClient(t)}})
+	r := newReplica(t, options{}) // without servers
 	for _, strategy := range catalogue.Strategies {
-		for _, req := range []request{
-			{
-				method: "POST", url: r.public + "/stock/deduct/" + strategy.Name + "?goods_id=1&count=1",
-				header: key("deduct"),
-			},
-			keyedOrder(r, strategy.Name, `{"goods_id":1,"count":1}`, "order"),
-		} {
-			got := do(t, req)
-			if refused := got.slug() == "idempotency-key-unsupported"; refused == strategy.Idempotent() {
-				t.Errorf("%s: %d %s", req.url, got.status, got.raw)
-			}
-		}
-	}
-}
-
-func TestAnOrderThatIsSentAgainIsAnsweredAsBefore(t *testing.T) {
-	t.Parallel()
-	first, second := twoReplicas(t)
-	do(t, request{method: "PUT", url: first.admin + "/admin/stock/2", body: `{"stock":10}`}).want(t, 200, "")
-	const (
-		lines    = `{"goods_id":2,"count":3},{"goods_id":1,"count":1}`
-		permuted = `{"goods_id":1,"count":1},{"goods_id":2,"count":1},{"goods_id":2,"count":2}`
-		tooMany  = `{"goods_id":2,"count":100}`
-	)
-	for _, strategy := range []string{"update", "batch", "lock-mysql-getlock"} {
-		saleKey, shortageKey := strategy+"-sale", strategy+"-shortage"
-		sale := do(t, keyedOrder(first, strategy, lines, saleKey)).want(t, 200, "")
-		shortage := do(t, keyedOrder(first, strategy, tooMany+","+lines, shortageKey)).want(t, 409, "sold-out")
-		do(t, request{method: "POST", url: first.admin + "/admin/stock/2/restock", body: `{"count":1000}`}).want(t, 200, "")
-
+		url := r.public + "/stock/deduct/" + strategy.Name + "?goods_id=1&count=1"
+		const keyRefused, buyerRefused = "idempotency-key-unsupported", "buyer-unsupported"
 		for _, test := range []struct {
-			first         reply
-			lines, key    string
-			status        int
-			slug, member  string
-			lineOfProblem string
+			req    request
+			keeps  bool
+			refuse string
 		}{
-			{first: sale, lines: permuted, key: saleKey, status: 200, member: "lines"},
-			{
-				first: shortage, lines: permuted + "," + tooMany, key: shortageKey, status: 409, slug: "sold-out",
-				member: "detail", lineOfProblem: `"goods_id":2,"lines":[1,2,3]`,
-			},
+			{request{method: "POST", url: url, header: key("k")}, strategy.Idempotent(), keyRefused},
+			{keyedOrder(r, strategy.Name, `{"goods_id":1,"count":1}`, "k"), strategy.Idempotent(), keyRefused},
+			{request{method: "POST", url: url + "&buyer=a&buyer_limit=1"}, strategy.Claim.BuyerLimit != "", buyerRefused},
 		} {
-			again := do(t, keyedOrder(second, strategy, test.lines, test.key)).want(t, test.status, test.slug)
-			if test.first.header.Get("Idempotency-Replayed") != "" || again.header.Get("Idempotency-Replayed") != "true" ||
-				test.first.text(t, test.member) != again.text(t, test.member) ||
-				!strings.Contains(string(again.raw), test.lineOfProblem) {
-				t.Errorf("%s: the answers are %s and %s", test.key, test.first.raw, again.raw)
+			got := do(t, test.req)
+			if refused := got.slug() == test.refuse; refused == test.keeps || got.status == 200 {
+				t.Errorf("%s: %d %s", test.req.url, got.status, got.raw)
 			}
 		}
-		do(t, keyedOrder(second, strategy, `{"goods_id":1,"count":1}`, saleKey)).want(t, 422, "idempotency-key-reused")
-		do(t, request{
-			method: "POST", url: second.public + "/stock/deduct/" + strategy + "?goods_id=1&count=1", header: key(saleKey),
-		}).want(t, 422, "idempotency-key-reused")
-		do(t, request{method: "PUT", url: first.admin + "/admin/stock/2", body: `{"stock":10}`}).want(t, 200, "")
-	}
-	if left := get(t, first.public+"/stock/1").text(t, "stock"); left != "5997" {
-		t.Errorf("%s units are left, want 5997", left)
 	}
 }
 

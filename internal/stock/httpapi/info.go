@@ -1,62 +1,42 @@
 package httpapi
 
 import (
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"net/http"
+
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"stock/internal/stock"
 )
 
 // listStrategies renders the reply to GET /strategies, which never changes.
 func listStrategies(config Config) ([]byte, error) {
-	type row struct {
-		Name         string                 `json:"name"`
-		Formerly     string                 `json:"formerly,omitempty"`
-		Summary      string                 `json:"summary"`
-		Control      bool                   `json:"control"`
-		WriteBehind  bool                   `json:"write_behind"`
-		WriteThrough bool                   `json:"write_through"`
-		Claim        stock.Claim            `json:"claim"`
-		Stores       []stock.Store          `json:"stores"`
-		Orders       []stock.Store          `json:"orders"`
-		Needs        []stock.Need           `json:"needs"`
-		Idempotent   bool                   `json:"idempotent"`
-		NoKeys       string                 `json:"no_keys,omitempty"`
-		Unavailable  map[stock.Store]string `json:"unavailable"`
-
-		TellsRemaining bool          `json:"tells_remaining"`
-		Reservations   []stock.Store `json:"reservations"`
-	}
-	list := struct {
-		Default    string `json:"default"`
-		Strategies []row  `json:"strategies"`
-	}{Default: config.DefaultStrategy}
+	var rows []map[string]any
 	for _, s := range config.Strategies.Statuses() {
-		// Never nil, which would be null in JSON.
-		needs := append([]stock.Need{}, s.NeedsOn(s.Stores[0])...)
-		orders := append([]stock.Store{}, s.Orders...)
-		reservations := append([]stock.Store{}, s.Reservations...)
-		list.Strategies = append(list.Strategies, row{
-			Name:           s.Name,
-			Formerly:       s.Formerly,
-			Summary:        s.Summary,
-			Control:        s.Control,
-			WriteBehind:    s.WriteBehind,
-			WriteThrough:   s.WriteThrough,
-			Claim:          s.Claim,
-			Stores:         s.Stores,
-			Orders:         orders,
-			Needs:          needs,
-			Idempotent:     s.Idempotent(),
-			NoKeys:         s.NoKeys,
-			Unavailable:    s.Unavailable,
-			TellsRemaining: s.TellsRemaining(),
-			Reservations:   reservations,
+		rows = append(rows, map[string]any{
+			"name":            s.Name,
+			"summary":         s.Summary,
+			"control":         s.Control,
+			"write_behind":    s.WriteBehind,
+			"write_through":   s.WriteThrough,
+			"claim":           s.Claim,
+			"stores":          s.Stores,
+			"orders":          s.Orders,
+			"reservations":    s.Reservations,
+			"needs":           s.NeedsOn(s.Stores[0]),
+			"idempotent":      s.Idempotent(),
+			"tells_remaining": s.TellsRemaining(),
+			"unavailable":     s.Unavailable,
 		})
+		for member, value := range map[string]string{"formerly": s.Formerly, "no_keys": s.NoKeys} {
+			if value != "" {
+				rows[len(rows)-1][member] = value
+			}
+		}
 	}
-	return json.Marshal(list)
+	list := map[string]any{"default": config.DefaultStrategy, "strategies": rows}
+	return jsonv2.Marshal(list, jsonv2.Deterministic(true)) // a nil slice becomes []
 }
 
 func (a *API) getStrategies(w http.ResponseWriter, _ *http.Request) {

@@ -37,6 +37,14 @@ type encoder struct {
 	json   *json.Encoder
 }
 
+// readOnlyJSON is readJSON for requests that cannot be sent as a query.
+func readOnlyJSON(r *http.Request, limit int, v any) error {
+	if r.URL.RawQuery != "" {
+		return describe(errMalformed, "the request has a query: it must be sent as JSON")
+	}
+	return readJSON(r, limit, v)
+}
+
 // readJSON decodes a body that is one JSON object of at most limit bytes. Unknown and duplicate members are errors, so
 // that a client's mistake does not go unnoticed. encoding/json would take the last of two members, and ignore case.
 func readJSON(r *http.Request, limit int, v any) error {
@@ -143,6 +151,15 @@ func checkMediaType(contentType string) error {
 	return describe(errMediaType, "a body must have Content-Type: application/json, not %q", contentType)
 }
 
+// refuseBody refuses a body beside a query, or where none is read.
+func refuseBody(r *http.Request) error {
+	has, err := hasBody(r)
+	if err == nil && has {
+		err = describe(errMalformed, "the request has a body, but only the path and the query are read: send one of them")
+	}
+	return err
+}
+
 // hasBody reports whether a request has a body of at least one byte.
 func hasBody(r *http.Request) (bool, error) {
 	if r.ContentLength >= 0 {
@@ -167,7 +184,7 @@ var (
 	typeProblem = []string{"application/problem+json"}
 	noSniff     = []string{"nosniff"}
 	noStore     = []string{"no-store"}
-	replayed    = []string{"true"}
+	isTrue      = []string{"true"}
 )
 
 func writeJSON(w http.ResponseWriter, status int, contentType []string, v any) {

@@ -38,9 +38,9 @@ func sendRaw(t *testing.T, url, text string) (status int, body string) {
 	return response.StatusCode, string(raw)
 }
 
-// The part that arrives may be a complete JSON object. The end of the connection also cancels the request, so that the
-// strategy can no longer get a lock or a connection.
-func TestAnIncompleteBodyIsMalformed(t *testing.T) {
+// The part of a body that arrives may be a complete JSON object. The end of the connection also cancels the request, so
+// that the strategy can no longer get a lock or a connection.
+func TestWhatNoClientLibrarySendsIsMalformed(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t, options{deps: stock.Deps{MySQL: database(t)}})
 	const (
@@ -53,6 +53,8 @@ func TestAnIncompleteBodyIsMalformed(t *testing.T) {
 		query     = "POST /stock/deduct/update?goods_id=1&count=1 HTTP/1.1\r\n"
 	)
 	for name, text := range map[string]string{
+		"complete chunks beside a query":     query + chunked + "2\r\n{}\r\n0\r\n\r\n",
+		"two keys":                           query + "Host: a\r\nIdempotency-Key: a\r\nIdempotency-Key: a\r\n\r\n",
 		"cut off":                            deduct + json + "Content-Length: 24\r\n\r\n" + deduction[:9],
 		"cut off after the object":           deduct + json + "Content-Length: 25\r\n\r\n" + deduction,
 		"without any byte":                   deduct + json + "Content-Length: 24\r\n\r\n",
@@ -96,72 +98,37 @@ func TestAnIncompleteBodyDeductsNothing(t *testing.T) {
 	}
 }
 
-func TestUnitsAreReservedForMaxTTLAtMost(t *testing.T) {
+func TestLimitsOfTheReplica(t *testing.T) {
 	t.Parallel()
-	r := newReplica(t, options{deps: stock.Deps{MySQL: database(t)}, maxTTL: time.Second})
-	post(t, r.public+reservations, `{"goods_id":1,"count":1,"ttl_ms":1000}`).want(t, 201, "")
-	got := post(t, r.public+reservations, `{"goods_id":1,"count":1,"ttl_ms":1001}`).want(t, 400, "malformed")
-	if !strings.Contains(string(got.raw), "it must be 100 to 1000") {
-		t.Errorf("got %s", got.raw)
-	}
-}
-
-func TestHoldIsAcceptedOnlyUpToMaxHold(t *testing.T) {
-	t.Parallel()
-	deps := stock.Deps{MySQL: database(t)}
+	deps := stock.Deps{MySQL: database(t), LockWait: 1500 * time.Millisecond}
 	without := newReplica(t, options{deps: deps, maxHold: -1})
-	limited := newReplica(t, options{deps: deps, maxHold: 20 * time.Millisecond})
+	limited := newReplica(t, options{deps: deps, maxHold: 20 * time.Millisecond, maxTTL: time.Second})
 	for _, test := range []struct {
-		name   string
-		on     *replica
-		hold   string
-		status int
-		detail string
+		on             *replica
+		member, detail string // no detail: it is accepted
 	}{
-		{name: "0 without --max-hold", on: without, hold: "0", status: 200},
-		{
-			name: "1 without --max-hold", on: without, hold: "1", status: 400,
-			detail: "hold_ms is 1: this replica accepts none, see --max-hold",
-		},
-		{name: "at the limit", on: limited, hold: "20", status: 200},
-		{
-			name: "above the limit", on: limited, hold: "21", status: 400,
-			detail: "hold_ms is 21: this replica accepts at most 20",
-		},
-		{name: "negative", on: limited, hold: "-1", status: 400, detail: "hold_ms is -1"},
+		{without, `"hold_ms":0`, ""},
+		{without, `"hold_ms":1`, "hold_ms is 1: this replica accepts none, see --max-hold"},
+		{limited, `"hold_ms":20`, ""},
+		{limited, `"hold_ms":21`, "hold_ms is 21: this replica accepts at most 20"},
+		{limited, `"wait_ms":0`, ""},
+		{limited, `"wait_ms":1500`, ""},
+		{limited, `"wait_ms":1501`, "wait_ms is 1501: it must be 0 to 1500 on this replica, see --lock-wait"},
+		{limited, `"wait_ms":-1`, "wait_ms is -1: it must be 0 to 1500"},
+		{limited, `"wait_ms":9223372036854775808`, "whole number"},
+		{limited, `"ttl_ms":1000`, ""},
+		{limited, `"ttl_ms":1001`, "it must be 100 to 1000"},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			t.Parallel()
-			slug := ""
-			if test.status == 400 {
-				slug = "malformed"
-			}
-			for _, req := range []request{
-				{method: "POST", url: test.on.public + "/stock/deduct/update?goods_id=1&count=1&hold_ms=" + test.hold},
-				{
-					method: "POST", url: test.on.public + "/stock/orders/update",
-					body: `{"lines":[{"goods_id":1,"count":1}],"hold_ms":` + test.hold + `}`,
-				},
-			} {
-				got := do(t, req).want(t, test.status, slug)
-				if !strings.Contains(string(got.raw), test.detail) {
-					t.Errorf("%s: got %s, want %q in it", req.url, got.raw, test.detail)
-				}
-			}
-		})
-	}
-}
-
-func TestTheRootRedirectsToTheDocs(t *testing.T) {
-	t.Parallel()
-	r := newReplica(t, options{})
-	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	response, err := client.Get(r.public + "/")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	if location := response.Header.Get("Location"); response.StatusCode != http.StatusFound || location != "/docs" {
-		t.Errorf("got %s to %q, want 302 to /docs", response.Status, location)
+		path, status, slug := "/stock/deduct/update", 200, ""
+		if strings.Contains(test.member, "ttl_ms") {
+			path, status = "/stock/reservations", 201
+		}
+		if test.detail != "" {
+			status, slug = 400, "malformed"
+		}
+		got := post(t, test.on.public+path, `{"goods_id":1,"count":1,`+test.member+`}`).want(t, status, slug)
+		if !strings.Contains(string(got.raw), test.detail) {
+			t.Errorf("%s: got %s, want %q in it", test.member, got.raw, test.detail)
+		}
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"log"
 	"log/slog"
 	"net"
 	"net/http"
@@ -20,13 +19,10 @@ import (
 	"time"
 
 	"github.com/go-sql-driver/mysql"
-	"github.com/go-zookeeper/zk"
 	"github.com/jmoiron/sqlx"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
-	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 
 	"stock/internal/servers/serverstest"
 	"stock/internal/stock"
@@ -180,26 +176,6 @@ func migrated(t testing.TB, db *sqlx.DB) *sqlx.DB {
 func redisClient(t testing.TB) redis.UniversalClient {
 	t.Helper()
 	return serverstest.RedisClient(t, shared.Redis(t))
-}
-
-func etcdClient(t testing.TB) *clientv3.Client {
-	t.Helper()
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{shared.Etcd(t)}, Logger: zap.NewNop()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { client.Close() })
-	return client
-}
-
-func zooKeeperClient(t testing.TB) *zk.Conn {
-	t.Helper()
-	conn, _, err := zk.Connect([]string{shared.ZooKeeper(t)}, 30*time.Second, zk.WithLogger(log.New(io.Discard, "", 0)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(conn.Close)
-	return conn
 }
 
 // reply is the reply to a request.

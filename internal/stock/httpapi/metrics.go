@@ -33,6 +33,8 @@ type metrics struct {
 	hold       *prometheus.HistogramVec
 	retries    *prometheus.CounterVec
 	problems   *prometheus.CounterVec
+
+	reservations, sales *prometheus.CounterVec
 }
 
 func newMetrics(registry *prometheus.Registry) *metrics {
@@ -40,59 +42,54 @@ func newMetrics(registry *prometheus.Registry) *metrics {
 	histogram := func(name, help string) *prometheus.HistogramVec {
 		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: seconds}, by)
 	}
+	counter := func(name, help string, by ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, by)
+	}
 	m := &metrics{
-		deductions: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "stock_deductions_total",
-			Help: "Deductions and orders by outcome: done, replayed (answered again for an idempotency key), client-gone " +
-				"(the client went away), or the type of the problem.",
-		}, append(by, "outcome")),
+		deductions: counter("stock_deductions_total",
+			"Deductions and orders by outcome: done, replayed (answered again for an idempotency key), client-gone "+
+				"(the client went away), or the type of the problem.", append(by, "outcome")...),
 		duration: histogram("stock_deduction_duration_seconds",
 			"Time from request to reply of deductions and orders with any outcome."),
 		wait: histogram("stock_lock_wait_seconds",
 			"Time until the critical section was entered (done) or the strategy gave up (busy)."),
-		hold: histogram("stock_lock_hold_seconds", "Time inside the critical section, if done."),
-		retries: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "stock_retries_total",
-			Help: "Retries of deductions and orders that are done.",
-		}, by),
-		problems: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "stock_http_problems_total",
-			Help: "Error replies of both listeners, by type of the problem.",
-		}, []string{"type"}),
+		hold:    histogram("stock_lock_hold_seconds", "Time inside the critical section, if done."),
+		retries: counter("stock_retries_total", "Retries of deductions and orders that are done.", by...),
+		problems: counter("stock_http_problems_total",
+			"Error replies of both listeners, by type of the problem.", "type"),
+		reservations: counter("stock_reservation_requests_total",
+			"Requests for reservations by operation (hold, confirm, cancel, read) and outcome: done, or the type of "+
+				"the problem.", "operation", "outcome"),
+		sales: counter("stock_sale_requests_total",
+			"Requests for sales by operation (cancel, read) and outcome: done, replayed (it was cancelled before), or "+
+				"the type of the problem.", "operation", "outcome"),
 	}
-	registry.MustRegister(m.deductions, m.duration, m.wait, m.hold, m.retries, m.problems)
+	registry.MustRegister(m.deductions, m.duration, m.wait, m.hold, m.retries, m.problems, m.reservations, m.sales)
+	for _, k := range kinds {
+		m.problems.WithLabelValues(k.slug) // from 0, so that rates see the first of them, too
+	}
 	return m
 }
 
-func (m *metrics) problemCounters() map[string]prometheus.Counter {
-	counters := map[string]prometheus.Counter{}
-	for _, k := range kinds {
-		counters[k.slug] = m.problems.WithLabelValues(k.slug)
-	}
-	return counters
-}
-
-// series are the metrics of one strategy on one store. Those of a strategy that nobody uses would be most of /metrics,
-// so they are made for the first request.
+// series are the metrics of one strategy on one store.
 type series struct {
-	problems *prometheus.CounterVec // by outcome
-	used     func() *usedSeries
-}
-
-type usedSeries struct {
+	outcomes                   *prometheus.CounterVec
 	duration, wait, hold       prometheus.Observer
 	retries                    prometheus.Counter
 	done, replayed, clientGone prometheus.Counter
 }
 
-func (m *metrics) series(strategy string, on stock.Store) *series {
+// series returns a function that returns the metrics. Those of a strategy that nobody uses would be most of /metrics,
+// so they are made for the first request.
+func (m *metrics) series(strategy string, on stock.Store) func() *series {
 	by := prometheus.Labels{"strategy": strategy, "store": string(on)}
 	outcomes := m.deductions.MustCurryWith(by)
-	for _, outcome := range []string{outcomeDone, slugBusy, slugUnavailable} {
-		outcomes.WithLabelValues(outcome) // from 0, so that rates see the first of them, too
+	for _, outcome := range []string{outcomeDone, "busy", "unavailable"} {
+		outcomes.WithLabelValues(outcome) // from 0
 	}
-	return &series{outcomes, sync.OnceValue(func() *usedSeries {
-		return &usedSeries{
+	return sync.OnceValue(func() *series {
+		return &series{
+			outcomes:   outcomes,
 			duration:   m.duration.With(by),
 			wait:       m.wait.With(by),
 			hold:       m.hold.With(by),
@@ -101,126 +98,110 @@ func (m *metrics) series(strategy string, on stock.Store) *series {
 			replayed:   outcomes.WithLabelValues(outcomeReplayed),
 			clientGone: outcomes.WithLabelValues(outcomeClientGone),
 		}
-	})}
+	})
 }
 
 // observe counts a deduction or an order that reached its strategy.
 func (s *series) observe(receipt stock.Receipt, err error, took time.Duration, clientGone bool) {
-	used := s.used()
-	used.duration.Observe(took.Seconds())
+	s.duration.Observe(took.Seconds())
 	if receipt.Replayed {
-		used.replayed.Inc()
+		s.replayed.Inc()
 		return
 	}
 	if err == nil {
-		used.done.Inc()
-		used.wait.Observe(receipt.Waited.Seconds())
-		used.hold.Observe(receipt.Held.Seconds())
+		s.done.Inc()
+		s.wait.Observe(receipt.Waited.Seconds())
+		s.hold.Observe(receipt.Held.Seconds())
 		if receipt.Attempts > 1 {
-			used.retries.Add(float64(receipt.Attempts - 1))
+			s.retries.Add(float64(receipt.Attempts - 1))
 		}
 		return
 	}
 	k := kindOf(err)
-	if clientGone && k.slug != slugUnknown {
-		used.clientGone.Inc()
+	if clientGone && !k.is(stock.ErrUnknown) {
+		s.clientGone.Inc()
 		return
 	}
-	if k.slug == slugBusy {
+	if k.is(stock.ErrBusy) {
 		// All of its time was waiting. Without these, the histogram would lack the longest waits.
-		used.wait.Observe(took.Seconds())
+		s.wait.Observe(took.Seconds())
 	}
-	s.problems.WithLabelValues(k.slug).Inc()
+	s.outcomes.WithLabelValues(k.slug).Inc()
+}
+
+// collector adds values that are read when they are asked for.
+type collector func(context.Context, chan<- prometheus.Metric)
+
+// Describe describes nothing: not all of the values can always be read.
+func (collector) Describe(chan<- *prometheus.Desc) {}
+
+// Collect leaves out what cannot be read. Reporting the error would fail the whole scrape.
+func (c collector) Collect(samples chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), health.Limit)
+	defer cancel()
+	c(ctx, samples)
+}
+
+func gauge(value float64, name, help string) prometheus.Metric {
+	return prometheus.MustNewConstMetric(prometheus.NewDesc(name, help, nil, nil), prometheus.GaugeValue, value)
 }
 
 // backlog exports the sales that are not yet in MySQL. The values are of all replicas together, so every replica
 // exports the same ones.
-type backlog struct{ stream stream.Admin }
-
-var (
-	backlogEntries = prometheus.NewDesc("stock_stream_backlog_entries",
-		"Entries in the streams of redis-stream, whose sales are not yet in MySQL, of all replicas together; absent while "+
-			"Redis does not answer. Requests that share a call of the script share an entry.", nil, nil)
-	backlogAge = prometheus.NewDesc("stock_stream_backlog_age_seconds",
-		"Age of the oldest sale of redis-stream that is not yet in MySQL; 0 if there is none.", nil, nil)
-)
-
-func (b backlog) Describe(descs chan<- *prometheus.Desc) {
-	descs <- backlogEntries
-	descs <- backlogAge
-}
-
-func (b backlog) Collect(samples chan<- prometheus.Metric) {
-	ctx, cancel := context.WithTimeout(context.Background(), health.Limit)
-	defer cancel()
-	behind, err := b.stream.Backlog(ctx)
-	if err != nil {
-		return // reporting the error would fail the whole scrape
+func backlog(admin stream.Admin) collector {
+	return func(ctx context.Context, samples chan<- prometheus.Metric) {
+		behind, err := admin.Backlog(ctx)
+		if err != nil {
+			return
+		}
+		samples <- gauge(float64(behind.Entries), "stock_stream_backlog_entries",
+			"Entries in the streams of redis-stream, whose sales are not yet in MySQL, of all replicas together; absent while "+
+				"Redis does not answer. Requests that share a call of the script share an entry.")
+		samples <- gauge(behind.Age.Seconds(), "stock_stream_backlog_age_seconds",
+			"Age of the oldest sale of redis-stream that is not yet in MySQL; 0 if there is none.")
 	}
-	samples <- prometheus.MustNewConstMetric(backlogEntries, prometheus.GaugeValue, float64(behind.Entries))
-	samples <- prometheus.MustNewConstMetric(backlogAge, prometheus.GaugeValue, behind.Age.Seconds())
 }
 
 // serverStates exports what /readyz says about each configured server.
-type serverStates struct{ *health.Checker }
-
-var serverUp = prometheus.NewDesc("stock_server_up",
-	"1 if the server answers this replica and takes writes, as in /readyz, or 0.", []string{"server"}, nil)
-
-func (s serverStates) Describe(descs chan<- *prometheus.Desc) { descs <- serverUp }
-
-func (s serverStates) Collect(samples chan<- prometheus.Metric) {
-	for need, err := range s.Check() {
-		up := 0.0
-		if err == nil || errors.Is(err, stock.ErrBusy) { // busy: the connections that the replica has still work
-			up = 1
+func serverStates(checker *health.Checker) collector {
+	desc := prometheus.NewDesc("stock_server_up",
+		"1 if the server answers this replica and takes writes, as in /readyz, or 0.", []string{"server"}, nil)
+	return func(_ context.Context, samples chan<- prometheus.Metric) {
+		for need, err := range checker.Check() {
+			up := 0.0
+			if err == nil || errors.Is(err, stock.ErrBusy) { // busy: the connections that the replica has still work
+				up = 1
+			}
+			samples <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, up, string(need))
 		}
-		samples <- prometheus.MustNewConstMetric(serverUp, prometheus.GaugeValue, up, string(need))
 	}
 }
 
-// reservationMetrics counts what was done with reservations in this replica.
-type reservationMetrics struct{ requests *prometheus.CounterVec }
-
-func (a *API) newReservationMetrics() (reservationMetrics, error) {
-	m := reservationMetrics{prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "stock_reservation_requests_total",
-		Help: "Requests for reservations by operation (hold, confirm, cancel, read) and outcome: done, or the type of " +
-			"the problem.",
-	}, []string{"operation", "outcome"})}
-	a.Registry.MustRegister(m.requests)
-	if a.reserver == "" {
-		return m, nil
+// reservationStats exports what is held. The gauges are of all replicas together, so every replica exports the same
+// ones; the others are of this replica.
+func reservationStats(reserver stock.Reserver) collector {
+	ended := prometheus.NewDesc("stock_reservations_ended_total",
+		"Reservations that this replica ended: confirmed, cancelled or expired.", []string{"outcome"}, nil)
+	lag := prometheus.NewDesc("stock_reservation_expiry_lag_seconds",
+		"Time from the expiry of reservations until this replica put their units back.", nil, nil)
+	return func(ctx context.Context, samples chan<- prometheus.Metric) {
+		stats, err := reserver.ReservationStats(ctx)
+		for state, n := range stats.Ended {
+			samples <- prometheus.MustNewConstMetric(ended, prometheus.CounterValue, float64(n), string(state))
+		}
+		samples <- prometheus.MustNewConstSummary(lag, uint64(stats.Ended[stock.Expired]), stats.Lag.Seconds(), nil)
+		if err != nil {
+			return
+		}
+		samples <- gauge(float64(stats.HeldUnits), "stock_reservations_held_units",
+			"Units held by reservations, of all replicas together; absent while MySQL does not answer.")
+		samples <- gauge(stats.Overdue.Seconds(), "stock_reservations_overdue_seconds",
+			"How long units of an expired reservation have not been back in the stock, at most; 0 if there are none.")
 	}
-	reserver, _, err := a.Strategies.ResolveReservations(a.reserver, "")
-	if err == nil {
-		a.Registry.MustRegister(reservationStats{reserver})
-	}
-	return m, err
 }
 
-func (m reservationMetrics) observe(operation string, err error) {
-	outcome := outcomeDone
-	if err != nil {
-		outcome = kindOf(err).slug
-	}
-	m.requests.WithLabelValues(operation, outcome).Inc()
-}
-
-// saleMetrics counts what was done with sales in this replica, after they were made.
-type saleMetrics struct{ requests *prometheus.CounterVec }
-
-func newSaleMetrics(registry *prometheus.Registry) saleMetrics {
-	m := saleMetrics{prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "stock_sale_requests_total",
-		Help: "Requests for sales by operation (cancel, read) and outcome: done, replayed (it was cancelled before), or " +
-			"the type of the problem.",
-	}, []string{"operation", "outcome"})}
-	registry.MustRegister(m.requests)
-	return m
-}
-
-func (m saleMetrics) observe(operation string, again bool, err error) {
+// countOperation counts what was done with a reservation or a sale. again is whether it had been done before.
+func countOperation(requests *prometheus.CounterVec, operation string, again bool, err error) {
 	outcome := outcomeDone
 	switch {
 	case err != nil:
@@ -228,44 +209,5 @@ func (m saleMetrics) observe(operation string, again bool, err error) {
 	case again:
 		outcome = outcomeReplayed
 	}
-	m.requests.WithLabelValues(operation, outcome).Inc()
-}
-
-// reservationStats exports what is held. The gauges are of all replicas together, so every replica exports the same
-// ones; the others are of this replica.
-type reservationStats struct{ stock.Reserver }
-
-var (
-	reservedUnits = prometheus.NewDesc("stock_reservations_held_units",
-		"Units held by reservations, of all replicas together; absent while MySQL does not answer.", nil, nil)
-	reservationsOverdue = prometheus.NewDesc("stock_reservations_overdue_seconds",
-		"How long units of an expired reservation have not been back in the stock, at most; 0 if there are none.",
-		nil, nil)
-	reservationsEnded = prometheus.NewDesc("stock_reservations_ended_total",
-		"Reservations that this replica ended: confirmed, cancelled or expired.", []string{"outcome"}, nil)
-	reservationLag = prometheus.NewDesc("stock_reservation_expiry_lag_seconds",
-		"Time from the expiry of reservations until this replica put their units back.", nil, nil)
-)
-
-func (r reservationStats) Describe(descs chan<- *prometheus.Desc) {
-	descs <- reservedUnits
-	descs <- reservationsOverdue
-	descs <- reservationsEnded
-	descs <- reservationLag
-}
-
-func (r reservationStats) Collect(samples chan<- prometheus.Metric) {
-	ctx, cancel := context.WithTimeout(context.Background(), health.Limit)
-	defer cancel()
-	stats, err := r.ReservationStats(ctx)
-	for state, n := range stats.Ended {
-		samples <- prometheus.MustNewConstMetric(reservationsEnded, prometheus.CounterValue, float64(n), string(state))
-	}
-	samples <- prometheus.MustNewConstSummary(reservationLag,
-		uint64(stats.Ended[stock.Expired]), stats.Lag.Seconds(), nil)
-	if err != nil {
-		return // reporting the error would fail the whole scrape
-	}
-	samples <- prometheus.MustNewConstMetric(reservedUnits, prometheus.GaugeValue, float64(stats.HeldUnits))
-	samples <- prometheus.MustNewConstMetric(reservationsOverdue, prometheus.GaugeValue, stats.Overdue.Seconds())
+	requests.WithLabelValues(operation, outcome).Inc()
 }

@@ -1,9 +1,9 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"net/http"
 
 	"stock/internal/stock"
 )
@@ -31,33 +31,20 @@ type lineReply struct {
 	Token     uint64 `json:"token"`
 }
 
-// linesError names the lines for which an order was refused.
-type linesError struct {
-	error
-	goodsID int64
-	lines   []int // of the client's order, counted from 0
-}
-
-func (e *linesError) Unwrap() error { return e.error }
-
 // order answers POST /stock/orders.
 func (c *call) order() (any, error) {
 	var o order
-	if err := o.read(c.r); err != nil {
+	if err := readOnlyJSON(c.r, maxOrderBody, &o); err != nil {
 		return nil, err
 	}
-	if err := c.choose(o.Strategy); err != nil {
+	if err := c.accept(o.terms); err != nil {
 		return nil, err
 	}
 	request, err := o.request()
-	if err != nil {
+	if err := cmp.Or(err, c.checkKey()); err != nil {
 		return nil, err
 	}
-	if err := c.options(o.terms); err != nil {
-		return nil, err
-	}
-	request.Hold, request.Key = c.hold, c.key
-	request.Buyer = c.buyer
+	request.Hold, request.Key, request.Buyer = c.hold, c.key, c.buyer
 	orderer, on, err := c.api.Strategies.ResolveOrders(c.offer.Name, o.Store)
 	if err != nil {
 		return nil, c.describeOrder(err, o, on)
@@ -82,19 +69,12 @@ func (c *call) order() (any, error) {
 	return reply, nil
 }
 
-func (o *order) read(r *http.Request) error {
-	if r.URL.RawQuery != "" {
-		return describe(errMalformed, "the request has a query: an order must be sent as JSON")
-	}
-	return readJSON(r, maxOrderBody, o)
-}
-
 // request checks the lines and makes the service's request of them.
 func (o *order) request() (stock.OrderRequest, error) {
 	lines := make([]stock.Line, len(o.Lines))
 	for i, line := range o.Lines {
 		if err := checkLine(line.GoodsID, line.Count); err != nil {
-			return stock.OrderRequest{}, &linesError{error: err, goodsID: max(line.GoodsID, 0), lines: []int{i}}
+			return stock.OrderRequest{}, onLines(err, line.GoodsID, i)
 		}
 		lines[i] = stock.Line{GoodsID: line.GoodsID, Count: int(line.Count)}
 	}
@@ -114,11 +94,11 @@ func (c *call) describeOrder(err error, o order, on stock.Store) error {
 	if !ok {
 		return c.describe(err, 0, on)
 	}
-	refused := &linesError{error: c.describe(err, line.GoodsID, on), goodsID: line.GoodsID}
+	var lines []int
 	for i, l := range o.Lines {
 		if l.GoodsID == line.GoodsID {
-			refused.lines = append(refused.lines, i)
+			lines = append(lines, i)
 		}
 	}
-	return refused
+	return onLines(c.describe(err, line.GoodsID, on), line.GoodsID, lines...)
 }

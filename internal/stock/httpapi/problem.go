@@ -1,11 +1,13 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/go-chi/chi/v5"
@@ -29,23 +31,6 @@ var (
 // errInternal stands for all errors that have no row in kinds.
 var errInternal = errors.New("internal error")
 
-// Slugs of the kinds that the code distinguishes.
-const (
-	slugUnknown          = "outcome-unknown"
-	slugSoldOut          = "sold-out"
-	slugBuyerLimit       = "buyer-limit"
-	slugUnknownItem      = "unknown-goods"
-	slugBusy             = "busy"
-	slugUnavailable      = "unavailable"
-	slugUnknownStrategy  = "unknown-strategy"
-	slugUnsupportedStore = "unsupported-store"
-	slugNoReservations   = "no-reservations"
-	slugKeyUnsupported   = "idempotency-key-unsupported"
-	slugKeyReused        = "idempotency-key-reused"
-	slugInProgress       = "in-progress"
-	slugInternal         = "internal"
-)
-
 // kind maps an error to a reply.
 type kind struct {
 	err        error // matched by errors.Is
@@ -56,40 +41,42 @@ type kind struct {
 	retryAfter string // seconds; empty if the client should not simply send the request again
 }
 
+func (k *kind) is(err error) bool { return errors.Is(k.err, err) }
+
 // kinds is searched from the top, so an error that joins several causes is the first of them. The unknown outcome comes
 // first, because the refusals below it promise that nothing was deducted. An error that matches no row gets the last
 // row, which promises nothing.
 var kinds = []kind{{
-	err: stock.ErrUnknown, slug: slugUnknown, status: http.StatusInternalServerError, title: "Outcome unknown",
+	err: stock.ErrUnknown, slug: "outcome-unknown", status: http.StatusInternalServerError, title: "Outcome unknown",
 	detail: "The deduction was sent, but no result arrived: units may or may not have been deducted. Send the request " +
 		"again with its Idempotency-Key, or read the stock before you try again without one.",
 }, {
-	err: stock.ErrSoldOut, slug: slugSoldOut, status: http.StatusConflict, title: "Sold out",
+	err: stock.ErrSoldOut, slug: "sold-out", status: http.StatusConflict, title: "Sold out",
 	detail: "Fewer units are left than were requested; nothing was deducted.",
 }, {
-	err: stock.ErrBuyerLimit, slug: slugBuyerLimit, status: http.StatusConflict, title: "Buyer limit reached",
+	err: stock.ErrBuyerLimit, slug: "buyer-limit", status: http.StatusConflict, title: "Buyer limit reached",
 	detail: "The buyer would have more units of the item than buyer_limit; nothing was deducted.",
 }, {
-	err: stock.ErrUnknownItem, slug: slugUnknownItem, status: http.StatusNotFound, title: "Unknown item",
+	err: stock.ErrUnknownItem, slug: "unknown-goods", status: http.StatusNotFound, title: "Unknown item",
 	detail: "No item has this goods_id in this store.",
 }, {
-	err: stock.ErrBusy, slug: slugBusy, status: http.StatusServiceUnavailable, title: "Busy", retryAfter: "1",
+	err: stock.ErrBusy, slug: "busy", status: http.StatusServiceUnavailable, title: "Busy", retryAfter: "1",
 	detail: "The strategy gave up waiting for a lock, a retry or a connection; nothing was deducted. Try again later.",
 }, {
-	err: stock.ErrUnavailable, slug: slugUnavailable, status: http.StatusServiceUnavailable, title: "Unavailable",
+	err: stock.ErrUnavailable, slug: "unavailable", status: http.StatusServiceUnavailable, title: "Unavailable",
 	retryAfter: "1",
 	detail:     "A server that the strategy needs does not answer; nothing was deducted. Try again later.",
 }, {
 	err: stock.ErrOverstocked, slug: "overstocked", status: http.StatusConflict, title: "Overstocked",
 	detail: "With these units the stock would exceed 9007199254740991; nothing was added.",
 }, {
-	err: stock.ErrUnknownStrategy, slug: slugUnknownStrategy, status: http.StatusNotFound, title: "Unknown strategy",
+	err: stock.ErrUnknownStrategy, slug: "unknown-strategy", status: http.StatusNotFound, title: "Unknown strategy",
 	detail: "No strategy has this name; GET /strategies lists them.",
 }, {
-	err: stock.ErrUnsupportedStore, slug: slugUnsupportedStore, status: http.StatusBadRequest, title: "Unsupported store",
+	err: stock.ErrUnsupportedStore, slug: "unsupported-store", status: http.StatusBadRequest, title: "Unsupported store",
 	detail: "The store does not exist, or the strategy does not work on it; GET /strategies lists the stores of each.",
 }, {
-	err: stock.ErrKeyUnsupported, slug: slugKeyUnsupported, status: http.StatusBadRequest,
+	err: stock.ErrKeyUnsupported, slug: "idempotency-key-unsupported", status: http.StatusBadRequest,
 	title: "Idempotency-Key not supported",
 	detail: "The strategy is not idempotent, so that a repeated request would deduct again; " +
 		"GET /strategies lists those that are. Nothing was deducted.",
@@ -99,12 +86,12 @@ var kinds = []kind{{
 	detail: "The strategy does not count what buyers have bought, so that it would ignore buyer_limit; " +
 		"GET /strategies lists those that do. Nothing was deducted.",
 }, {
-	err: stock.ErrKeyReused, slug: slugKeyReused, status: http.StatusUnprocessableEntity,
+	err: stock.ErrKeyReused, slug: "idempotency-key-reused", status: http.StatusUnprocessableEntity,
 	title: "Idempotency-Key used for another request",
 	detail: "The Idempotency-Key was used for a request with other items, counts, ttl_ms, buyer or store. " +
 		"Nothing was deducted. Find that request before you use a new key.",
 }, {
-	err: stock.ErrInProgress, slug: slugInProgress, status: http.StatusConflict, title: "In progress", retryAfter: "1",
+	err: stock.ErrInProgress, slug: "in-progress", status: http.StatusConflict, title: "In progress", retryAfter: "1",
 	detail: "The first request with this Idempotency-Key has not ended and may still deduct; this one has not deducted. " +
 		"Send it again later for the result.",
 }, {
@@ -141,11 +128,14 @@ var kinds = []kind{{
 	title:  "Reservation confirmed",
 	detail: "The reservation was confirmed: its units are sold, and it cannot be cancelled.",
 }, {
-	err: stock.ErrNoReservations, slug: slugNoReservations, status: http.StatusBadRequest, title: "No reservations",
+	err: stock.ErrNoReservations, slug: "no-reservations", status: http.StatusBadRequest, title: "No reservations",
 	detail: "The strategy takes no reservations; GET /strategies lists those that do.",
 }, {
 	err: errMalformed, slug: "malformed", status: http.StatusBadRequest, title: "Malformed request",
 	detail: "The request cannot be understood or exceeds a limit.",
+}, {
+	err: stock.ErrItemNotNamed, slug: "malformed", status: http.StatusBadRequest, title: "Malformed request",
+	detail: "goods_id is missing: a Redis Cluster keeps the key beside the item.",
 }, {
 	err: errTooLarge, slug: "too-large", status: http.StatusRequestEntityTooLarge, title: "Body too large",
 	detail: "A body may have up to 4096 bytes, or 16384 for an order.",
@@ -166,7 +156,7 @@ var kinds = []kind{{
 	err: errOtherPage, slug: "other-page", status: http.StatusForbidden, title: "Sent by another page",
 	detail: "The admin listener takes no requests that other pages make a browser send.",
 }, {
-	err: errInternal, slug: slugInternal, status: http.StatusInternalServerError, title: "Internal error",
+	err: errInternal, slug: "internal", status: http.StatusInternalServerError, title: "Internal error",
 	detail: "The service failed unexpectedly. Its log has the cause under this request id.",
 }}
 
@@ -180,16 +170,38 @@ func kindOf(err error) *kind {
 	return &kinds[len(kinds)-1]
 }
 
-// described is an error with a detail for clients. The text of the error itself is only logged.
+// described is an error with what clients may know about it. The text of the error itself is only logged.
 type described struct {
 	error
-	detail string
+	detail  string // empty for that of the kind
+	goodsID int64  // the item for which an order was refused, or 0
+	lines   []int  // its lines in the client's order, counted from 0
 }
 
 func (e *described) Unwrap() error { return e.error }
 
 func describe(err error, format string, args ...any) error {
-	return &described{err, fmt.Sprintf(format, args...)}
+	return &described{error: err, detail: fmt.Sprintf(format, args...)}
+}
+
+// onLines names the lines of an order that caused an error.
+func onLines(err error, goodsID int64, lines ...int) error {
+	d, ok := errors.AsType[*described](err)
+	if !ok {
+		d = &described{}
+	}
+	return &described{error: err, detail: d.detail, goodsID: max(goodsID, 0), lines: lines}
+}
+
+// details say what some errors mean for one operation. %v stands for the text of the error.
+type details map[error]string
+
+func (d details) describe(err error) error {
+	detail, ok := d[kindOf(err).err]
+	if !ok {
+		return err
+	}
+	return describe(err, "%s", strings.Replace(detail, "%v", err.Error(), 1))
 }
 
 // problem is the body of an error reply: RFC 9457, with extension members.
@@ -218,36 +230,34 @@ func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 		RequestID: requestID(w),
 	}
 	if d, ok := errors.AsType[*described](err); ok {
-		p.Detail = d.detail
+		p.Detail = cmp.Or(d.detail, k.detail)
+		p.GoodsID, p.Lines = d.goodsID, d.lines
 	}
-	switch k.slug {
-	case slugBusy:
+	switch {
+	case k.is(stock.ErrBusy):
 		if errors.Is(err, stock.ErrFenced) {
 			p.Detail = "A later holder of the lock has sold units of the item; nothing was deducted. " +
 				"Try again later. " +
 				"If this happens to every request, the lock service has lost its data: " +
 				"set the stock anew (PUT /admin/stock/{goods_id})."
 		}
-	case slugSoldOut:
+	case k.is(stock.ErrSoldOut):
 		if soldOut, ok := errors.AsType[*stock.SoldOutError](err); ok {
 			p.Detail = soldOut.Error()
 			p.Remaining = &soldOut.Remaining
 		}
-	case slugBuyerLimit:
+	case k.is(stock.ErrBuyerLimit):
 		if limit, ok := errors.AsType[*stock.BuyerLimitError](err); ok {
 			p.Detail = limit.Error() + "; nothing was deducted"
 			p.Bought, p.BuyerLimit = &limit.Bought, limit.Limit
 		}
-	case slugUnknownStrategy:
+	case k.is(stock.ErrUnknownStrategy):
 		p.Strategies = a.names
-	}
-	if l, ok := errors.AsType[*linesError](err); ok {
-		p.GoodsID, p.Lines = l.goodsID, l.lines
 	}
 	if k.retryAfter != "" {
 		w.Header().Set("Retry-After", k.retryAfter)
 	}
-	a.problems[k.slug].Inc()
+	a.metrics.problems.WithLabelValues(k.slug).Inc()
 	a.logFailure(r.Context(), k, p.RequestID, err)
 	writeJSON(w, k.status, typeProblem, &p)
 }
@@ -258,12 +268,12 @@ func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 func (a *API) logFailure(ctx context.Context, k *kind, id string, err error) {
 	level := slog.LevelDebug
 	switch {
-	case k.slug == slugInternal:
+	case k.is(errInternal):
 		level = slog.LevelError
 	case ctx.Err() != nil:
-	case k.slug == slugUnknown:
+	case k.is(stock.ErrUnknown):
 		level = slog.LevelWarn
-	case k.slug == slugUnavailable, errors.Is(err, stock.ErrFenced):
+	case k.is(stock.ErrUnavailable), errors.Is(err, stock.ErrFenced):
 		now := time.Now().Unix()
 		if next := a.nextWarned.Load(); now >= next && a.nextWarned.CompareAndSwap(next, now+1) {
 			level = slog.LevelWarn
@@ -274,19 +284,18 @@ func (a *API) logFailure(ctx context.Context, k *kind, id string, err error) {
 	}
 }
 
-// getProblem answers GET /problems/{slug}, the URL of a problem type.
-func (a *API) getProblem(w http.ResponseWriter, r *http.Request) {
-	slug := chi.URLParam(r, "slug")
+// problem answers GET /problems/{slug}, the URL of a problem type.
+func (c *call) problem() (any, error) {
+	slug := chi.URLParam(c.r, "slug")
 	for _, k := range kinds {
 		if k.slug == slug {
-			writeJSON(w, http.StatusOK, typeJSON, struct {
+			return struct {
 				Type        string `json:"type"`
 				Title       string `json:"title"`
 				Status      int    `json:"status"`
 				Description string `json:"description"`
-			}{"/problems/" + slug, k.title, k.status, k.detail})
-			return
+			}{"/problems/" + slug, k.title, k.status, k.detail}, nil
 		}
 	}
-	a.fail(w, r, describe(errNotFound, "there is no problem type %q", slug))
+	return nil, describe(errNotFound, "there is no problem type %q", slug)
 }

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"time"
@@ -12,10 +13,8 @@ import (
 
 // hold is a request to hold units of one item, as JSON.
 type hold struct {
-	GoodsID int64 `json:"goods_id"`
-	Count   int64 `json:"count"`
-	TTLMS   int64 `json:"ttl_ms"`
-	terms
+	deduction
+	TTLMS int64 `json:"ttl_ms"`
 }
 
 // reservation is the part of every reply that describes a reservation.
@@ -43,62 +42,44 @@ type reservationReply struct {
 	RequestID string      `json:"request_id"`
 }
 
-// What is done with reservations, in the metrics.
-const (
-	operationHold    = "hold"
-	operationConfirm = "confirm"
-	operationCancel  = "cancel"
-	operationRead    = "read"
+var (
+	holding = details{
+		stock.ErrUnknown: "The hold was sent, but no result arrived: units may or may not be held. Send the request " +
+			"again with its Idempotency-Key; without a key, the units come back when the time of the hold has passed.",
+	}
+	ending = details{
+		stock.ErrUnknown: "The request was sent, but no result arrived: the reservation may or may not have ended. " +
+			"Send the request again, which tells what happened, or read the reservation.",
+		stock.ErrBusy: "The service gave up waiting; the reservation is as it was. Try again, before it expires.",
+		stock.ErrUnavailable: "A server that the strategy needs does not answer; the reservation is as it was. " +
+			"Try again, before it expires.",
+	}
 )
 
 // reserve answers POST /stock/reservations.
-func (a *API) reserve(w http.ResponseWriter, r *http.Request) {
-	c := &call{api: a, w: w, r: r, started: time.Now()}
-	reply, err := c.holdUnits()
-	if err != nil {
-		a.fail(w, r, err)
-		return
-	}
-	writeJSON(w, http.StatusCreated, typeJSON, reply)
-}
-
-func (c *call) holdUnits() (*holdReply, error) {
+func (c *call) reserve() (any, error) {
 	var h hold
-	if c.r.URL.RawQuery != "" {
-		return nil, describe(errMalformed, "the request has a query: a reservation must be asked for in JSON")
-	}
-	if err := readJSON(c.r, maxBody, &h); err != nil {
+	if err := readOnlyJSON(c.r, maxBody, &h); err != nil {
 		return nil, err
 	}
 	reserver, on, err := c.reserver(h.terms)
-	if err != nil {
-		return nil, err
-	}
-	if err := checkLine(h.GoodsID, h.Count); err != nil {
+	if err := cmp.Or(err, checkLine(h.GoodsID, h.Count)); err != nil {
 		return nil, err
 	}
 	if h.TTLMS < stock.MinTTL.Milliseconds() || h.TTLMS > c.api.MaxTTL.Milliseconds() {
 		return nil, describe(errMalformed, "ttl_ms is %d or missing: it must be %d to %d",
 			h.TTLMS, stock.MinTTL.Milliseconds(), c.api.MaxTTL.Milliseconds())
 	}
-	if err := c.options(h.terms); err != nil {
-		return nil, err
-	}
-	ctx, cancel := c.api.timeout(c.r)
+	ctx, cancel := c.limited()
 	defer cancel()
-	if c.wait != nil {
-		ctx = stock.LimitWait(ctx, *c.wait)
-	}
 	held, done, err := reserver.Hold(ctx, stock.HoldRequest{
 		Request: stock.Request{GoodsID: h.GoodsID, Count: int(h.Count), Key: c.key, Hold: c.hold},
 		TTL:     time.Duration(h.TTLMS) * time.Millisecond,
 	})
-	c.api.reservations.observe(operationHold, err)
-	if done.Replayed {
-		c.w.Header()["Idempotency-Replayed"] = replayed
-	}
+	countOperation(c.api.metrics.reservations, "hold", false, err)
+	c.tellReplay(done.Replayed)
 	if err != nil {
-		return nil, c.describe(describeReservation(operationHold, err), h.GoodsID, on)
+		return nil, c.describe(holding.describe(err), h.GoodsID, on)
 	}
 	reply := &holdReply{reservation: newReservation(held), receipt: c.receipt(on, done)}
 	if !done.Replayed {
@@ -109,54 +90,33 @@ func (c *call) holdUnits() (*holdReply, error) {
 
 // reserver finds the strategy that a request names, or else the first of the catalogue that takes reservations.
 func (c *call) reserver(t terms) (stock.Reserver, stock.Store, error) {
-	name := t.Strategy
-	if name == "" {
-		name = c.api.reserver
-	}
-	if name == "" {
+	if t.Strategy = cmp.Or(t.Strategy, c.api.reserver); t.Strategy == "" {
 		return nil, "", describe(stock.ErrUnavailable,
 			"no strategy that takes reservations is available here; GET /strategies tells what each needs")
 	}
-	if err := c.choose(name); err != nil {
+	if err := c.accept(t); err != nil {
 		return nil, "", err
 	}
 	reserver, on, err := c.api.Strategies.ResolveReservations(c.offer.Name, t.Store)
 	if err != nil {
-		return nil, on, c.describe(err, 0, on)
+		err = c.describe(err, 0, on)
 	}
-	c.reserves = true
-	return reserver, on, nil
+	return reserver, on, err
 }
 
 // onReservation makes a handler of a method that reads or ends a reservation.
 func (a *API) onReservation(
 	operation string, method func(stock.Reserver, context.Context, stock.ReservationID) (stock.Reservation, error),
 ) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		c := &call{api: a, w: w, r: r, started: time.Now()}
-		reply, err := c.onReservation(operation, method)
-		if err != nil {
-			a.fail(w, r, err)
-			return
-		}
-		writeJSON(w, http.StatusOK, typeJSON, reply)
-	}
+	return a.handle(http.StatusOK, func(c *call) (any, error) { return c.onReservation(operation, method) })
 }
 
 func (c *call) onReservation(
 	operation string, method func(stock.Reserver, context.Context, stock.ReservationID) (stock.Reservation, error),
 ) (*reservationReply, error) {
-	if has, err := hasBody(c.r); err != nil {
-		return nil, err
-	} else if has {
-		return nil, describe(errMalformed, "the request has a body: only the path and ?strategy= are read")
-	}
 	var d deduction
-	if err := d.readQuery(c.r.URL.RawQuery); err != nil {
+	if err := cmp.Or(refuseBody(c.r), d.readQuery(c.r.URL.RawQuery, "strategy", "store")); err != nil {
 		return nil, err
-	}
-	if d != (deduction{terms: terms{Strategy: d.Strategy, Store: d.Store}}) {
-		return nil, describe(errMalformed, "the only parameters here are ?strategy= and ?store=")
 	}
 	reserver, on, err := c.reserver(d.terms)
 	if err != nil {
@@ -166,12 +126,12 @@ func (c *call) onReservation(
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := c.api.timeout(c.r)
+	ctx, cancel := c.limited()
 	defer cancel()
 	found, err := method(reserver, ctx, id)
-	c.api.reservations.observe(operation, err)
+	countOperation(c.api.metrics.reservations, operation, false, err)
 	if err != nil {
-		return nil, describeReservation(operation, err)
+		return nil, ending.describe(err)
 	}
 	return &reservationReply{
 		reservation: newReservation(found),
@@ -180,25 +140,6 @@ func (c *call) onReservation(
 		Replica:     c.api.Replica,
 		RequestID:   requestID(c.w),
 	}, nil
-}
-
-// describeReservation tells what an error means for a reservation.
-func describeReservation(operation string, err error) error {
-	switch slug := kindOf(err).slug; {
-	case slug == slugUnknown && operation == operationHold:
-		return describe(err, "The hold was sent, but no result arrived: units may or may not be held. Send the request "+
-			"again with its Idempotency-Key; without a key, the units come back when the time of the hold has passed.")
-	case slug == slugUnknown:
-		return describe(err, "The request was sent, but no result arrived: the reservation may or may not have ended. "+
-			"Send the request again, which tells what happened, or read the reservation.")
-	case slug == slugBusy && operation != operationHold:
-		return describe(err, "The service gave up waiting; the reservation is as it was. Try again, "+
-			"before it expires.")
-	case slug == slugUnavailable && operation != operationHold:
-		return describe(err, "A server that the strategy needs does not answer; the reservation is as it was. "+
-			"Try again, before it expires.")
-	}
-	return err
 }
 
 func newReservation(r stock.Reservation) reservation {

@@ -3,7 +3,6 @@ package httpapi_test
 import (
 	"context"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
@@ -11,29 +10,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 
 	"stock/internal/servers"
 	"stock/internal/servers/serverstest"
 	"stock/internal/stock"
-	"stock/internal/stock/catalogue"
-	"stock/internal/stock/httpapi"
 	"stock/internal/stock/stocktest"
 )
-
-func newAPIWithDefault(t testing.TB, strategy string) error {
-	t.Helper()
-	strategies, err := catalogue.Build(stock.Deps{}, catalogue.Strategies)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = httpapi.New(httpapi.Config{
-		Strategies: strategies, DefaultStrategy: strategy, RequestTimeout: time.Second,
-		Registry: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler),
-	})
-	return err
-}
 
 // metric returns the value of a sample of /metrics, or an empty string if there is none.
 func metric(t testing.TB, r *replica, sample string) string {
@@ -56,19 +39,20 @@ func TestMetricsCountDeductionsByOutcome(t *testing.T) {
 	for range 3 {
 		post(t, r.public+"/stock/deduct/update?goods_id=1&count=1", "").want(t, 200, "")
 	}
+	post(t, r.public+"/stock/orders/update", `{"lines":[{"goods_id":1,"count":1}]}`).want(t, 200, "")
 	post(t, r.public+"/stock/deduct/update?goods_id=1&count=9999", "").want(t, 409, "sold-out")
 	post(t, r.public+"/stock/deduct/update?goods_id=9&count=1", "").want(t, 404, "unknown-goods")
 	post(t, r.public+"/stock/deduct/update?goods_id=0&count=1", "").want(t, 400, "malformed")
 	for sample, want := range map[string]string{
-		`stock_deductions_total{outcome="done",store="mysql",strategy="update"}`:          "3",
+		`stock_deductions_total{outcome="done",store="mysql",strategy="update"}`:          "4",
 		`stock_deductions_total{outcome="sold-out",store="mysql",strategy="update"}`:      "1",
 		`stock_deductions_total{outcome="unknown-goods",store="mysql",strategy="update"}`: "1",
 		`stock_deductions_total{outcome="busy",store="mysql",strategy="update"}`:          "0",
 		`stock_deductions_total{outcome="unavailable",store="mysql",strategy="update"}`:   "0",
 		`stock_deductions_total{outcome="malformed",store="mysql",strategy="update"}`:     "",
-		`stock_deduction_duration_seconds_count{store="mysql",strategy="update"}`:         "5",
-		`stock_lock_wait_seconds_count{store="mysql",strategy="update"}`:                  "3",
-		`stock_lock_hold_seconds_count{store="mysql",strategy="update"}`:                  "3",
+		`stock_deduction_duration_seconds_count{store="mysql",strategy="update"}`:         "6",
+		`stock_lock_wait_seconds_count{store="mysql",strategy="update"}`:                  "4",
+		`stock_lock_hold_seconds_count{store="mysql",strategy="update"}`:                  "4",
 		`stock_retries_total{store="mysql",strategy="update"}`:                            "0",
 		`stock_http_problems_total{type="malformed"}`:                                     "1",
 		`stock_http_problems_total{type="sold-out"}`:                                      "1",
@@ -239,7 +223,6 @@ func TestTheDocsLoadNothingFromOtherServersAndAreShownInNoFrame(t *testing.T) {
 			}
 		}
 	}
-	do(t, request{method: "GET", url: r.public + "/docs/embed.go"}).want(t, 404, "not-found")
 }
 
 func TestProfilesAreOnTheAdminListener(t *testing.T) {
@@ -250,20 +233,6 @@ func TestProfilesAreOnTheAdminListener(t *testing.T) {
 		if err != nil || got.status != 200 {
 			t.Errorf("%s: %d, %v", path, got.status, err)
 		}
-	}
-	get(t, r.public+"/debug/pprof/").want(t, 404, "not-found")
-}
-
-// The read timeout of the admin listener limits reading a request, not answering it.
-func TestAProfileMayTakeLongerThanTheReadTimeout(t *testing.T) {
-	t.Parallel()
-	server := httptest.NewUnstartedServer(newReplica(t, options{}).Admin())
-	server.Config.ReadTimeout = 100 * time.Millisecond
-	server.Start()
-	defer server.Close()
-	got, err := try(t.Context(), request{method: "GET", url: server.URL + "/debug/pprof/goroutine?seconds=1"})
-	if err != nil || got.status != 200 {
-		t.Errorf("%d %s, %v", got.status, got.raw, err)
 	}
 }
 

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"net/http"
 	"strconv"
 	"strings"
@@ -14,35 +15,22 @@ import (
 type stockReply struct {
 	GoodsID int64       `json:"goods_id"`
 	Stock   int64       `json:"stock"`
-	Store   stock.Store `json:"store"`
+	Store   stock.Store `json:"store,omitempty"` // empty for all
 }
 
-// getStock answers GET /stock/{goods_id}.
-func (a *API) getStock(w http.ResponseWriter, r *http.Request) {
-	id, on, err := itemInStore(r)
+// stock answers GET /stock/{goods_id}.
+func (c *call) stock() (any, error) {
+	id, on, err := itemInStore(c.r)
 	if err != nil {
-		a.fail(w, r, err)
-		return
+		return nil, err
 	}
-	ctx, cancel := a.timeout(r)
+	ctx, cancel := c.limited()
 	defer cancel()
-	units, err := a.inventory.Stock(ctx, on, id)
+	units, err := c.api.inventory.Stock(ctx, on, id)
 	if err != nil {
-		a.fail(w, r, describeStock(err, id, on))
-		return
+		return nil, c.describe(err, id, on)
 	}
-	writeJSON(w, http.StatusOK, typeJSON, stockReply{GoodsID: id, Stock: units, Store: on})
-}
-
-// describeStock adds to an error what the client may know about it.
-func describeStock(err error, id int64, on stock.Store) error {
-	switch kindOf(err).slug {
-	case slugUnknownItem:
-		return describe(err, "item %d does not exist in store %s", id, on)
-	case slugUnsupportedStore:
-		return describe(err, "there is no store %q, only %s", on, list(stock.Stores))
-	}
-	return err
+	return stockReply{GoodsID: id, Stock: units, Store: on}, nil
 }
 
 // goodsID reads {goods_id} from the path.
@@ -61,16 +49,10 @@ func itemInStore(r *http.Request) (id int64, on stock.Store, err error) {
 		return 0, "", err
 	}
 	var d deduction
-	if err := d.readQuery(r.URL.RawQuery); err != nil {
+	if err := d.readQuery(r.URL.RawQuery, "store"); err != nil {
 		return 0, "", err
 	}
-	if d != (deduction{terms: terms{Store: d.Store}}) {
-		return 0, "", describe(errMalformed, "the only parameter here is ?store=")
-	}
-	if d.Store == "" {
-		return id, stock.Stores[0], nil
-	}
-	return id, d.Store, nil
+	return id, cmp.Or(d.Store, stock.Stores[0]), nil
 }
 
 // list names stores in a sentence.

@@ -2,7 +2,6 @@ package httpapi_test
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -22,39 +21,6 @@ func waiting(r *replica, strategy, waitMS string) []request {
 			method: "POST", url: r.public + "/stock/orders/" + strategy,
 			body: `{"lines":[{"goods_id":1,"count":1}],"wait_ms":` + waitMS + `}`,
 		},
-	}
-}
-
-func TestWaitIsAWholeNumberUpToTheLockWait(t *testing.T) {
-	t.Parallel()
-	r := newReplica(t, options{deps: stock.Deps{MySQL: database(t), LockWait: 1500 * time.Millisecond}})
-	for _, test := range []struct {
-		waitMS string
-		detail string // of a refusal; empty if it is accepted
-	}{
-		{waitMS: "0"},
-		{waitMS: "1"},
-		{waitMS: "1500"},
-		{waitMS: "1501", detail: "wait_ms is 1501: it must be 0 to 1500 on this replica, see --lock-wait"},
-		{waitMS: "9223372036854775807", detail: "it must be 0 to 1500 on this replica"},
-		{waitMS: "-1", detail: "wait_ms is -1: it must be 0 to 1500 on this replica"},
-		{waitMS: "0.5", detail: "whole number"},
-		{waitMS: "9223372036854775808", detail: "whole number"},
-		{waitMS: `"5"`, detail: "whole number"},
-		{waitMS: "true", detail: "whole number"},
-	} {
-		t.Run(test.waitMS, func(t *testing.T) {
-			for _, req := range waiting(r, "for-update", test.waitMS) {
-				if test.detail == "" {
-					do(t, req).want(t, 200, "")
-					continue
-				}
-				detail, _ := do(t, req).want(t, 400, "malformed").json["detail"].(string)
-				if !strings.Contains(detail, test.detail) || !strings.Contains(detail, "wait_ms") {
-					t.Errorf("%s %s: got %q, want %q in it", req.url, req.body, detail, test.detail)
-				}
-			}
-		})
 	}
 }
 
@@ -83,23 +49,4 @@ func TestATryIsRefusedAsBusyWhileTheLockIsHeld(t *testing.T) {
 			t.Errorf("%s is %q, want 3", sample, busy)
 		}
 	}
-}
-
-func TestARequestMayWaitLessThanTheOthers(t *testing.T) {
-	t.Parallel()
-	r := newReplica(t, options{
-		deps: stock.Deps{MySQL: database(t), LockWait: time.Hour}, timeout: 2 * time.Hour,
-	})
-	holder := parkHolder(t, r)
-	for waitMS, least := range map[string]time.Duration{
-		"1":   100 * time.Millisecond, // the lock service has that long to answer
-		"150": 150 * time.Millisecond,
-	} {
-		began := time.Now()
-		do(t, waiting(r, "mutex", waitMS)[0]).want(t, 503, "busy")
-		if took := time.Since(began); took < least {
-			t.Errorf("a request that may wait for %s ms was refused after %v, want at least %v", waitMS, took, least)
-		}
-	}
-	holder.resume().want(t, 200, "")
 }

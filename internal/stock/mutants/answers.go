@@ -5,32 +5,50 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"stock/internal/stock"
 )
 
 // onDeduction takes the place of every n-th deduction.
-func onDeduction(
-	n int64, instead func(ctx context.Context, req stock.Request, next deductFunc) (stock.Receipt, error),
-) change {
-	return func(p *plan) {
-		strikes := p.every(n)
-		p.deduct = func(ctx context.Context, req stock.Request, next deductFunc) (stock.Receipt, error) {
-			if strikes() {
-				return instead(ctx, req, next)
-			}
-			return next(ctx, req)
+func onDeduction(n int64, instead around[stock.Request, stock.Receipt]) change {
+	return func(p *plan) { p.deduct = onNth(p, n, instead) }
+}
+
+// answerTo is the answer to a request that was carried out or refused.
+type answerTo[Q, R any] struct {
+	req     Q
+	receipt R
+	err     error
+	again   func(Q) // carries out another request
+}
+
+// fail replaces an answer by an error.
+func (a *answerTo[Q, R]) fail(err error) {
+	var none R
+	a.receipt, a.err = none, err
+}
+
+// onNthAnswer changes every n-th answer of those that match.
+func onNthAnswer[Q, R any](
+	p *plan, n int64, match func(*answerTo[Q, R]) bool, edit func(*answerTo[Q, R]),
+) around[Q, R] {
+	strikes := p.every(n)
+	return func(ctx context.Context, req Q, next step[Q, R]) (R, error) {
+		receipt, err := next(ctx, req)
+		a := &answerTo[Q, R]{req, receipt, err, func(other Q) { _, _ = next(ctx, other) }}
+		if match(a) && strikes() {
+			edit(a)
 		}
+		return a.receipt, a.err
 	}
 }
 
-// answer is that to a deduction which was carried out or refused.
-type answer struct {
-	req     stock.Request
-	receipt stock.Receipt
-	err     error
-}
+type (
+	answer      = answerTo[stock.Request, stock.Receipt]
+	orderAnswer = answerTo[stock.OrderRequest, stock.OrderReceipt]
+)
 
 func isSale(a *answer) bool   { return a.err == nil }
 func isReplay(a *answer) bool { return a.err == nil && a.receipt.Replayed }
@@ -42,21 +60,8 @@ func failedWith(err error) func(*answer) bool {
 
 // onAnswer changes every n-th answer to a deduction of those that match.
 func onAnswer(n int64, match func(*answer) bool, edit func(*answer)) change {
-	return func(p *plan) {
-		strikes := p.every(n)
-		p.deduct = func(ctx context.Context, req stock.Request, next deductFunc) (stock.Receipt, error) {
-			receipt, err := next(ctx, req)
-			a := &answer{req, receipt, err}
-			if match(a) && strikes() {
-				edit(a)
-			}
-			return a.receipt, a.err
-		}
-	}
+	return func(p *plan) { p.deduct = onNthAnswer(p, n, match, edit) }
 }
-
-// fail replaces an answer by an error.
-func (a *answer) fail(err error) { a.receipt, a.err = stock.Receipt{}, err }
 
 // tell is an edit of onAnswer: it replaces the answer by an error.
 func tell(err error) func(*answer) { return func(a *answer) { a.fail(err) } }
@@ -73,9 +78,7 @@ func wait(delay func() time.Duration) func(*answer) { return func(*answer) { tim
 var errPlanted = fmt.Errorf("%w: planted", stock.ErrBusy)
 
 // onOrder takes the place of every n-th order of at least two lines.
-func onOrder(
-	n int64, instead func(ctx context.Context, req stock.OrderRequest, next orderFunc) (stock.OrderReceipt, error),
-) change {
+func onOrder(n int64, instead around[stock.OrderRequest, stock.OrderReceipt]) change {
 	return func(p *plan) {
 		strikes := p.every(n)
 		p.order = func(ctx context.Context, req stock.OrderRequest, next orderFunc) (stock.OrderReceipt, error) {
@@ -87,14 +90,6 @@ func onOrder(
 	}
 }
 
-// orderAnswer is that to an order which was carried out or refused.
-type orderAnswer struct {
-	req     stock.OrderRequest
-	receipt stock.OrderReceipt
-	err     error
-	again   func(stock.OrderRequest) // carries out another order
-}
-
 func isOrdered(a *orderAnswer) bool       { return a.err == nil }
 func isReplayedOrder(a *orderAnswer) bool { return a.err == nil && a.receipt.Replayed }
 
@@ -103,21 +98,12 @@ func isRefused(a *orderAnswer) bool { return errors.Is(a.err, stock.ErrSoldOut) 
 
 // onOrderAnswer changes every n-th answer to an order of at least two lines, of those that match.
 func onOrderAnswer(n int64, match func(*orderAnswer) bool, edit func(*orderAnswer)) change {
-	return func(p *plan) {
-		strikes := p.every(n)
-		p.order = func(ctx context.Context, req stock.OrderRequest, next orderFunc) (stock.OrderReceipt, error) {
-			receipt, err := next(ctx, req)
-			a := &orderAnswer{req, receipt, err, func(other stock.OrderRequest) { _, _ = next(ctx, other) }}
-			if len(req.Lines()) > 1 && match(a) && strikes() {
-				edit(a)
-			}
-			return a.receipt, a.err
-		}
-	}
+	ofSeveral := func(a *orderAnswer) bool { return len(a.req.Lines()) > 1 && match(a) }
+	return func(p *plan) { p.order = onNthAnswer(p, n, ofSeveral, edit) }
 }
 
-// last is the last line of the receipt.
-func (a *orderAnswer) last() *stock.LineReceipt { return &a.receipt.Lines[len(a.receipt.Lines)-1] }
+// lastLine is the last line of the receipt.
+func lastLine(a *orderAnswer) *stock.LineReceipt { return &a.receipt.Lines[len(a.receipt.Lines)-1] }
 
 // withLines is an order with other lines.
 func withLines(req stock.OrderRequest, lines ...stock.Line) stock.OrderRequest {
@@ -141,26 +127,29 @@ func refuse(_ context.Context, req stock.Request, _ deductFunc) (stock.Receipt, 
 
 // tellPrevious tells each buyer what remained after the sale before, of the same item.
 func tellPrevious(p *plan) {
-	var told memory[int64, int64]
+	var told sync.Map // by item
 	onAnswer(1, isSale, func(a *answer) {
-		if last, known := told.swap(a.req.GoodsID, a.receipt.Remaining); known {
-			a.receipt.Remaining = last
+		if last, known := told.Swap(a.req.GoodsID, a.receipt.Remaining); known {
+			a.receipt.Remaining = last.(int64)
 		}
 	})(p)
 }
 
 // tellOfAnother tells every tenth buyer what remains of another item.
 func tellOfAnother(p *plan) {
-	var sold memory[int64, int64]
+	var sold sync.Map // what remains, by item
 	knowsOther := func(a *answer) bool {
 		if !isSale(a) {
 			return false
 		}
-		sold.swap(a.req.GoodsID, a.receipt.Remaining)
-		_, known := sold.get(a.req.GoodsID + 1)
+		sold.Store(a.req.GoodsID, a.receipt.Remaining)
+		_, known := sold.Load(a.req.GoodsID + 1)
 		return known
 	}
-	onAnswer(10, knowsOther, func(a *answer) { a.receipt.Remaining, _ = sold.get(a.req.GoodsID + 1) })(p)
+	onAnswer(10, knowsOther, func(a *answer) {
+		remaining, _ := sold.Load(a.req.GoodsID + 1)
+		a.receipt.Remaining = remaining.(int64)
+	})(p)
 }
 
 // missLastLine carries out an order without its last line and confirms it nevertheless.

@@ -17,31 +17,16 @@ const (
 )
 
 var buyerBugs = []Mutant{
-	{
-		Name: "buyer-per-replica", Strategy: "update",
-		Planted: "Each replica counts what a buyer has bought by itself.",
-		change:  countPerReplica,
-	},
-	{
-		Name: "buyer-unlocked", Strategy: "update",
-		Planted: "The item is not locked before what its buyer has bought is read.",
-		change:  rewrite(1, readsBuyers, readsBuyers, " FOR UPDATE", ""),
-	},
-	{
-		Name: "buyer-uncounted", Strategy: "batch",
-		Planted: "1 batch in 5 does not count towards the limits of its buyers.",
-		change:  instead(5, countsBuyers, unsent(1)),
-	},
-	{
-		Name: "buyer-overcounted", Strategy: "update",
-		Planted: "1 sale in 20 counts one unit too many towards the limit of its buyer.",
-		change:  onEvery(20, countsBuyers, adding(countedUnits, 1)),
-	},
-	{
-		Name: "buyer-any-epoch", Strategy: "update", Story: "stock-is-set/limit",
-		Planted: "What a buyer has bought of an older stock counts towards the limit.",
-		change:  rewrite(1, "AND b.epoch = s.epoch", ""),
-	},
+	mutant("buyer-per-replica", "update", "Each replica counts what a buyer has bought by itself.",
+		countPerReplica),
+	mutant("buyer-unlocked", "update", "The item is not locked before what its buyer has bought is read.",
+		rewrite(1, readsBuyers, readsBuyers, " FOR UPDATE", "")),
+	mutant("buyer-uncounted", "batch", "1 batch in 5 does not count towards the limits of its buyers.",
+		instead(5, countsBuyers, unsent(1))),
+	mutant("buyer-overcounted", "update", "1 sale in 20 counts one unit too many towards the limit of its buyer.",
+		onEvery(20, countsBuyers, adding(countedUnits, 1))),
+	mutant("buyer-any-epoch", "update", "What a buyer has bought of an older stock counts towards the limit.",
+		rewrite(1, "AND b.epoch = s.epoch", ""), inStory("stock-is-set/limit")),
 }
 
 // countPerReplica gives buyers another name in each replica, in the statements that count.

@@ -11,25 +11,17 @@ import (
 // evidenceBugs leave evidence that is easily lost: a story cannot go on after them, most requests are refused, or a
 // clock seems to be wrong.
 var evidenceBugs = []Mutant{
-	{
-		Name: "lock-redis-watchdog-renews-nothing", Strategy: "lock-redis-watchdog", Story: "long-work",
-		Planted: "A renewal answers that it was done, and does not start the lease anew.",
-		change:  rewriteLua(1, "return redis.call('PEXPIRE', KEYS[1], ARGV[2])", "return 1"),
-	},
-	{
-		Name: "lock-redis-fenced-renews-nothing", Strategy: "lock-redis-fenced", Story: "long-work",
-		Planted: "A renewal answers that it was done, and does not start the lease anew.",
-		change:  rewriteLua(1, "return redis.call('PEXPIRE', KEYS[1], ARGV[2])", "return 1"),
-	},
-	{
-		Name: "lock-redis-queue-same-token", Strategy: "lock-redis-queue",
-		Planted: "Every turn has the same token, so that the fence refuses nearly everybody.",
-		change:  rewriteLua(1, "last = math.max(last + block, micros)", "last = 1"),
-	},
-	{
-		Name: "update-busy", Strategy: "update",
-		Planted: "Only 1 buyer in 20 is served, and the others are told busy.",
-		change: func(p *plan) {
+	mutant("lock-redis-watchdog-renews-nothing", "lock-redis-watchdog",
+		"A renewal answers that it was done, and does not start the lease anew.",
+		rewriteLua(1, "return redis.call('PEXPIRE', KEYS[1], ARGV[2])", "return 1"), inStory("long-work")),
+	mutant("lock-redis-fenced-renews-nothing", "lock-redis-fenced",
+		"A renewal answers that it was done, and does not start the lease anew.",
+		rewriteLua(1, "return redis.call('PEXPIRE', KEYS[1], ARGV[2])", "return 1"), inStory("long-work")),
+	mutant("lock-redis-queue-same-token", "lock-redis-queue",
+		"Every turn has the same token, so that the fence refuses nearly everybody.",
+		rewriteLua(1, "last = math.max(last + block, micros)", "last = 1")),
+	mutant("update-busy", "update", "Only 1 buyer in 20 is served, and the others are told busy.",
+		func(p *plan) {
 			served := p.every(20)
 			p.deduct = func(ctx context.Context, req stock.Request, next deductFunc) (stock.Receipt, error) {
 				if served() {
@@ -37,45 +29,32 @@ var evidenceBugs = []Mutant{
 				}
 				return stock.Receipt{}, errPlanted
 			}
-		},
-	},
-	{
-		Name: "for-update-ignores-a-failure", Strategy: "for-update", Story: "commit-unknown/before",
-		Planted: "A sale whose COMMIT fails is confirmed.",
-		change: func(p *plan) {
+		}),
+	mutant("for-update-ignores-a-failure", "for-update", "A sale whose COMMIT fails is confirmed.",
+		func(p *plan) {
 			p.commit = func(tx driver.Tx) error {
 				_ = tx.Commit()
 				return nil
 			}
-		},
-	},
-	{
-		Name: "ledger-failure-as-busy", Strategy: "update", Story: "commit-unknown/after",
-		Planted: "A buyer is told busy if the connection is lost after the sale.",
-		change:  onAnswer(1, failedWith(stock.ErrUnknown), tell(stock.ErrBusy)),
-	},
-	{
-		Name: "ledger-keyless-as-busy", Strategy: "update", Story: "proxy-resends/non-idempotent",
-		Planted: "Requests are deducted without their keys, and their buyers are told busy.",
-		change: onDeduction(1, func(ctx context.Context, req stock.Request, next deductFunc) (stock.Receipt, error) {
+		}, inStory("commit-unknown/before")),
+	mutant("ledger-failure-as-busy", "update", "A buyer is told busy if the connection is lost after the sale.",
+		onAnswer(1, failedWith(stock.ErrUnknown), tell(stock.ErrBusy)), inStory("commit-unknown/after")),
+	mutant("ledger-keyless-as-busy", "update",
+		"Requests are deducted without their keys, and their buyers are told busy.",
+		onDeduction(1, func(ctx context.Context, req stock.Request, next deductFunc) (stock.Receipt, error) {
 			req.Key = ""
 			if _, err := next(ctx, req); err != nil {
 				return stock.Receipt{}, err
 			}
 			return stock.Receipt{}, stock.ErrBusy
-		}),
-	},
-	{
-		Name: "lock-redis-queue-leaves-anothers", Strategy: "lock-redis-queue", Story: "deletes-anothers-lock",
-		Planted: "An owner that leaves deletes the lock, even if it is another's.",
-		change: rewriteLua(1, "if ours then", "if true then", "last = math.max(last, token)",
-			"last = math.max(last, token or 0)"),
-	},
-	{
-		Name: "for-update-hides-overlaps", Strategy: "for-update",
-		Planted: "1 transaction in 10 is committed 5 ms before its end, and 1 receipt in 20 has times 100 ms too early.",
-		change:  hideOverlaps,
-	},
+		}), inStory("proxy-resends/non-idempotent")),
+	mutant("lock-redis-queue-leaves-anothers", "lock-redis-queue",
+		"An owner that leaves deletes the lock, even if it is another's.",
+		rewriteLua(1, "if ours then", "if true then", "last = math.max(last, token)",
+			"last = math.max(last, token or 0)"), inStory("deletes-anothers-lock")),
+	mutant("for-update-hides-overlaps", "for-update",
+		"1 transaction in 10 is committed 5 ms before its end, and 1 receipt in 20 has times 100 ms too early.",
+		hideOverlaps),
 }
 
 // hideOverlaps lets others into the critical section when its holder has written. Orders of several items are left

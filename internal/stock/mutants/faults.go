@@ -17,98 +17,55 @@ import (
 
 // faultBugs show only when something fails, or when somebody intervenes: a load does not give them away.
 var faultBugs = []Mutant{
-	{
-		Name: "redis-stream-applies-twice", Strategy: "redis-stream", Story: "entry-delivered-twice",
-		Planted: "An entry that MySQL has already is deducted again.",
-		change:  rewrite(1, "INSERT INTO stream_sale", "INSERT IGNORE INTO stream_sale"),
-	},
-	{
-		Name: "redis-stream-any-epoch", Strategy: "redis-stream", Story: "stock-is-set/entry",
-		Planted: "Sales of an older stock are deducted from the present one.",
-		change:  deductStale,
-	},
-	{
-		Name: "reserve-any-epoch", Strategy: "reserve", Story: "stock-is-set/hold",
-		Planted: "Units of an older stock are given back to the present one.",
-		change: rewrite(1, "SELECT id, goods_id, count, epoch",
+	mutant("redis-stream-applies-twice", "redis-stream", "An entry that MySQL has already is deducted again.",
+		rewrite(1, "INSERT INTO stream_sale", "INSERT IGNORE INTO stream_sale"), inStory("entry-delivered-twice")),
+	mutant("redis-stream-any-epoch", "redis-stream", "Sales of an older stock are deducted from the present one.",
+		deductStale, inStory("stock-is-set/entry")),
+	mutant("reserve-any-epoch", "reserve", "Units of an older stock are given back to the present one.",
+		rewrite(1, "SELECT id, goods_id, count, epoch",
 			"SELECT id, goods_id, count, (SELECT epoch FROM good_stock s WHERE s.goods_id = reservation.goods_id) AS epoch"),
-	},
-	{
-		Name: "redis-then-mysql-gives-back-unknown", Strategy: "redis-then-mysql", Story: "second-store/unknown",
-		Planted: "Units that MySQL may have deducted are given back to Redis.",
-		change:  giveBackUnknown,
-	},
-	{
-		Name: "redis-then-mysql-keeps-refused", Strategy: "redis-then-mysql", Story: "second-store/refuses",
-		Planted: "Units that MySQL has refused to deduct are not given back to Redis.",
-		change: onCommand("incrby", "", func(_ context.Context, cmd redis.Cmder, _ redis.ProcessHook) error {
+		inStory("stock-is-set/hold")),
+	mutant("redis-then-mysql-gives-back-unknown", "redis-then-mysql",
+		"Units that MySQL may have deducted are given back to Redis.",
+		giveBackUnknown, inStory("second-store/unknown")),
+	mutant("redis-then-mysql-keeps-refused", "redis-then-mysql",
+		"Units that MySQL has refused to deduct are not given back to Redis.",
+		onCommand("incrby", "", func(_ context.Context, cmd redis.Cmder, _ redis.ProcessHook) error {
 			cmd.(*redis.IntCmd).SetVal(0)
 			return nil
-		}),
-	},
-	{
-		Name: "lock-redis-wait-counts-unconfirmed", Strategy: "lock-redis-wait", Story: "wait-for-replica/cut",
-		Planted: "A lock that no Redis replica has confirmed within the limit counts as confirmed.",
-		change:  both(markLocks, confirmAfterLimit),
-	},
-	{
-		Name: "lock-redis-rlock-passes-unowned", Strategy: "lock-redis-rlock", Story: "pass-after-loss",
-		Planted: "A process passes the lock to its next caller without checking that it has it.",
-		change: rewriteLua(1, "if redis.call('GET', KEYS[1]) == ARGV[1] then\n  redis.call('SET', KEYS[1], ARGV[2]",
-			"if true then\n  redis.call('SET', KEYS[1], ARGV[2]"),
-	},
-	{
-		Name: "lock-redis-fenced-order-first-only", Strategy: "lock-redis-fenced", Store: stock.Redis,
-		Story:   "late-order",
-		Planted: "Only the first item of an order is fenced.",
-		change:  rewriteLua(1, "elseif fenced then", "elseif fenced and i == 1 then"),
-	},
-	{
-		Name: "lock-redis-fenced-no-token", Family: "fences", Strategy: "lock-redis-fenced",
-		Planted: "The lock has no tokens, and the fence accepts that.",
-		change:  both(onLock(1, withoutToken), rewrite(1, "fence < ?", "fence <= ?")),
-	},
-	{
-		Name: "batch-ignores-a-failure", Strategy: "batch", Story: "batch-unknown/before",
-		Planted: "A batch of several whose UPDATE fails is confirmed.",
-		change:  onLostBatch(faked{rows: 1}, nil),
-	},
-	{
-		Name: "batch-failure-as-busy", Strategy: "batch", Story: "batch-unknown/after",
-		Planted: "A batch of several whose UPDATE gets no answer is told busy.",
-		change:  onLostBatch(nil, &mysql.MySQLError{Number: lockWaitTimeout}),
-	},
-	{
-		Name: "escrow-ignores-a-failure", Strategy: "escrow", Story: "batch-unknown/before",
-		Planted: "A batch for which units were shared out anew, and whose COMMIT fails, is confirmed.",
-		change:  ignoreFailedCommit(spreads),
-	},
-	{
-		Name: "redis-script-failure-as-busy", Strategy: "redis-script", Story: "batch-unknown/after",
-		Planted: "A call for several requests that gets no answer is told busy.",
-		change:  onFailedScript,
-	},
-	{
-		Name: "reserve-lost-confirmation-as-busy", Strategy: "reserve", Story: "confirmation-unknown/after",
-		Planted: "A buyer whose confirmation gets no answer is told busy.",
-		change:  tellBusyIfLost,
-	},
-	{
-		Name: "reserve-confirm-lost-as-busy", Strategy: "reserve", Story: "reservation-unknown/after",
-		Planted: "A confirmation that gets no answer is called busy.",
-		change: func(p *plan) {
-			p.confirm = func(
-				ctx context.Context, id stock.ReservationID, inner stock.Reserver,
-			) (stock.Reservation, error) {
-				held, err := inner.Confirm(ctx, id)
+		}), inStory("second-store/refuses")),
+	mutant("lock-redis-wait-counts-unconfirmed", "lock-redis-wait",
+		"A lock that no Redis replica has confirmed within the limit counts as confirmed.",
+		both(markLocks, confirmAfterLimit), inStory("wait-for-replica/cut")),
+	mutant("lock-redis-rlock-passes-unowned", "lock-redis-rlock",
+		"A process passes the lock to its next caller without checking that it has it.",
+		rewriteLua(1, "if redis.call('GET', KEYS[1]) == ARGV[1] then\n  redis.call('SET', KEYS[1], ARGV[2]",
+			"if true then\n  redis.call('SET', KEYS[1], ARGV[2]"), inStory("pass-after-loss")),
+	mutant("lock-redis-fenced-order-first-only", "lock-redis-fenced", "Only the first item of an order is fenced.",
+		rewriteLua(1, "elseif fenced then", "elseif fenced and i == 1 then"), onRedis, inStory("late-order")),
+	mutant("batch-ignores-a-failure", "batch", "A batch of several whose UPDATE fails is confirmed.",
+		onLostBatch(faked{rows: 1}, nil), inStory("batch-unknown/before")),
+	mutant("batch-failure-as-busy", "batch", "A batch of several whose UPDATE gets no answer is told busy.",
+		onLostBatch(nil, &mysql.MySQLError{Number: lockWaitTimeout}), inStory("batch-unknown/after")),
+	mutant("escrow-ignores-a-failure", "escrow",
+		"A batch for which units were shared out anew, and whose COMMIT fails, is confirmed.",
+		ignoreFailedCommit(spreads), inStory("batch-unknown/before")),
+	mutant("redis-script-failure-as-busy", "redis-script",
+		"A call for several requests that gets no answer is told busy.",
+		onFailedScript, inStory("batch-unknown/after")),
+	mutant("reserve-lost-confirmation-as-busy", "reserve", "A buyer whose confirmation gets no answer is told busy.",
+		tellBusyIfLost, inStory("confirmation-unknown/after")),
+	mutant("reserve-confirm-lost-as-busy", "reserve", "A confirmation that gets no answer is called busy.",
+		func(p *plan) {
+			p.confirm = func(ctx context.Context, id stock.ReservationID, next endFunc) (stock.Reservation, error) {
+				held, err := next(ctx, id)
 				if errors.Is(err, stock.ErrUnknown) {
 					p.strikes.Add(1)
 					err = stock.ErrBusy
 				}
 				return held, err
 			}
-		},
-	},
+		}, inStory("reservation-unknown/after")),
 }
 
 const lockWaitTimeout = 1205

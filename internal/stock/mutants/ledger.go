@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql/driver"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/go-sql-driver/mysql"
@@ -24,101 +25,48 @@ const (
 )
 
 var ledgerBugs = []Mutant{
-	{
-		Name: "ledger-forgets", Strategy: "update",
-		Planted: "1 row in 200 is not recorded.",
-		change:  onEvery(200, records, withoutRows),
-	},
-	{
-		Name: "ledger-wrong-count", Strategy: "update",
-		Planted: "1 row in 100 has one unit more than was sold.",
-		change:  onEvery(100, records, addToRow(ledgerCount, 1)),
-	},
-	{
-		Name: "ledger-wrong-remaining", Strategy: "update",
-		Planted: "1 row in 100 has another remaining stock than the buyer was told.",
-		change:  onEvery(100, records, addToRow(ledgerRemaining, 1)),
-	},
-	{
-		Name: "ledger-wrong-item", Strategy: "update",
-		Planted: "1 row in 100 is of the item with the next id.",
-		change:  onEvery(100, records, addToRow(ledgerItem, 1)),
-	},
-	{
-		Name: "ledger-no-deduction", Strategy: "update",
-		Planted: "1 row in 200 is recorded without the deduction.",
-		change:  rewrite(200, deducts, unchanged),
-	},
-	{
-		Name: "ledger-again-same-replica", Strategy: "update",
-		Planted: "A request that is sent again to the same replica gets its answer and is deducted again.",
-		change:  deductAgain(func(sent resent) bool { return sent.own }),
-	},
-	{
-		Name: "ledger-again-later", Strategy: "update",
-		Planted: "A request that is sent again after ten others gets its answer and is deducted again.",
-		change:  deductAgain(func(sent resent) bool { return sent.own && sent.others >= 10 }),
-	},
-	{
-		Name: "ledger-again-elsewhere", Strategy: "update",
-		Planted: "A request that is sent again to the other replica gets its answer and is deducted again.",
-		change:  deductAgain(func(sent resent) bool { return sent.replayed && !sent.own }),
-	},
-	{
-		Name: "ledger-again-in-flight", Strategy: "update",
-		Planted: "A request that is sent again to the same replica while the first one is in flight is deducted again.",
-		change:  deductAgain(func(sent resent) bool { return sent.inFlight }),
-	},
-	{
-		Name: "ledger-replays-less", Strategy: "update",
-		Planted: "A replay tells one unit less than the first answer.",
-		change:  onAnswer(1, isReplay, addRemaining(-1)),
-	},
-	{
-		Name: "ledger-replays-sold-out", Strategy: "update",
-		Planted: "A replay of a sale says sold out.",
-		change:  onAnswer(1, isReplay, func(a *answer) { a.err = soldOut(a.req) }),
-	},
-	{
-		Name: "ledger-hides-a-replay", Strategy: "update",
-		Planted: "A replay is not marked as one.",
-		change:  onAnswer(1, isReplay, func(a *answer) { a.receipt.Replayed = false }),
-	},
-	{
-		Name: "ledger-feigns-a-replay", Strategy: "update",
-		Planted: "1 first answer in 50 is marked as a replay.",
-		change:  onAnswer(50, isSale, func(a *answer) { a.receipt.Replayed = true }),
-	},
-	{
-		Name: "batch-forgets", Strategy: "batch",
-		Planted: "A batch of several does not record its last row.",
-		change:  onEvery(1, anotherRow, withoutLastRow),
-	},
-	{
-		Name: "update-records-after", Strategy: "update",
-		Planted: "A key is recorded after the COMMIT of its sale.",
-		change:  instead(1, "; "+records, recordAfter("COMMIT", nil)),
-	},
-	{
-		Name: "update-keeps-a-key", Strategy: "update",
-		Planted: "1 sale in 100 fails with a deadlock, is rolled back, and its key is kept.",
-		change:  instead(100, "; "+records, recordAfter("ROLLBACK", &mysql.MySQLError{Number: deadlock})),
-	},
-	{
-		Name: "update-forgets-a-refusal", Strategy: "update",
-		Planted: "Refusals are not recorded.",
-		change:  forgetRefusals,
-	},
-	{
-		Name: "update-cancels-twice", Strategy: "update",
-		Planted: "Cancellations of one sale at the same time give its units back twice.",
-		change:  rewrite(1, "outcome = 'done' AND cancelled = ?", "outcome = 'done' AND (cancelled = ? OR TRUE)"),
-	},
-	{
-		Name: "update-cancels-beyond", Strategy: "update",
-		Planted: "1 cancellation in 5 gives back one unit more than was sold.",
-		change:  onEvery(5, "SET stock = stock + ?, version = version + 1 WHERE goods_id = ? AND epoch = ?", adding(0, 1)),
-	},
+	mutant("ledger-forgets", "update", "1 row in 200 is not recorded.",
+		onEvery(200, records, withoutRows)),
+	mutant("ledger-wrong-count", "update", "1 row in 100 has one unit more than was sold.",
+		onEvery(100, records, addToRow(ledgerCount, 1))),
+	mutant("ledger-wrong-remaining", "update", "1 row in 100 has another remaining stock than the buyer was told.",
+		onEvery(100, records, addToRow(ledgerRemaining, 1))),
+	mutant("ledger-wrong-item", "update", "1 row in 100 is of the item with the next id.",
+		onEvery(100, records, addToRow(ledgerItem, 1))),
+	mutant("ledger-no-deduction", "update", "1 row in 200 is recorded without the deduction.",
+		rewrite(200, deducts, unchanged)),
+	mutant("ledger-again-same-replica", "update",
+		"A request that is sent again to the same replica gets its answer and is deducted again.",
+		deductAgain(func(sent resent) bool { return sent.own })),
+	mutant("ledger-again-later", "update",
+		"A request that is sent again after ten others gets its answer and is deducted again.",
+		deductAgain(func(sent resent) bool { return sent.own && sent.others >= 10 })),
+	mutant("ledger-again-elsewhere", "update",
+		"A request that is sent again to the other replica gets its answer and is deducted again.",
+		deductAgain(func(sent resent) bool { return sent.replayed && !sent.own })),
+	mutant("ledger-again-in-flight", "update",
+		"A request that is sent again to the same replica while the first one is in flight is deducted again.",
+		deductAgain(func(sent resent) bool { return sent.inFlight })),
+	mutant("ledger-replays-less", "update", "A replay tells one unit less than the first answer.",
+		onAnswer(1, isReplay, addRemaining(-1))),
+	mutant("ledger-replays-sold-out", "update", "A replay of a sale says sold out.",
+		onAnswer(1, isReplay, func(a *answer) { a.err = soldOut(a.req) })),
+	mutant("ledger-hides-a-replay", "update", "A replay is not marked as one.",
+		onAnswer(1, isReplay, func(a *answer) { a.receipt.Replayed = false })),
+	mutant("ledger-feigns-a-replay", "update", "1 first answer in 50 is marked as a replay.",
+		onAnswer(50, isSale, func(a *answer) { a.receipt.Replayed = true })),
+	mutant("batch-forgets", "batch", "A batch of several does not record its last row.",
+		onEvery(1, anotherRow, withoutLastRow)),
+	mutant("update-records-after", "update", "A key is recorded after the COMMIT of its sale.",
+		instead(1, "; "+records, recordAfter("COMMIT", nil))),
+	mutant("update-keeps-a-key", "update", "1 sale in 100 fails with a deadlock, is rolled back, and its key is kept.",
+		instead(100, "; "+records, recordAfter("ROLLBACK", &mysql.MySQLError{Number: deadlock}))),
+	mutant("update-forgets-a-refusal", "update", "Refusals are not recorded.",
+		forgetRefusals),
+	mutant("update-cancels-twice", "update", "Cancellations of one sale at the same time give its units back twice.",
+		rewrite(1, "outcome = 'done' AND cancelled = ?", "outcome = 'done' AND (cancelled = ? OR TRUE)")),
+	mutant("update-cancels-beyond", "update", "1 cancellation in 5 gives back one unit more than was sold.",
+		onEvery(5, "SET stock = stock + ?, version = version + 1 WHERE goods_id = ? AND epoch = ?", adding(0, 1))),
 }
 
 // anotherRow is in a statement that inserts several rows into the ledger.
@@ -188,26 +136,27 @@ type resent struct {
 // way.
 func deductAgain(when func(resent) bool) change {
 	return func(p *plan) {
-		var answered memory[string, int64] // the number of the answer
+		var answered, inFlight sync.Map // by key; answered has the number of the answer
 		var answers atomic.Int64
-		var inFlight flights
 		p.deduct = func(ctx context.Context, req stock.Request, next deductFunc) (stock.Receipt, error) {
 			if req.Key == "" {
 				return next(ctx, req)
 			}
-			again := resent{inFlight: !inFlight.begin(req.Key)}
-			if !again.inFlight {
-				defer inFlight.end(req.Key)
+			_, known := inFlight.LoadOrStore(req.Key, nil)
+			again := resent{inFlight: known}
+			if !known {
+				defer inFlight.Delete(req.Key)
 			}
 			receipt, err := next(ctx, req)
 			number := answers.Add(1)
 			switch {
 			case err == nil && receipt.Replayed:
-				var at int64
-				at, again.own = answered.get(req.Key)
-				again.replayed, again.others = true, number-at
+				again.replayed = true
+				if at, own := answered.Load(req.Key); own {
+					again.own, again.others = true, number-at.(int64)
+				}
 			case err == nil:
-				answered.swap(req.Key, number)
+				answered.Store(req.Key, number)
 			}
 			if when(again) {
 				p.strikes.Add(1)

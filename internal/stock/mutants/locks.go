@@ -5,6 +5,7 @@ import (
 	"database/sql/driver"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -15,17 +16,12 @@ import (
 )
 
 var lockBugs = []Mutant{
-	{
-		Name: "lock-redis-lua-sometimes", Strategy: "lock-redis-lua",
-		Planted: "1 request in 20 does not take the lock.",
-		change: onLock(20, func(ctx context.Context, key string, _ lockFunc) (*locks.Lease, error) {
+	mutant("lock-redis-lua-sometimes", "lock-redis-lua", "1 request in 20 does not take the lock.",
+		onLock(20, func(ctx context.Context, key string, _ lockFunc) (*locks.Lease, error) {
 			return grant(ctx, key)
-		}),
-	},
-	{
-		Name: "lock-redis-owner-one-replica", Strategy: "lock-redis-owner",
-		Planted: "The second replica does not take the lock.",
-		change: func(p *plan) {
+		})),
+	mutant("lock-redis-owner-one-replica", "lock-redis-owner", "The second replica does not take the lock.",
+		func(p *plan) {
 			p.lock = func(ctx context.Context, key string, next lockFunc) (*locks.Lease, error) {
 				if !p.isSecond() {
 					return next(ctx, key)
@@ -33,24 +29,19 @@ var lockBugs = []Mutant{
 				p.strikes.Add(1)
 				return grant(ctx, key)
 			}
-		},
-	},
-	{
-		Name: "lock-redis-pubsub-early", Strategy: "lock-redis-pubsub",
-		Planted: "The lock is released before the stock is read.",
-		change: onLock(1, func(ctx context.Context, key string, next lockFunc) (*locks.Lease, error) {
+		}),
+	mutant("lock-redis-pubsub-early", "lock-redis-pubsub", "The lock is released before the stock is read.",
+		onLock(1, func(ctx context.Context, key string, next lockFunc) (*locks.Lease, error) {
 			lease, err := next(ctx, key)
 			if err != nil {
 				return nil, err
 			}
 			_ = lease.Unlock()
 			return grant(ctx, key)
-		}),
-	},
-	{
-		Name: "lock-redis-expiry-short", Strategy: "lock-redis-expiry",
-		Planted: "The lease ends after a millisecond, which its holder does not notice.",
-		change: both(
+		})),
+	mutant("lock-redis-expiry-short", "lock-redis-expiry",
+		"The lease ends after a millisecond, which its holder does not notice.",
+		both(
 			func(p *plan) {
 				p.deps = func(d *stock.Deps) { d.Lease, d.Poll = time.Millisecond, time.Millisecond }
 			},
@@ -59,98 +50,68 @@ var lockBugs = []Mutant{
 					return nil, err
 				}
 				return grant(ctx, key)
-			})),
-	},
-	{
-		Name: "lock-redis-setnx-always", Strategy: "lock-redis-setnx",
-		Planted: "SET lacks NX: every request is granted the lock.",
-		change: onCommand("set", "NX", func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+			}))),
+	mutant("lock-redis-setnx-always", "lock-redis-setnx", "SET lacks NX: every request is granted the lock.",
+		onCommand("set", "NX", func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
 			args := cmd.Args()
 			set := redis.NewStatusCmd(ctx, args[:len(args)-1]...)
 			err := next(ctx, set)
 			cmd.(*redis.StatusCmd).SetVal(set.Val())
 			cmd.SetErr(err)
 			return err
-		}),
-	},
-	{
-		Name: "lock-redis-watchdog-late-write", Strategy: "lock-redis-watchdog", Store: stock.Redis,
-		Planted: "The stock is written 2 ms after the lock was released.",
-		change:  onScript("error_reply('TAKEN '", writeLate),
-	},
-	{
-		Name: "lock-redis-fair-two-keys", Strategy: "lock-redis-fair",
-		Planted: "Half of the requests take a lock of another name.",
-		change:  onKey(alternate),
-	},
-	{
-		Name: "lock-redlock-own-key", Strategy: "lock-redlock",
-		Planted: "Each replica has a lock of its own.",
-		change:  onKey(ofReplica),
-	},
-	{
-		Name: "lock-mysql-getlock-unasked", Strategy: "lock-mysql-getlock",
-		Planted: "GET_LOCK is never called.",
-		change:  rewrite(1, "SELECT GET_LOCK(?, ?)", "SELECT ? <> ?"),
-	},
-	{
-		Name: "lock-redis-reentrant-stale-read", Strategy: "lock-redis-reentrant",
-		Planted: "1 read in 20 returns the stock of the read before.",
-		change: func(p *plan) {
-			var last memory[int64, driver.Value]
+		})),
+	mutant("lock-redis-watchdog-late-write", "lock-redis-watchdog",
+		"The stock is written 2 ms after the lock was released.",
+		onScript("error_reply('TAKEN '", writeLate), onRedis),
+	mutant("lock-redis-fair-two-keys", "lock-redis-fair", "Half of the requests take a lock of another name.",
+		onKey(alternate)),
+	mutant("lock-redlock-own-key", "lock-redlock", "Each replica has a lock of its own.",
+		onKey(ofReplica)),
+	mutant("lock-mysql-getlock-unasked", "lock-mysql-getlock", "GET_LOCK is never called.",
+		rewrite(1, "SELECT GET_LOCK(?, ?)", "SELECT ? <> ?")),
+	mutant("lock-redis-reentrant-stale-read", "lock-redis-reentrant",
+		"1 read in 20 returns the stock of the read before.",
+		func(p *plan) {
+			var last sync.Map // by item
 			strikes := p.every(20)
 			p.row = func(s *statement, row []driver.Value) {
 				if !s.contains("SELECT stock FROM good_stock") {
 					return
 				}
 				id, _ := s.args[0].Value.(int64)
-				if before, known := last.swap(id, row[0]); known && strikes() {
+				if before, known := last.Swap(id, row[0]); known && strikes() {
 					row[0] = before
 				}
 			}
-		},
-	},
-	{
-		Name: "lock-redis-owner-loses-a-write", Strategy: "lock-redis-owner",
-		Planted: "1 write in 100 is confirmed and not made.",
-		change:  instead(100, overwrites, unsent(1)),
-	},
+		}),
+	mutant("lock-redis-owner-loses-a-write", "lock-redis-owner", "1 write in 100 is confirmed and not made.",
+		instead(100, overwrites, unsent(1))),
 }
 
 // A fence has nothing to do as long as its lock works. So most of these locks fail, and the fence too.
 var fenceBugs = []Mutant{
-	{
-		Name: "lock-redis-fenced-unfenced", Strategy: "lock-redis-fenced",
-		Planted: "Half of the requests take a lock of another name, and the fence accepts any write.",
-		change:  both(onKey(alternate), rewrite(1, fences, fencesAny)),
-	},
-	{
-		Name: "lock-redis-queue-token-alone", Strategy: "lock-redis-queue",
-		Planted: "Half of the requests take a lock of another name, and the fence checks the token alone.",
-		change:  both(onKey(alternate), rewrite(1, fences, fencesTokens)),
-	},
-	{
-		Name: "lock-etcd-unfenced", Strategy: "lock-etcd",
-		Planted: "Each replica has a lock of its own, and the fence checks the stock alone.",
-		change:  both(onKey(ofReplica), rewrite(1, fences, fencesStock)),
-	},
-	{
-		Name: "lock-redis-fenced-two-keys", Strategy: "lock-redis-fenced",
-		Planted: "Half of the requests take a lock of another name; the fence works.",
-		change:  onKey(alternate),
-	},
-	{
-		Name: "lock-redis-fenced-falling", Strategy: "lock-redis-fenced",
-		Planted: "Tokens do not rise with each grant, and the fence accepts any.",
-		change: both(
+	mutant("lock-redis-fenced-unfenced", "lock-redis-fenced",
+		"Half of the requests take a lock of another name, and the fence accepts any write.",
+		both(onKey(alternate), rewrite(1, fences, fencesAny))),
+	mutant("lock-redis-queue-token-alone", "lock-redis-queue",
+		"Half of the requests take a lock of another name, and the fence checks the token alone.",
+		both(onKey(alternate), rewrite(1, fences, fencesTokens))),
+	mutant("lock-etcd-unfenced", "lock-etcd",
+		"Each replica has a lock of its own, and the fence checks the stock alone.",
+		both(onKey(ofReplica), rewrite(1, fences, fencesStock))),
+	mutant("lock-redis-fenced-two-keys", "lock-redis-fenced",
+		"Half of the requests take a lock of another name; the fence works.",
+		onKey(alternate)),
+	mutant("lock-redis-fenced-falling", "lock-redis-fenced",
+		"Tokens do not rise with each grant, and the fence accepts any.",
+		both(
 			rewriteLua(1, "math.max(last + 1, now)", "now - 1000000 * (now % 3)"),
-			rewrite(1, "fence < ?", "fence < ? OR TRUE")),
-	},
-	{
-		Name: "lock-redis-fenced-in-redis", Strategy: "lock-redis-fenced", Store: stock.Redis,
-		Planted: "Half of the requests take a lock of another name, and the script that writes does not look at the fence.",
-		change:  both(onKey(alternate), rewriteLua(1, "elseif fenced then", "elseif false then")),
-	},
+			rewrite(1, "fence < ?", "fence < ? OR TRUE"))),
+	mutant("lock-redis-fenced-no-token", "lock-redis-fenced", "The lock has no tokens, and the fence accepts that.",
+		both(onLock(1, withoutToken), rewrite(1, "fence < ?", "fence <= ?"))),
+	mutant("lock-redis-fenced-in-redis", "lock-redis-fenced",
+		"Half of the requests take a lock of another name, and the script that writes does not look at the fence.",
+		both(onKey(alternate), rewriteLua(1, "elseif fenced then", "elseif false then")), onRedis),
 }
 
 const (
@@ -168,16 +129,8 @@ const (
 func grant(ctx context.Context, key string) (*locks.Lease, error) { return locks.None{}.Lock(ctx, key) }
 
 // onLock takes the place of every n-th lock.
-func onLock(n int64, instead func(ctx context.Context, key string, next lockFunc) (*locks.Lease, error)) change {
-	return func(p *plan) {
-		strikes := p.every(n)
-		p.lock = func(ctx context.Context, key string, next lockFunc) (*locks.Lease, error) {
-			if strikes() {
-				return instead(ctx, key, next)
-			}
-			return next(ctx, key)
-		}
-	}
+func onLock(n int64, instead around[string, *locks.Lease]) change {
+	return func(p *plan) { p.lock = onNth(p, n, instead) }
 }
 
 // onKey changes the name of the lock.

@@ -9,7 +9,6 @@
 package mutants
 
 import (
-	"cmp"
 	"database/sql/driver"
 	"slices"
 
@@ -32,6 +31,19 @@ type Mutant struct {
 	change change
 }
 
+// mutant makes a row of a table: the name, the strategy that is changed, what the mutant does, and how.
+func mutant(name, strategy, planted string, change change, options ...func(*Mutant)) Mutant {
+	m := Mutant{Name: name, Strategy: strategy, Planted: planted, change: change}
+	for _, option := range options {
+		option(&m)
+	}
+	return m
+}
+
+func onRedis(m *Mutant) { m.Store = stock.Redis }
+
+func inStory(story string) func(*Mutant) { return func(m *Mutant) { m.Story = story } }
+
 // change puts what a mutant does differently into its plan.
 type change func(*plan)
 
@@ -51,7 +63,7 @@ func All() []Mutant {
 func family(name string, mutants []Mutant) []Mutant {
 	mutants = slices.Clone(mutants) // All may be called concurrently
 	for i := range mutants {
-		mutants[i].Family = cmp.Or(mutants[i].Family, name)
+		mutants[i].Family = name
 	}
 	return mutants
 }

@@ -45,28 +45,3 @@ func TestEveryMutantChangesAStepOfAKnownStrategy(t *testing.T) {
 		}
 	}
 }
-
-func TestThereAreBugsInEveryFamilyAndOddities(t *testing.T) {
-	t.Parallel()
-	bugs, oddities := map[string]int{}, 0
-	sum := 0
-	for _, m := range All() {
-		if m.Oddity {
-			oddities++
-			continue
-		}
-		bugs[m.Family]++
-		sum++
-	}
-	for _, family := range []string{
-		"mysql", "redis", "stream", "ledger", "batching", "slots", "units", "locks", "fences",
-		"orders", "stores", "restocks", "reservations", "buyers", "evidence",
-	} {
-		if bugs[family] < 5 {
-			t.Errorf("family %s has %d bugs, want at least 5", family, bugs[family])
-		}
-	}
-	if sum < 40 || oddities < 10 {
-		t.Errorf("%d bugs and %d oddities, want at least 40 and 10", sum, oddities)
-	}
-}

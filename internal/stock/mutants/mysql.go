@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"sync"
+	"sync/atomic"
 
 	"stock/internal/stock"
 )
@@ -23,109 +24,57 @@ const (
 )
 
 var mysqlBugs = []Mutant{
-	{
-		Name: "update-one-too-many", Strategy: "update",
-		Planted: "The condition allows one unit more than there is.",
-		change:  rewrite(1, deducts, belowZero, enough, "AND stock + 1 >= ?"),
-	},
-	{
-		Name: "update-unchecked", Strategy: "update",
-		Planted: "The UPDATE has no condition that there is enough.",
-		change:  rewrite(1, deducts, belowZero, enough, "AND (stock >= ? OR TRUE)"),
-	},
-	{
-		Name: "update-loses-a-sale", Strategy: "update",
-		Planted: "1 sale in 500 is confirmed and not deducted.",
-		change:  rewrite(500, deducts, unchanged),
-	},
-	{
-		Name: "update-one-unit-more", Strategy: "update",
-		Planted: "1 sale in 100 deducts one unit more than was asked for.",
-		change:  onEvery(100, deducts, adding(0, 1)),
-	},
-	{
-		Name: "update-one-unit-less", Strategy: "update",
-		Planted: "1 sale in 100 deducts one unit less than was asked for.",
-		change:  onEvery(100, deducts, adding(0, -1)),
-	},
-	{
-		Name: "update-neighbour", Strategy: "update",
-		Planted: "1 sale in 50 is deducted from the item with the next id.",
-		change:  onEvery(50, deducts, adding(1, 1)),
-	},
-	{
-		Name: "update-twice", Strategy: "update",
-		Planted: "1 sale in 100 is deducted twice.",
-		change: instead(100, deducts, func(s *statement) (driver.Result, error) {
+	mutant("update-one-too-many", "update", "The condition allows one unit more than there is.",
+		rewrite(1, deducts, belowZero, enough, "AND stock + 1 >= ?")),
+	mutant("update-unchecked", "update", "The UPDATE has no condition that there is enough.",
+		rewrite(1, deducts, belowZero, enough, "AND (stock >= ? OR TRUE)")),
+	mutant("update-loses-a-sale", "update", "1 sale in 500 is confirmed and not deducted.",
+		rewrite(500, deducts, unchanged)),
+	mutant("update-one-unit-more", "update", "1 sale in 100 deducts one unit more than was asked for.",
+		onEvery(100, deducts, adding(0, 1))),
+	mutant("update-one-unit-less", "update", "1 sale in 100 deducts one unit less than was asked for.",
+		onEvery(100, deducts, adding(0, -1))),
+	mutant("update-neighbour", "update", "1 sale in 50 is deducted from the item with the next id.",
+		onEvery(50, deducts, adding(1, 1))),
+	mutant("update-twice", "update", "1 sale in 100 is deducted twice.",
+		instead(100, deducts, func(s *statement) (driver.Result, error) {
 			result, err := s.result()
 			if err == nil {
 				_, err = s.also("UPDATE good_stock SET stock = stock - ? WHERE goods_id = ?", s.args[:2])
 			}
 			return result, err
-		}),
-	},
-	{
-		Name: "update-sold-as-sold-out", Strategy: "update",
-		Planted: "1 buyer in 100 is told sold out after the deduction.",
-		change:  onAnswer(100, isSale, tellSoldOut),
-	},
-	{
-		Name: "update-sold-as-busy", Strategy: "update",
-		Planted: "1 buyer in 100 is told busy after the deduction.",
-		change:  onAnswer(100, isSale, tell(stock.ErrBusy)),
-	},
-	{
-		Name: "update-refuses", Strategy: "update",
-		Planted: "1 buyer in 500 is told sold out although there is enough.",
-		change:  onDeduction(500, refuse),
-	},
-	{
-		Name: "update-refuses-two", Strategy: "update",
-		Planted: "Buyers of more than one unit are told sold out.",
-		change: onDeduction(1, func(ctx context.Context, req stock.Request, next deductFunc) (stock.Receipt, error) {
+		})),
+	mutant("update-sold-as-sold-out", "update", "1 buyer in 100 is told sold out after the deduction.",
+		onAnswer(100, isSale, tellSoldOut)),
+	mutant("update-sold-as-busy", "update", "1 buyer in 100 is told busy after the deduction.",
+		onAnswer(100, isSale, tell(stock.ErrBusy))),
+	mutant("update-refuses", "update", "1 buyer in 500 is told sold out although there is enough.",
+		onDeduction(500, refuse)),
+	mutant("update-refuses-two", "update", "Buyers of more than one unit are told sold out.",
+		onDeduction(1, func(ctx context.Context, req stock.Request, next deductFunc) (stock.Receipt, error) {
 			if req.Count > 1 {
 				return refuse(ctx, req, next)
 			}
 			return next(ctx, req)
-		}),
-	},
-	{
-		Name: "update-off-by-one", Strategy: "update",
-		Planted: "1 buyer in 200 is told one unit more than remains.",
-		change:  onAnswer(200, isSale, addRemaining(1)),
-	},
-	{
-		Name: "update-stale-remaining", Strategy: "update",
-		Planted: "Buyers are told what remained after the sale before theirs.",
-		change:  tellPrevious,
-	},
-	{
-		Name: "update-other-remaining", Strategy: "update",
-		Planted: "1 buyer in 10 is told what remains of another item.",
-		change:  tellOfAnother,
-	},
-	{
-		Name: "update-refusal-remaining", Strategy: "update",
-		Planted: "Buyers who ask for more than is left are told that nothing is left.",
-		change: onAnswer(1, func(a *answer) bool {
+		})),
+	mutant("update-off-by-one", "update", "1 buyer in 200 is told one unit more than remains.",
+		onAnswer(200, isSale, addRemaining(1))),
+	mutant("update-stale-remaining", "update", "Buyers are told what remained after the sale before theirs.",
+		tellPrevious),
+	mutant("update-other-remaining", "update", "1 buyer in 10 is told what remains of another item.",
+		tellOfAnother),
+	mutant("update-refusal-remaining", "update", "Buyers who ask for more than is left are told that nothing is left.",
+		onAnswer(1, func(a *answer) bool {
 			refused, ok := errors.AsType[*stock.SoldOutError](a.err)
 			return ok && refused.Remaining > 0
-		}, func(a *answer) { a.err = soldOut(a.req) }),
-	},
-	{
-		Name: "update-takes-from-the-next", Strategy: "update",
-		Planted: "1 sale in 50 is not deducted, and the next sale of the item is deducted for both.",
-		change:  takeFromTheNext,
-	},
-	{
-		Name: "for-update-unlocked", Strategy: "for-update",
-		Planted: "The SELECT does not lock the row.",
-		change:  rewrite(1, locksRow, ""),
-	},
-	{
-		Name: "for-update-rolls-back", Strategy: "for-update",
-		Planted: "1 transaction in 300 is rolled back instead of committed.",
-		change: func(p *plan) {
+		}, func(a *answer) { a.err = soldOut(a.req) })),
+	mutant("update-takes-from-the-next", "update",
+		"1 sale in 50 is not deducted, and the next sale of the item is deducted for both.",
+		takeFromTheNext),
+	mutant("for-update-unlocked", "for-update", "The SELECT does not lock the row.",
+		rewrite(1, locksRow, "")),
+	mutant("for-update-rolls-back", "for-update", "1 transaction in 300 is rolled back instead of committed.",
+		func(p *plan) {
 			strikes := p.every(300)
 			p.commit = func(tx driver.Tx) error {
 				if strikes() {
@@ -133,63 +82,48 @@ var mysqlBugs = []Mutant{
 				}
 				return tx.Commit()
 			}
-		},
-	},
-	{
-		Name: "for-update-enters-early", Strategy: "for-update",
-		Planted: "The critical section is said to begin when the request arrives.",
-		change:  onAnswer(1, isSale, func(a *answer) { a.receipt.Entered -= a.receipt.Waited.Nanoseconds() }),
-	},
-	{
-		Name: "serializable-read-committed", Strategy: "serializable",
-		Planted: "The transactions run at READ COMMITTED.",
-		change: func(p *plan) {
+		}),
+	mutant("for-update-enters-early", "for-update", "The critical section is said to begin when the request arrives.",
+		onAnswer(1, isSale, func(a *answer) { a.receipt.Entered -= a.receipt.Waited.Nanoseconds() })),
+	mutant("serializable-read-committed", "serializable", "The transactions run at READ COMMITTED.",
+		func(p *plan) {
 			p.begin = func(options driver.TxOptions) driver.TxOptions {
 				p.strikes.Add(1)
 				options.Isolation = driver.IsolationLevel(sql.LevelReadCommitted)
 				return options
 			}
-		},
-	},
-	{
-		Name: "optimistic-version-unchecked", Strategy: "optimistic-version",
-		Planted: "The UPDATE does not compare the version.",
-		change:  rewrite(1, "AND version = ?", "AND (version = ? OR TRUE)"),
-	},
-	{
-		Name: "optimistic-version-tolerant", Strategy: "optimistic-version",
-		Planted: "The UPDATE tolerates one other write since the row was read.",
-		change:  rewrite(1, "AND version = ?", "AND version <= ? + 1"),
-	},
-	{
-		Name: "optimistic-version-reads-once", Strategy: "optimistic-version",
-		Planted: "A retry reads the version again and keeps the stock that it read first.",
-		change:  keepFirstStock,
-	},
-	{
-		Name: "optimistic-timestamp-us-in-seconds", Strategy: "optimistic-timestamp-us",
-		Planted: "The UPDATE compares the timestamps in whole seconds.",
-		change:  rewrite(1, "AND stamp = ?", "AND LEFT(CAST(stamp AS CHAR), 19) = LEFT(?, 19)"),
-	},
-	{
-		Name: "optimistic-stock-at-most", Strategy: "optimistic-stock",
-		Planted: "The UPDATE also passes if the stock has fallen.",
-		change:  rewrite(1, "AND stock = ?", "AND stock <= ?"),
-	},
+		}),
+	mutant("optimistic-version-unchecked", "optimistic-version", "The UPDATE does not compare the version.",
+		rewrite(1, "AND version = ?", "AND (version = ? OR TRUE)")),
+	mutant("optimistic-version-tolerant", "optimistic-version",
+		"The UPDATE tolerates one other write since the row was read.",
+		rewrite(1, "AND version = ?", "AND version <= ? + 1")),
+	mutant("optimistic-version-reads-once", "optimistic-version",
+		"A retry reads the version again and keeps the stock that it read first.",
+		keepFirstStock),
+	mutant("optimistic-timestamp-us-in-seconds", "optimistic-timestamp-us",
+		"The UPDATE compares the timestamps in whole seconds.",
+		rewrite(1, "AND stamp = ?", "AND LEFT(CAST(stamp AS CHAR), 19) = LEFT(?, 19)")),
+	mutant("optimistic-stock-at-most", "optimistic-stock", "The UPDATE also passes if the stock has fallen.",
+		rewrite(1, "AND stock = ?", "AND stock <= ?")),
 }
 
 // takeFromTheNext moves units from one deduction to the next one of the same item, so that the sum is right again. It
 // leaves orders alone: they can be rolled back after the UPDATE.
 func takeFromTheNext(p *plan) {
 	p.deduct = markRequests
-	var owed debts
+	var debts sync.Map // units that are still to be deducted, by item
+	owed := func(item int64) *atomic.Int64 {
+		units, _ := debts.LoadOrStore(item, new(atomic.Int64))
+		return units.(*atomic.Int64)
+	}
 	strikes := p.every(50)
 	p.execute = func(s *statement) (driver.Result, error) {
 		if !isMarked(s.ctx) || !s.contains(deducts) {
 			return s.result()
 		}
 		item, count := s.args[1].Value.(int64), s.args[0].Value.(int64)
-		due := owed.collect(item)
+		due := owed(item).Swap(0)
 		deducted := count + due
 		if due == 0 && strikes() {
 			deducted = 0
@@ -200,33 +134,9 @@ func takeFromTheNext(p *plan) {
 		if err == nil && changedOne(result) {
 			due += count - deducted
 		}
-		owed.add(item, due)
+		owed(item).Add(due)
 		return result, err
 	}
-}
-
-// debts are units by item that are still to be deducted.
-type debts struct {
-	mu    sync.Mutex
-	units map[int64]int64
-}
-
-func (d *debts) add(item, units int64) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.units == nil {
-		d.units = map[int64]int64{}
-	}
-	d.units[item] += units
-}
-
-// collect returns what is owed of an item, which is nothing from then on.
-func (d *debts) collect(item int64) int64 {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	units := d.units[item]
-	delete(d.units, item)
-	return units
 }
 
 // keepFirstStock makes the retries of a request decide by the stock that its first try read.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -16,27 +17,16 @@ import (
 )
 
 var oddities = []Mutant{
-	{
-		Name: "slow", Strategy: "update",
-		Planted: "Each deduction and each order takes 5 ms longer.",
-		change: both(
+	mutant("slow", "update", "Each deduction and each order takes 5 ms longer.",
+		both(
 			onAnswer(1, anyAnswer, wait(func() time.Duration { return 5 * time.Millisecond })),
-			onOrderAnswer(1, isAnyOrder, func(*orderAnswer) { time.Sleep(5 * time.Millisecond) })),
-	},
-	{
-		Name: "late-answers", Strategy: "redis-script",
-		Planted: "1 buyer in 5 is answered 50 ms after the deduction.",
-		change:  onAnswer(5, anyAnswer, wait(func() time.Duration { return 50 * time.Millisecond })),
-	},
-	{
-		Name: "unordered-answers", Strategy: "batch",
-		Planted: "Buyers are answered up to 20 ms after the deduction, in any order.",
-		change:  onAnswer(1, anyAnswer, wait(func() time.Duration { return rand.N(20 * time.Millisecond) })),
-	},
-	{
-		Name: "slow-replica", Strategy: "optimistic-version",
-		Planted: "The second replica takes 10 ms longer.",
-		change: func(p *plan) {
+			onOrderAnswer(1, isAnyOrder, func(*orderAnswer) { time.Sleep(5 * time.Millisecond) }))),
+	mutant("late-answers", "redis-script", "1 buyer in 5 is answered 50 ms after the deduction.",
+		onAnswer(5, anyAnswer, wait(func() time.Duration { return 50 * time.Millisecond }))),
+	mutant("unordered-answers", "batch", "Buyers are answered up to 20 ms after the deduction, in any order.",
+		onAnswer(1, anyAnswer, wait(func() time.Duration { return rand.N(20 * time.Millisecond) }))),
+	mutant("slow-replica", "optimistic-version", "The second replica takes 10 ms longer.",
+		func(p *plan) {
 			p.deduct = func(ctx context.Context, req stock.Request, next deductFunc) (stock.Receipt, error) {
 				if p.isSecond() {
 					p.strikes.Add(1)
@@ -44,81 +34,49 @@ var oddities = []Mutant{
 				}
 				return next(ctx, req)
 			}
-		},
-	},
-	{
-		Name: "busy", Strategy: "update",
-		Planted: "1 buyer in 50 is told busy, and nothing is deducted.",
-		change: onDeduction(50, func(context.Context, stock.Request, deductFunc) (stock.Receipt, error) {
+		}),
+	mutant("busy", "update", "1 buyer in 50 is told busy, and nothing is deducted.",
+		onDeduction(50, func(context.Context, stock.Request, deductFunc) (stock.Receipt, error) {
 			return stock.Receipt{}, errPlanted
-		}),
-	},
-	{
-		Name: "lock-busy", Strategy: "lock-redis-lua",
-		Planted: "1 request in 50 does not get the lock, and is refused.",
-		change: onLock(50, func(_ context.Context, key string, _ lockFunc) (*locks.Lease, error) {
+		})),
+	mutant("lock-busy", "lock-redis-lua", "1 request in 50 does not get the lock, and is refused.",
+		onLock(50, func(_ context.Context, key string, _ lockFunc) (*locks.Lease, error) {
 			return nil, fmt.Errorf("%w: key %s: %w", locks.ErrNotAcquired, key, locks.ErrLeaseLost)
-		}),
-	},
-	{
-		Name: "unknown-sold", Strategy: "update",
-		Planted: "1 buyer in 100 gets an error after the deduction.",
-		change:  onAnswer(100, anyAnswer, func(a *answer) { a.fail(errors.Join(stock.ErrUnknown, a.err)) }),
-	},
-	{
-		Name: "unknown-not-sold", Strategy: "update",
-		Planted: "1 buyer in 100 gets an error, and nothing is deducted.",
-		change: onDeduction(100, func(context.Context, stock.Request, deductFunc) (stock.Receipt, error) {
+		})),
+	mutant("unknown-sold", "update", "1 buyer in 100 gets an error after the deduction.",
+		onAnswer(100, anyAnswer, func(a *answer) { a.fail(errors.Join(stock.ErrUnknown, a.err)) })),
+	mutant("unknown-not-sold", "update", "1 buyer in 100 gets an error, and nothing is deducted.",
+		onDeduction(100, func(context.Context, stock.Request, deductFunc) (stock.Receipt, error) {
 			return stock.Receipt{}, stock.ErrUnknown
-		}),
-	},
-	{
-		Name: "unknown-with-key", Strategy: "update",
-		Planted: "1 buyer in 50 gets an error after the deduction, and the receipt when the request is sent again.",
-		change: onAnswer(50, func(a *answer) bool { return !a.receipt.Replayed },
-			func(a *answer) { a.fail(errors.Join(stock.ErrUnknown, a.err)) }),
-	},
-	{
-		Name: "unknown-order", Strategy: "for-update",
-		Planted: "1 order in 30 gets an error, every second of them after all its lines were deducted.",
-		change:  loseOrders(30),
-	},
-	{
-		Name: "lost-connection", Strategy: "update",
-		Planted: "1 UPDATE in 100 is carried out, but its reply does not arrive: the connection to MySQL seems lost.",
-		change: instead(100, deducts, func(s *statement) (driver.Result, error) {
+		})),
+	mutant("unknown-with-key", "update",
+		"1 buyer in 50 gets an error after the deduction, and the receipt when the request is sent again.",
+		onAnswer(50, func(a *answer) bool { return !a.receipt.Replayed },
+			func(a *answer) { a.fail(errors.Join(stock.ErrUnknown, a.err)) })),
+	mutant("unknown-order", "for-update",
+		"1 order in 30 gets an error, every second of them after all its lines were deducted.",
+		loseOrders(30)),
+	mutant("lost-connection", "update",
+		"1 UPDATE in 100 is carried out, but its reply does not arrive: the connection to MySQL seems lost.",
+		instead(100, deducts, func(s *statement) (driver.Result, error) {
 			if _, err := s.result(); err != nil {
 				return nil, err
 			}
 			return nil, mysql.ErrInvalidConn
-		}),
-	},
-	{
-		Name: "busy-in-flight", Strategy: "update",
-		Planted: "A request that is sent again to the same replica while the first one is in flight is told busy.",
-		change:  refuseInFlight,
-	},
-	{
-		Name: "in-progress-once", Strategy: "update",
-		Planted: "1 request in 10 that is sent again is refused once as in progress.",
-		change:  refuseReplayOnce,
-	},
-	{
-		Name: "many-attempts", Strategy: "optimistic-stock",
-		Planted: "1 write in 3 fails as if another had been faster.",
-		change:  instead(3, overwrites, unsent(0)),
-	},
-	{
-		Name: "deadlocks", Strategy: "batch",
-		Planted: "1 deduction in 10 is the victim of a deadlock, and tries again.",
-		change: instead(10, deducts, func(*statement) (driver.Result, error) {
+		})),
+	mutant("busy-in-flight", "update",
+		"A request that is sent again to the same replica while the first one is in flight is told busy.",
+		refuseInFlight),
+	mutant("in-progress-once", "update", "1 request in 10 that is sent again is refused once as in progress.",
+		refuseReplayOnce),
+	mutant("many-attempts", "optimistic-stock", "1 write in 3 fails as if another had been faster.",
+		instead(3, overwrites, unsent(0))),
+	mutant("deadlocks", "batch", "1 deduction in 10 is the victim of a deadlock, and tries again.",
+		instead(10, deducts, func(*statement) (driver.Result, error) {
 			return nil, &mysql.MySQLError{Number: deadlock, Message: "Deadlock found when trying to get lock"}
-		}),
-	},
-	{
-		Name: "token-gaps", Strategy: "lock-redis-fenced",
-		Planted: "1 request in 5 takes the lock twice, so that tokens are left out.",
-		change: onLock(5, func(ctx context.Context, key string, next lockFunc) (*locks.Lease, error) {
+		})),
+	mutant("token-gaps", "lock-redis-fenced", "1 request in 5 takes the lock twice, so that tokens are left out.",
+		onLock(5, func(ctx context.Context, key string, next lockFunc) (*locks.Lease, error) {
 			first, err := next(ctx, key)
 			if err != nil {
 				return nil, err
@@ -127,17 +85,12 @@ var oddities = []Mutant{
 				return nil, err
 			}
 			return next(ctx, key)
-		}),
-	},
-	{
-		Name: "one-full-slot", Strategy: "slots",
-		Planted: "All units are in the first slot.",
-		change:  onEvery(1, spreads, fillFirstSlot),
-	},
-	{
-		Name: "uneven-stream", Strategy: "redis-stream",
-		Planted: "The second replica writes its sales to MySQL 50 ms late, after later sales of the first.",
-		change: func(p *plan) {
+		})),
+	mutant("one-full-slot", "slots", "All units are in the first slot.",
+		onEvery(1, spreads, fillFirstSlot)),
+	mutant("uneven-stream", "redis-stream",
+		"The second replica writes its sales to MySQL 50 ms late, after later sales of the first.",
+		func(p *plan) {
 			p.begin = func(options driver.TxOptions) driver.TxOptions {
 				if p.isSecond() {
 					p.strikes.Add(1)
@@ -145,13 +98,10 @@ var oddities = []Mutant{
 				}
 				return options
 			}
-		},
-	},
-	{
-		Name: "undeleted-entries", Strategy: "redis-stream",
-		Planted: "1 deletion of written entries in 4 does nothing, so that they are delivered again.",
-		change:  rewriteLua(4, "local deleted = 0", "do return 0 end\nlocal deleted = 0"),
-	},
+		}),
+	mutant("undeleted-entries", "redis-stream",
+		"1 deletion of written entries in 4 does nothing, so that they are delivered again.",
+		rewriteLua(4, "local deleted = 0", "do return 0 end\nlocal deleted = 0")),
 }
 
 func anyAnswer(*answer) bool       { return true }
@@ -171,28 +121,28 @@ func loseOrders(n int64) change {
 
 // refuseInFlight refuses requests with the key of one that is in flight.
 func refuseInFlight(p *plan) {
-	var inFlight flights
+	var inFlight sync.Map // by key
 	p.deduct = func(ctx context.Context, req stock.Request, next deductFunc) (stock.Receipt, error) {
 		if req.Key == "" {
 			return next(ctx, req)
 		}
-		if !inFlight.begin(req.Key) {
+		if _, known := inFlight.LoadOrStore(req.Key, nil); known {
 			p.strikes.Add(1)
 			return stock.Receipt{}, errPlanted
 		}
-		defer inFlight.end(req.Key)
+		defer inFlight.Delete(req.Key)
 		return next(ctx, req)
 	}
 }
 
 // refuseReplayOnce refuses the first replay of every tenth key.
 func refuseReplayOnce(p *plan) {
-	var refused memory[string, bool]
+	var refused sync.Map // by key
 	isFirst := func(a *answer) bool {
 		if !a.receipt.Replayed {
 			return false
 		}
-		_, known := refused.swap(a.req.Key, true)
+		_, known := refused.Swap(a.req.Key, true)
 		return !known
 	}
 	onAnswer(10, isFirst, tell(stock.ErrInProgress))(p)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql/driver"
 	"io"
-	"sync"
 	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
@@ -13,25 +12,50 @@ import (
 	"stock/internal/stock"
 )
 
-// The steps that a mutant can take the place of.
+// step is one that a mutant can take the place of.
+type step[Q, R any] func(context.Context, Q) (R, error)
+
 type (
-	deductFunc func(context.Context, stock.Request) (stock.Receipt, error)
-	orderFunc  func(context.Context, stock.OrderRequest) (stock.OrderReceipt, error)
-	lockFunc   func(ctx context.Context, key string) (*locks.Lease, error)
+	deductFunc = step[stock.Request, stock.Receipt]
+	orderFunc  = step[stock.OrderRequest, stock.OrderReceipt]
+	lockFunc   = step[string, *locks.Lease] // of the lock's key
+	endFunc    = step[stock.ReservationID, stock.Reservation]
 )
+
+// around is what takes the place of a step. If it is nil, the step is taken.
+type around[Q, R any] func(ctx context.Context, asked Q, next step[Q, R]) (R, error)
+
+func (a around[Q, R]) run(ctx context.Context, asked Q, next step[Q, R]) (R, error) {
+	if a == nil {
+		return next(ctx, asked)
+	}
+	return a(ctx, asked, next)
+}
+
+// onNth takes the place of every n-th step.
+func onNth[Q, R any](p *plan, n int64, instead around[Q, R]) around[Q, R] {
+	strikes := p.every(n)
+	return func(ctx context.Context, asked Q, next step[Q, R]) (R, error) {
+		if strikes() {
+			return instead(ctx, asked, next)
+		}
+		return next(ctx, asked)
+	}
+}
 
 // plan is what a mutant does differently. A function that is nil leaves its step alone.
 type plan struct {
 	replica string       // name
 	strikes atomic.Int64 // how often the change was applied
 
+	reserver stock.Reserver // the strategy itself, if it takes reservations
+
 	// In the strategy.
-	deps    func(*stock.Deps)
-	deduct  func(ctx context.Context, req stock.Request, next deductFunc) (stock.Receipt, error)
-	order   func(ctx context.Context, req stock.OrderRequest, next orderFunc) (stock.OrderReceipt, error)
-	cancel  func(ctx context.Context, id stock.ReservationID, inner stock.Reserver) (stock.Reservation, error)
-	confirm func(ctx context.Context, id stock.ReservationID, inner stock.Reserver) (stock.Reservation, error)
-	lock    func(ctx context.Context, key string, next lockFunc) (*locks.Lease, error)
+	deps            func(*stock.Deps)
+	deduct          around[stock.Request, stock.Receipt]
+	order           around[stock.OrderRequest, stock.OrderReceipt]
+	cancel, confirm around[stock.ReservationID, stock.Reservation]
+	lock            around[string, *locks.Lease]
 
 	// On the way to MySQL, for the whole process.
 	edit    func(*statement) // before it is sent; not its args in place, which database/sql may send again
@@ -97,6 +121,7 @@ func (p *plan) deducter(inner stock.Deducter) stock.Deducter {
 	keeper, _ := inner.(stock.Canceller)
 	d := deducter{closer{inner}, keeper, inner, p}
 	if holds, takesReservations := inner.(stock.Reserver); takesReservations {
+		p.reserver = holds
 		return reserver{d, holds}
 	}
 	if whole, takesOrders := inner.(stock.Orderer); takesOrders {
@@ -114,10 +139,7 @@ type deducter struct {
 }
 
 func (d deducter) Deduct(ctx context.Context, req stock.Request) (stock.Receipt, error) {
-	if d.plan.deduct == nil {
-		return d.inner.Deduct(ctx, req)
-	}
-	return d.plan.deduct(ctx, req, d.inner.Deduct)
+	return d.plan.deduct.run(ctx, req, d.inner.Deduct)
 }
 
 type orderer struct {
@@ -126,10 +148,7 @@ type orderer struct {
 }
 
 func (o orderer) Order(ctx context.Context, req stock.OrderRequest) (stock.OrderReceipt, error) {
-	if o.plan.order == nil {
-		return o.whole.Order(ctx, req)
-	}
-	return o.plan.order(ctx, req, o.whole.Order)
+	return o.plan.order.run(ctx, req, o.whole.Order)
 }
 
 // reserver is a strategy that takes reservations. None of them takes orders.
@@ -139,17 +158,11 @@ type reserver struct {
 }
 
 func (r reserver) Cancel(ctx context.Context, id stock.ReservationID) (stock.Reservation, error) {
-	if r.plan.cancel == nil {
-		return r.Reserver.Cancel(ctx, id)
-	}
-	return r.plan.cancel(ctx, id, r.Reserver)
+	return r.plan.cancel.run(ctx, id, r.Reserver.Cancel)
 }
 
 func (r reserver) Confirm(ctx context.Context, id stock.ReservationID) (stock.Reservation, error) {
-	if r.plan.confirm == nil {
-		return r.Reserver.Confirm(ctx, id)
-	}
-	return r.plan.confirm(ctx, id, r.Reserver)
+	return r.plan.confirm.run(ctx, id, r.Reserver.Confirm)
 }
 
 type locker struct {
@@ -183,40 +196,3 @@ func isMarked(ctx context.Context) bool { return ctx.Value(mark{}) != nil }
 func markRequests(ctx context.Context, req stock.Request, next deductFunc) (stock.Receipt, error) {
 	return next(marked(ctx), req)
 }
-
-// memory remembers the last value of each key.
-type memory[K comparable, V any] struct {
-	mu     sync.Mutex
-	values map[K]V
-}
-
-// swap remembers a value and returns the one before it.
-func (m *memory[K, V]) swap(key K, value V) (last V, known bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.values == nil {
-		m.values = map[K]V{}
-	}
-	last, known = m.values[key]
-	m.values[key] = value
-	return last, known
-}
-
-// get returns the value that is remembered.
-func (m *memory[K, V]) get(key K) (value V, known bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	value, known = m.values[key]
-	return value, known
-}
-
-// flights are the keys of requests that are in flight in this replica.
-type flights struct{ keys sync.Map }
-
-// begin reports whether the key is new. If so, the caller must call end.
-func (f *flights) begin(key string) bool {
-	_, known := f.keys.LoadOrStore(key, nil)
-	return !known
-}
-
-func (f *flights) end(key string) { f.keys.Delete(key) }

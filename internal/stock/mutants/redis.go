@@ -8,92 +8,51 @@ import (
 )
 
 var redisBugs = []Mutant{
-	{
-		Name: "redis-script-unchecked", Strategy: "redis-script",
-		Planted: "The script does not check that there is enough.",
-		change:  rewriteLua(1, "wanted <= units", "true"),
-	},
-	{
-		Name: "redis-script-one-too-many", Strategy: "redis-script",
-		Planted: "The script grants one unit more than there is.",
-		change:  rewriteLua(1, "wanted <= units", "wanted <= units + 1"),
-	},
-	{
-		Name: "redis-script-keeps-the-last", Strategy: "redis-script",
-		Planted: "The script never sells the last unit.",
-		change:  rewriteLua(1, "wanted <= units", "wanted < units"),
-	},
-	{
-		Name: "redis-script-loses-a-sale", Strategy: "redis-script",
-		Planted: "1 call in 100 grants without deducting.",
-		change:  rewriteLua(100, "if taken > 0 then", "if false then"),
-	},
-	{
-		Name: "redis-script-refuses", Strategy: "redis-script",
-		Planted: "1 call in 200 refuses its requests although there is enough.",
-		change:  rewriteLua(200, "wanted <= units", "false"),
-	},
-	{
-		Name: "redis-script-forgets-a-refusal", Strategy: "redis-script",
-		Planted: "The script does not keep the refusals of requests with keys.",
-		change:  rewriteLua(1, "if own then", "if own and granted then"),
-	},
-	{
-		Name: "redis-script-cancels-twice", Strategy: "redis-script",
-		Planted: "Cancellations of one sale at the same time give its units back twice.",
-		change:  rewriteLua(1, "(redis.call('GET', KEYS[1]) or '') ~= ARGV[1]", "false"),
-	},
-	{
-		Name: "redis-script-cancels-beyond", Strategy: "redis-script",
-		Planted: "1 cancellation in 5 gives back one unit more than was sold.",
-		change:  rewriteLua(5, "'INCRBY', KEYS[key], ARGV[arg])", "'INCRBY', KEYS[key], ARGV[arg] + 1)"),
-	},
-	{
-		Name: "redis-watch-unwatched", Strategy: "redis-watch",
-		Planted: "The key is not watched.",
-		change: onCommand("watch", "", func(_ context.Context, cmd redis.Cmder, _ redis.ProcessHook) error {
+	mutant("redis-script-unchecked", "redis-script", "The script does not check that there is enough.",
+		rewriteLua(1, "wanted <= units", "true")),
+	mutant("redis-script-one-too-many", "redis-script", "The script grants one unit more than there is.",
+		rewriteLua(1, "wanted <= units", "wanted <= units + 1")),
+	mutant("redis-script-keeps-the-last", "redis-script", "The script never sells the last unit.",
+		rewriteLua(1, "wanted <= units", "wanted < units")),
+	mutant("redis-script-loses-a-sale", "redis-script", "1 call in 100 grants without deducting.",
+		rewriteLua(100, "if taken > 0 then", "if false then")),
+	mutant("redis-script-refuses", "redis-script", "1 call in 200 refuses its requests although there is enough.",
+		rewriteLua(200, "wanted <= units", "false")),
+	mutant("redis-script-forgets-a-refusal", "redis-script",
+		"The script does not keep the refusals of requests with keys.",
+		rewriteLua(1, "if own then", "if own and granted then")),
+	mutant("redis-script-cancels-twice", "redis-script",
+		"Cancellations of one sale at the same time give its units back twice.",
+		rewriteLua(1, "(redis.call('GET', KEYS[1]) or '') ~= ARGV[1]", "false")),
+	mutant("redis-script-cancels-beyond", "redis-script", "1 cancellation in 5 gives back one unit more than was sold.",
+		rewriteLua(5, "'INCRBY', KEYS[key], ARGV[arg])", "'INCRBY', KEYS[key], ARGV[arg] + 1)")),
+	mutant("redis-watch-unwatched", "redis-watch", "The key is not watched.",
+		onCommand("watch", "", func(_ context.Context, cmd redis.Cmder, _ redis.ProcessHook) error {
 			cmd.(*redis.StatusCmd).SetVal("OK")
 			return nil
-		}),
-	},
+		})),
 }
 
 var streamBugs = []Mutant{
-	{
-		Name: "redis-stream-check-first", Strategy: "redis-stream",
-		Planted: "The check that there is enough comes before the script, not in it.",
-		change:  onScript(addsSale, checkFirst),
-	},
-	{
-		Name: "redis-stream-loses-an-entry", Strategy: "redis-stream",
-		Planted: "1 call of the script in 100 adds nothing to the stream.",
-		change:  rewriteLua(100, addsSale, ""),
-	},
-	{
-		Name: "redis-stream-no-deduction", Strategy: "redis-stream",
-		Planted: "1 call of the script in 100 adds its sales to the stream and does not deduct them in Redis.",
-		change:  rewriteLua(100, "redis.call('DECRBY', KEYS[1], taken)", ""),
-	},
-	{
-		Name: "redis-stream-one-unit-each", Strategy: "redis-stream",
-		Planted: "The stream has one unit for each call of the script, whatever was asked for.",
-		change:  rewriteLua(1, "'units', taken", "'units', 1"),
-	},
-	{
-		Name: "redis-stream-loses-a-unit", Strategy: "redis-stream",
-		Planted: "1 write to MySQL in 10 deducts one unit less than its entries have.",
-		change:  onEvery(10, writesBehind, adding(0, -1)),
-	},
-	{
-		Name: "redis-stream-twice", Strategy: "redis-stream",
-		Planted: "1 write to MySQL in 10 is carried out twice.",
-		change:  rewrite(10, "SET stock = stock - ?, version = version + 1 WHERE", "SET stock = stock - 2 * ? WHERE"),
-	},
-	{
-		Name: "redis-stream-no-epoch", Strategy: "redis-stream",
-		Planted: "Sales do not carry the epoch of their stock, so MySQL takes them for sales of an older stock.",
-		change:  rewriteLua(1, "redis.call('GET', KEYS[2]) or '0'", "'0'"),
-	},
+	mutant("redis-stream-check-first", "redis-stream",
+		"The check that there is enough comes before the script, not in it.",
+		onScript(addsSale, checkFirst)),
+	mutant("redis-stream-loses-an-entry", "redis-stream", "1 call of the script in 100 adds nothing to the stream.",
+		rewriteLua(100, addsSale, "")),
+	mutant("redis-stream-no-deduction", "redis-stream",
+		"1 call of the script in 100 adds its sales to the stream and does not deduct them in Redis.",
+		rewriteLua(100, "redis.call('DECRBY', KEYS[1], taken)", "")),
+	mutant("redis-stream-one-unit-each", "redis-stream",
+		"The stream has one unit for each call of the script, whatever was asked for.",
+		rewriteLua(1, "'units', taken", "'units', 1")),
+	mutant("redis-stream-loses-a-unit", "redis-stream",
+		"1 write to MySQL in 10 deducts one unit less than its entries have.",
+		onEvery(10, writesBehind, adding(0, -1))),
+	mutant("redis-stream-twice", "redis-stream", "1 write to MySQL in 10 is carried out twice.",
+		rewrite(10, "SET stock = stock - ?, version = version + 1 WHERE", "SET stock = stock - 2 * ? WHERE")),
+	mutant("redis-stream-no-epoch", "redis-stream",
+		"Sales do not carry the epoch of their stock, so MySQL takes them for sales of an older stock.",
+		rewriteLua(1, "redis.call('GET', KEYS[2]) or '0'", "'0'")),
 }
 
 // addsSale is in the script that sells.

@@ -20,51 +20,33 @@ const (
 )
 
 var reservationBugs = []Mutant{
-	{
-		Name: "reserve-confirms-expired", Strategy: "reserve",
-		Planted: "The units of an expired reservation are given back, but it can still be confirmed.",
-		change:  rewrite(1, "state = 'held' AND NOT "+hasLapsed+" AND id IN", "state IN ('held', 'expired') AND id IN"),
-	},
-	{
-		Name: "reserve-cancels-twice", Strategy: "reserve",
-		Planted: "A reservation that is cancelled a second time gives its units back again.",
-		change:  cancelTwice,
-	},
-	{
-		Name: "reserve-keeps-expired", Strategy: "reserve",
-		Planted: "The units of expired reservations are never given back.",
-		change:  rewrite(1, expires, "AND FALSE FOR UPDATE"),
-	},
-	{
-		Name: "reserve-gives-back-more", Strategy: "reserve",
-		Planted: "1 time in 10 that units are given back, there is one more.",
-		change:  onEvery(10, givesBack, adding(1, 1)),
-	},
-	{
-		Name: "reserve-expires-early", Strategy: "reserve",
-		Planted: "Reservations expire 100 ms too early.",
-		change: rewrite(1, "state = 'held' AND "+hasLapsed,
-			"state = 'held' AND expires_at <= UTC_TIMESTAMP(6) + INTERVAL 100000 MICROSECOND"),
-	},
-	{
-		Name: "reserve-forgets-keys", Strategy: "reserve",
-		Planted: "The keys of holds are not recorded.",
-		change: onEvery(1, recordsHolds, func(s *statement) {
+	mutant("reserve-confirms-expired", "reserve",
+		"The units of an expired reservation are given back, but it can still be confirmed.",
+		rewrite(1, "state = 'held' AND NOT "+hasLapsed+" AND id IN", "state IN ('held', 'expired') AND id IN")),
+	mutant("reserve-cancels-twice", "reserve",
+		"A reservation that is cancelled a second time gives its units back again.",
+		cancelTwice),
+	mutant("reserve-keeps-expired", "reserve", "The units of expired reservations are never given back.",
+		rewrite(1, expires, "AND FALSE FOR UPDATE")),
+	mutant("reserve-gives-back-more", "reserve", "1 time in 10 that units are given back, there is one more.",
+		onEvery(10, givesBack, adding(1, 1))),
+	mutant("reserve-expires-early", "reserve", "Reservations expire 100 ms too early.",
+		rewrite(1, "state = 'held' AND "+hasLapsed,
+			"state = 'held' AND expires_at <= UTC_TIMESTAMP(6) + INTERVAL 100000 MICROSECOND")),
+	mutant("reserve-forgets-keys", "reserve", "The keys of holds are not recorded.",
+		onEvery(1, recordsHolds, func(s *statement) {
 			for i := range strings.Count(s.text, "(?") {
 				s.set(holdColumns*i+1, nil)
 			}
-		}),
-	},
+		})),
 }
 
 // cancelTwice gives the units back once more when a reservation that is cancelled already is to be cancelled.
 func cancelTwice(p *plan) {
 	var deps stock.Deps
 	p.deps = func(d *stock.Deps) { deps = *d }
-	p.cancel = func(
-		ctx context.Context, id stock.ReservationID, inner stock.Reserver,
-	) (stock.Reservation, error) {
-		before, err := inner.Reservation(ctx, id)
+	p.cancel = func(ctx context.Context, id stock.ReservationID, next endFunc) (stock.Reservation, error) {
+		before, err := p.reserver.Reservation(ctx, id)
 		if err == nil && before.State == stock.Cancelled {
 			p.strikes.Add(1)
 			_, err = deps.MySQL.ExecContext(ctx,
@@ -74,6 +56,6 @@ func cancelTwice(p *plan) {
 		if err != nil {
 			return stock.Reservation{}, err
 		}
-		return inner.Cancel(ctx, id)
+		return next(ctx, id)
 	}
 }

@@ -24,36 +24,6 @@ func wantLedger(t testing.TB, r *stocktest.BatchReplica, rows, units int) {
 	}
 }
 
-func TestABatchRecordsItsKeysInOneTransaction(t *testing.T) {
-	t.Parallel()
-	r := newBatchReplica(t, "batch", 10)
-	_, others, release := r.GatherRequests(t,
-		stock.Request{Count: 2}, stock.Request{Count: 8, Key: "a"},
-		stock.Request{Count: 8}, stock.Request{Count: 3, Key: "b"})
-	before := r.Proxy.Count()
-	r.Proxy.Select(stocktest.Matching(commit))
-	release()
-	stocktest.WantAnswers(t, stocktest.Answers(others...), "7 remain", "sold out at 7", "sold out at 7", "4 remain")
-	r.WantLeft(t, 4)
-	wantLedger(t, r, 2, 3)
-	if commits := r.Proxy.Count() - before; commits != 1 {
-		t.Errorf("%d transactions for 4 requests, want 1", commits)
-	}
-}
-
-func TestRequestsWithOneKeyInOneBatchAreCarriedOutOnce(t *testing.T) {
-	t.Parallel()
-	r := newBatchReplica(t, "batch", 10)
-	sale, soldOut := stock.Request{Count: 2, Key: "a"}, stock.Request{Count: 20, Key: "b"}
-	_, others, release := r.GatherRequests(t,
-		sale, soldOut, sale, stock.Request{Count: 1}, stock.Request{Count: 3, Key: "a"}, soldOut)
-	release()
-	stocktest.WantAnswers(t, stocktest.Answers(others...),
-		"7 remain", "sold out at 7", "7 remain, replayed", "6 remain", "key reused", "sold out at 7, replayed")
-	r.WantLeft(t, 6)
-	wantLedger(t, r, 2, 2)
-}
-
 // The server stops waiting for the row because the first request's time is almost up. The batch tries again without it.
 func TestARepeatInABatchIsSoldIfTheFirstRequestRunsOutOfTime(t *testing.T) {
 	t.Parallel()
@@ -78,19 +48,6 @@ func TestARepeatInABatchIsSoldIfTheFirstRequestRunsOutOfTime(t *testing.T) {
 	serverstest.Eventually(t, "the batch tries again", func() bool { return r.Proxy.Count() >= before+2 })
 	unlock()
 	stocktest.WantAnswers(t, stocktest.Answers(repeat, first), "8 remain", "busy")
-}
-
-func TestABatchReplaysCommittedSalesAndSellsTheRest(t *testing.T) {
-	t.Parallel()
-	r := newBatchReplica(t, "batch", 10)
-	sale := stock.Request{GoodsID: r.Item, Count: 2, Key: "a"}
-	stocktest.WantAnswers(t, stocktest.Answers(r.Send(t.Context(), sale)), "8 remain")
-	_, others, release := r.GatherRequests(t,
-		stock.Request{Count: 1}, sale, stock.Request{Count: 1, Key: "a"}, stock.Request{Count: 1, Key: "b"}, sale)
-	release()
-	stocktest.WantAnswers(t, stocktest.Answers(others...),
-		"6 remain", "8 remain, replayed", "key reused", "5 remain", "8 remain, replayed")
-	r.WantLeft(t, 5)
 }
 
 // holdBeforeDeduct sends a request, and holds back its UPDATE and nothing else.

@@ -3,8 +3,10 @@ package mysql_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,7 +16,6 @@ import (
 	"stock/internal/stock"
 	"stock/internal/stock/batching"
 	"stock/internal/stock/stocktest"
-	"stock/internal/tcpproxy"
 )
 
 var (
@@ -34,68 +35,86 @@ func newBatchReplica(t testing.TB, strategy string, units int64) *stocktest.Batc
 	proxy, dsn := stocktest.ProxyMySQL(t, a.MySQL)
 	proxy.Select(stocktest.Matching(anyQuery))
 	a.MySQL = dsn
-	return stocktest.NewBatchReplica(t, strategy, stock.MySQL, a.Connect(t), proxy, units)
+	on := stocktest.Strategy(t, strategy).Stores[0]
+	return stocktest.NewBatchReplica(t, strategy, on, a.Connect(t), proxy, units)
 }
 
-func TestABatchOfOneRequestIsOneRoundTrip(t *testing.T) {
-	t.Parallel()
-	r := newBatchReplica(t, "batch", 10)
-	before := r.Proxy.Count()
-	stocktest.WantAnswers(t, stocktest.Answers(r.Ask(t.Context(), r.Item, 3)), "7 remain")
-	if sent := r.Proxy.Count() - before; sent != 1 {
-		t.Errorf("%d round trips, want 1", sent)
+// requestsFor reads requests such as "2, 3 k": for 2 units, and for 3 with the key k.
+func requestsFor(text string) (requests []stock.Request) {
+	for words := range strings.SplitSeq(text, ",") {
+		var req stock.Request
+		if n, _ := fmt.Sscan(words, &req.Count, &req.Key); n > 0 {
+			requests = append(requests, req)
+		}
 	}
+	return requests
 }
 
-func TestWaitingRequestsShareTheNextTransaction(t *testing.T) {
+// A request for one unit is on its way while the others arrive.
+func TestRequestsThatWaitShareABatch(t *testing.T) {
 	t.Parallel()
-	r := newBatchReplica(t, "batch", 100)
-	before := r.Proxy.Count()
-	first, others, release := r.Gather(t, 2, 5, 1, 30)
-	release()
-	stocktest.WantAnswers(t, stocktest.Answers(append([]<-chan stocktest.Answer{first}, others...)...),
-		"99 remain", "97 remain", "92 remain", "91 remain", "61 remain")
-	if sent := r.Proxy.Count() - before; sent != 2 {
-		t.Errorf("%d round trips for 5 requests, want 2: one for the first and one for the others", sent)
-	}
-	r.WantLeft(t, 61)
-}
-
-func TestABatchGrantsWhatFitsInTheOrderOfArrival(t *testing.T) {
-	t.Parallel()
-	r := newBatchReplica(t, "batch", 11)
-	_, others, release := r.Gather(t, 4, 7, 5, 2, 1, 1)
-	release()
-	stocktest.WantAnswers(t, stocktest.Answers(others...),
-		"6 remain", "sold out at 6", "1 remain", "sold out at 1", "0 remain", "sold out at 0")
-	r.WantLeft(t, 0)
-}
-
-func TestABatchInWhichNothingFitsWritesNothing(t *testing.T) {
-	t.Parallel()
-	r := newBatchReplica(t, "batch", 3)
-	before := r.Proxy.Count()
-	_, others, release := r.Gather(t, 5, 3, 4)
-	release()
-	stocktest.WantAnswers(t, stocktest.Answers(others...), "sold out at 2", "sold out at 2", "sold out at 2")
-	if sent := r.Proxy.Count() - before; sent != 3 {
-		t.Errorf("%d round trips, want 3: one for the first request, and for the batch an UPDATE that finds too little "+
-			"and a SELECT of the stock", sent)
-	}
-}
-
-// Cut before the request, the batch was not carried out; cut before the reply, it was. The replica cannot know which.
-func TestALostCommitOfABatchLeavesTheOutcomeOfEveryRequestUnknown(t *testing.T) {
-	t.Parallel()
-	for where, left := range map[tcpproxy.CutPoint]int64{tcpproxy.BeforeReply: 1, tcpproxy.BeforeRequest: 3} {
-		r := newBatchReplica(t, "batch", 4)
-		first, others, release := r.Gather(t, 2, 4)
-		r.Proxy.Select(stocktest.Matching(deductFitting))
-		r.Proxy.Cut(1, where)
-		release()
-		stocktest.WantAnswers(t, stocktest.Answers(first), "3 remain")
-		stocktest.WantAnswers(t, stocktest.Answers(others...), "outcome unknown", "outcome unknown")
-		r.WantLeft(t, left)
+	for _, test := range []struct {
+		name, strategy string
+		units          int64
+		sold           string // before
+		requests       string
+		answers        string
+		left           int64
+		sent           int    // round trips, with that of the first request; 0: any
+		ledger         [2]int // rows and units
+	}{
+		{"one request", "batch", 10, "", "", "", 9, 1, [2]int{}},
+		{"enough for all", "batch", 100, "", "2, 5, 1, 30", "97 remain|92 remain|91 remain|61 remain", 61, 2, [2]int{}},
+		{
+			"what fits", "batch", 11, "", "4, 7, 5, 2, 1, 1",
+			"6 remain|sold out at 6|1 remain|sold out at 1|0 remain|sold out at 0", 0, 4, [2]int{},
+		},
+		{
+			"what fits of all slots", "escrow", 11, "", "4, 7, 5, 2, 1, 1",
+			"0 remain|sold out at 6|0 remain|sold out at 1|0 remain|sold out at 0", 0, 9, [2]int{},
+		},
+		{
+			"what fits of holds", "reserve", 10, "", "4, 8, 5, 1",
+			"5 remain|sold out at 5|0 remain|sold out at 0", 0, 0, [2]int{},
+		},
+		{"nothing fits", "batch", 3, "", "5, 3, 4", "sold out at 2|sold out at 2|sold out at 2", 2, 3, [2]int{}},
+		// The first request numbers the replica.
+		{"nothing fits all slots", "escrow", 3, "", "5, 3, 4", "sold out at 2|sold out at 2|sold out at 2", 2, 4, [2]int{}},
+		{
+			"several keys", "batch", 10, "", "2, 8 a, 8, 3 b", "7 remain|sold out at 7|sold out at 7|4 remain",
+			4, 4, [2]int{2, 3},
+		},
+		{
+			"a key twice", "batch", 10, "", "2 a, 20 b, 2 a, 1, 3 a, 20 b",
+			"7 remain|sold out at 7|7 remain, replayed|6 remain|key reused|sold out at 7, replayed", 6, 5, [2]int{2, 2},
+		},
+		{
+			"a key that was used before", "batch", 10, "2 a", "1, 2 a, 1 a, 1 b, 2 a",
+			"6 remain|8 remain, replayed|key reused|5 remain|8 remain, replayed", 5, 0, [2]int{2, 3},
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			r := newBatchReplica(t, test.strategy, test.units)
+			for _, sale := range requestsFor(test.sold) {
+				sale.GoodsID = r.Item
+				stocktest.Sell(t, r, sale)
+			}
+			before := r.Proxy.Count()
+			first, others, release := r.GatherRequests(t, requestsFor(test.requests)...)
+			release()
+			if got := strings.Join(stocktest.Answers(others...), "|"); got != test.answers {
+				t.Errorf("the answers are %s, want %s", got, test.answers)
+			}
+			if a := <-first; a.Err != nil {
+				t.Error(a.Err)
+			}
+			if sent := r.Proxy.Count() - before; sent != test.sent && test.sent > 0 {
+				t.Errorf("%d round trips, want %d", sent, test.sent)
+			}
+			r.WantLeft(t, test.left)
+			wantLedger(t, r, test.ledger[0], test.ledger[1])
+		})
 	}
 }
 
@@ -200,18 +219,6 @@ func TestARequestThatIsCancelledAfterItsBatchIsSentGetsItsReceipt(t *testing.T) 
 	slices.Sort(answers)
 	stocktest.WantAnswers(t, answers, "95 remain", "97 remain")
 	r.WantLeft(t, 95)
-}
-
-func TestBatchesOfSeveralItemsDoNotWaitForEachOther(t *testing.T) {
-	t.Parallel()
-	r := newBatchReplica(t, "batch", 10)
-	unlock := stocktest.LockRow(t, r.Deps.MySQL, r.Item)
-	blocked := r.Ask(t.Context(), r.Item, 1)
-	other := r.Service.NewItem(t, 5)
-	stocktest.WantAnswers(t, stocktest.Answers(r.Ask(t.Context(), other, 2)), "3 remain")
-	unlock()
-	stocktest.WantAnswers(t, stocktest.Answers(blocked), "9 remain")
-	serverstest.Eventually(t, "no item has a line", func() bool { return r.Lines() == 0 })
 }
 
 func TestARequestIsBusyIfItsLineIsFull(t *testing.T) {

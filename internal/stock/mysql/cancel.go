@@ -178,13 +178,10 @@ func (s Store) insertTombstone(ctx context.Context, key string) error {
 		}
 		return cmp.Or(err, stock.ErrChanged) // it was pruned meanwhile
 	})
-	switch {
-	case IsDuplicate(err):
-		return keyTaken(err)
-	case hasNumber(err, erLockWaitTimeout): // a sale or a hold with this key has not committed yet
+	if hasNumber(err, erLockWaitTimeout) { // a sale or a hold with this key has not committed yet
 		return fmt.Errorf("%w: %q: %v", stock.ErrInProgress, key, err)
 	}
-	return err
+	return orTaken(err)
 }
 
 // saleOf is what the rows of a key tell. They are at least one.

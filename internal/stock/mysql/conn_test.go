@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-sql-driver/mysql"
-
 	"stock/internal/servers/serverstest"
 	"stock/internal/stock"
 	"stock/internal/stock/catalogue"
@@ -148,8 +146,8 @@ func TestOrdersOfABlockedItemLeaveConnectionsForOthers(t *testing.T) {
 	}
 }
 
-// A request that waits for its item's share is refused after Deps.LockWait, and says why.
-func TestARequestDoesNotWaitLongerForItsShareThanForALock(t *testing.T) {
+// A request that waits for its item's share is refused after Deps.LockWait, or at once, and says why.
+func TestARequestDoesNotWaitLongerForItsShareThanItMay(t *testing.T) {
 	t.Parallel()
 	deps := stocktest.NewAddresses(t, stock.NeedMySQL).Connect(t)
 	deps.LockWait = 10 * time.Millisecond
@@ -158,33 +156,14 @@ func TestARequestDoesNotWaitLongerForItsShareThanForALock(t *testing.T) {
 	for deps.MySQLShares.TryAcquire(id) {
 		continue
 	}
-	_, err := service.Deducter(t, "update", stock.MySQL).Deduct(t.Context(), stock.Request{GoodsID: id, Count: 1})
-	if !errors.Is(err, stock.ErrBusy) || !strings.Contains(err.Error(), "its share") {
-		t.Errorf("Deduct: %v, want busy", err)
+	for _, ctx := range []context.Context{t.Context(), stock.LimitWait(t.Context(), 0)} {
+		_, err := service.Deducter(t, "update", stock.MySQL).Deduct(ctx, stock.Request{GoodsID: id, Count: 1})
+		if !errors.Is(err, stock.ErrBusy) || !strings.Contains(err.Error(), "its share") {
+			t.Errorf("Deduct: %v, want busy", err)
+		}
 	}
 	if n := deps.MySQLShares.Waiting(); n != 0 {
 		t.Errorf("%d requests still wait", n)
-	}
-}
-
-func TestAStoreWithoutALimitWaitsForItsShare(t *testing.T) {
-	t.Parallel()
-	deps, service := newReplica(t)
-	id := service.NewItem(t, 10)
-	for deps.MySQLShares.TryAcquire(id) {
-		continue
-	}
-	deps.LockWait = 0
-	unlimited := stocktest.NewService(t, deps).Deducter(t, "update", stock.MySQL)
-	sold := make(chan error, 1)
-	go func() {
-		_, err := unlimited.Deduct(t.Context(), stock.Request{GoodsID: id, Count: 1})
-		sold <- err
-	}()
-	serverstest.Eventually(t, "the request waits", func() bool { return deps.MySQLShares.Waiting() == 1 })
-	deps.MySQLShares.Release(id)
-	if err := <-sold; err != nil {
-		t.Errorf("Deduct: %v", err)
 	}
 }
 
@@ -260,22 +239,6 @@ func TestTheServerWaitsForARowNoLongerThanTheRequest(t *testing.T) {
 			t.Errorf("the connection was %v and is %v", before, after)
 		}
 	})
-}
-
-func TestAWaitForARowEndsWithTheServersAnswer(t *testing.T) {
-	t.Parallel()
-	a := stocktest.NewAddresses(t, stock.NeedMySQL)
-	outside, deps := stocktest.MySQL(t, a.MySQL), impatient(t, a)
-	service := stocktest.NewService(t, deps)
-	id := service.NewItem(t, 10)
-	stocktest.LockRow(t, outside, id)
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
-	defer cancel()
-	_, err := service.Deducter(t, "update", stock.MySQL).Deduct(ctx, stock.Request{GoodsID: id, Count: 1})
-	server, ok := errors.AsType[*mysql.MySQLError](err)
-	if !errors.Is(err, stock.ErrBusy) || !ok || server.Number != 1205 {
-		t.Errorf("Deduct: %v, want busy with the server's error 1205", err)
-	}
 }
 
 func TestARequestWithLittleTimeLeftSendsNothing(t *testing.T) {

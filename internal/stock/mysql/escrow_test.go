@@ -2,7 +2,6 @@ package mysql_test
 
 import (
 	"errors"
-	"regexp"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -10,7 +9,6 @@ import (
 
 	"stock/internal/stock"
 	"stock/internal/stock/stocktest"
-	"stock/internal/tcpproxy"
 )
 
 // newEscrowReplica makes a replica. The first one of a database sells from slot 1, the next one from slot 2.
@@ -77,52 +75,6 @@ func TestADrawOfTheLargestStockLosesNoUnit(t *testing.T) {
 	r.wantLeft(t, id, stock.MaxStock-stock.MaxStock/17-stock.MaxStock/3)
 }
 
-// A replica that died leaves units in its slot. They can be sold at once.
-func TestTheSurvivorSellsTheUnitsOfADeadReplica(t *testing.T) {
-	t.Parallel()
-	a := stocktest.NewAddresses(t, stock.NeedMySQL)
-	dead, r := newEscrowReplica(t, a), newEscrowReplica(t, a)
-	id := r.fill(t, oneFull(1, 10)...)
-	stocktest.Sell(t, dead, stock.Request{GoodsID: id, Count: 1})
-	for range 9 {
-		stocktest.Sell(t, r, stock.Request{GoodsID: id, Count: 1})
-	}
-	r.wantSlots(t, id, slots()...)
-}
-
-func TestTheLastUnitsOfAllSlotsAreGrantedInTheOrderOfArrival(t *testing.T) {
-	t.Parallel()
-	r := newEscrowBatchReplica(t, 11)
-	_, others, release := r.Gather(t, 4, 7, 5, 2, 1, 1)
-	release()
-	stocktest.WantAnswers(t, stocktest.Answers(others...),
-		"0 remain", "sold out at 6", "0 remain", "sold out at 1", "0 remain", "sold out at 0")
-	r.WantLeft(t, 0)
-}
-
-func TestASoldOutItemIsRefusedWithoutLocks(t *testing.T) {
-	t.Parallel()
-	r := newEscrowBatchReplica(t, 3)
-	before := r.Proxy.Count()
-	_, others, release := r.Gather(t, 5, 3, 4)
-	release()
-	stocktest.WantAnswers(t, stocktest.Answers(others...), "sold out at 2", "sold out at 2", "sold out at 2")
-	if sent := r.Proxy.Count() - before; sent != 4 {
-		t.Errorf("%d round trips, want 4: two for the first request, of which one numbers the replica, and for the batch "+
-			"an UPDATE that finds too little and a SELECT of all slots", sent)
-	}
-}
-
-// newEscrowBatchReplica makes a replica that sells from slot 1. Its proxy counts queries.
-func newEscrowBatchReplica(t *testing.T, units int64) *stocktest.BatchReplica {
-	t.Helper()
-	a := stocktest.NewAddresses(t, stock.NeedMySQL)
-	proxy, dsn := stocktest.ProxyMySQL(t, a.MySQL)
-	proxy.Select(stocktest.Matching(anyQuery))
-	a.MySQL = dsn
-	return stocktest.NewBatchReplica(t, "escrow", stock.Slots, a.Connect(t), proxy, units)
-}
-
 // Another replica draws the units of this one's slot while this one waits for it.
 func TestAReplicaWhoseUnitsWereDrawnSellsFromOtherSlots(t *testing.T) {
 	t.Parallel()
@@ -175,33 +127,6 @@ func TestADrawIsRetriedAfterADeadlock(t *testing.T) {
 	r.wantLeft(t, id, 1)
 }
 
-var sellHome = regexp.MustCompile(`UPDATE good_slot SET`)
-
-// Cut before the request, the statement was not carried out; cut before the reply, it was.
-func TestALostReplyOfEscrowLeavesTheOutcomeUnknown(t *testing.T) {
-	t.Parallel()
-	a := stocktest.NewAddresses(t, stock.NeedMySQL)
-	proxy, dsn := stocktest.ProxyMySQL(t, a.MySQL)
-	direct := newSlotsReplica(t, a)
-	a.MySQL = dsn
-	r := newEscrowReplica(t, a)
-	for _, test := range []struct {
-		count     int
-		statement *regexp.Regexp
-		where     tcpproxy.CutPoint
-		left      int64
-	}{
-		{1, sellHome, tcpproxy.BeforeRequest, 16}, {1, sellHome, tcpproxy.BeforeReply, 15},
-		{3, commit, tcpproxy.BeforeRequest, 16}, {3, commit, tcpproxy.BeforeReply, 13},
-	} {
-		id := direct.fill(t, slices.Repeat([]int64{1}, 16)...)
-		proxy.Select(stocktest.Matching(test.statement))
-		proxy.Cut(1, test.where)
-		stocktest.WantAnswers(t, stocktest.Answers(r.ask(t, id, test.count)), "outcome unknown")
-		direct.wantLeft(t, id, test.left)
-	}
-}
-
 // Three replicas sell out an item. None refuses a buyer while there are units, and units are not passed back and forth:
 // without a rule for their shares, every second batch would be a draw.
 func TestReplicasSellTheLastUnitWithFewDraws(t *testing.T) {
@@ -241,17 +166,5 @@ func TestReplicasSellTheLastUnitWithFewDraws(t *testing.T) {
 		t.Errorf("units were drawn %d times, want at most %d times", draws, mostDraws)
 	} else {
 		t.Logf("units were drawn %d times", draws)
-	}
-}
-
-func TestAReplicaIsNumberedOnce(t *testing.T) {
-	t.Parallel()
-	r := newEscrowReplica(t, stocktest.NewAddresses(t, stock.NeedMySQL))
-	for range 3 {
-		stocktest.Sell(t, r, stock.Request{GoodsID: r.NewItem(t, 16), Count: 1})
-	}
-	var last int
-	if err := r.deps.MySQL.Get(&last, "SELECT last FROM slot_replica"); err != nil || last != 1 {
-		t.Errorf("%d replicas were numbered, %v, want 1", last, err)
 	}
 }

@@ -13,7 +13,7 @@ import (
 // expiryInterval is the longest pause between two searches for expired answers.
 const expiryInterval = 10 * time.Second
 
-// Expiry deletes what would otherwise pile up: refusals and tombstones in the ledger, and reservations that sold
+// expiry deletes what would otherwise pile up: refusals and tombstones in the ledger, and reservations that sold
 // nothing, each some time after it ended. An answer must only outlive copies of its request that are still under way,
 // and clients that try again; after that, its key is new. Answers "done" stay until PruneLedger, also those that were
 // cancelled since, and confirmed reservations until PruneReservations.
@@ -21,37 +21,22 @@ const expiryInterval = 10 * time.Second
 // All replicas delete, a batch at a time. No batch waits for a row: a locked one leaves its kind for the next search.
 // Only a request that is sent again just then waits for a batch. A replica rests after each batch for as long as it
 // took, so that it keeps a connection busy for half of the time at most.
-type Expiry struct {
+type expiry struct {
 	store Store
 	ages  Ages
 	log   *slog.Logger
-	stop  context.CancelFunc
-	done  chan struct{}
 }
 
 // Ages say how old something is when it is deleted.
 type Ages struct{ Refusals, Cancellations, Reservations time.Duration }
 
 // Expire begins to delete what is older than ages say.
-func Expire(d stock.Deps, ages Ages) *Expiry {
-	ctx, stop := context.WithCancel(context.Background())
-	e := &Expiry{store: New(d), ages: ages, log: d.Log, stop: stop, done: make(chan struct{})}
-	go func() {
-		defer close(e.done)
-		e.run(ctx)
-	}()
-	return e
-}
-
-// Close stops deleting. A transaction under way is rolled back.
-func (e *Expiry) Close() error {
-	e.stop()
-	<-e.done
-	return nil
+func Expire(d stock.Deps, ages Ages) stock.Background {
+	return stock.InBackground(expiry{New(d), ages, d.Log}.run)
 }
 
 // run searches from time to time until ctx ends. It logs the first of several failures.
-func (e *Expiry) run(ctx context.Context) {
+func (e expiry) run(ctx context.Context) {
 	failed := false
 	for ctx.Err() == nil {
 		err := errors.Join(
@@ -69,7 +54,7 @@ func (e *Expiry) run(ctx context.Context) {
 }
 
 // delete deletes rows of some kinds that are older than age, the oldest first.
-func (e *Expiry) delete(ctx context.Context, old oldRows, age time.Duration, kinds ...any) error {
+func (e expiry) delete(ctx context.Context, old oldRows, age time.Duration, kinds ...any) error {
 	for _, kind := range kinds {
 		for found := PruneLimit; found == PruneLimit; {
 			began := time.Now()
@@ -82,6 +67,15 @@ func (e *Expiry) delete(ctx context.Context, old oldRows, age time.Duration, kin
 		}
 	}
 	return nil
+}
+
+// params are values as parameters of a statement.
+func params[T any](values []T) []any {
+	args := make([]any, len(values))
+	for i, v := range values {
+		args[i] = v
+	}
+	return args
 }
 
 // list is a list of n parameters of a statement.

@@ -82,6 +82,9 @@ func TestReservationsThatSoldNothingExpire(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	held, confirmed, cancelled, expired, young := s.hold(t, 1), s.hold(t, 1), s.hold(t, 1), s.hold(t, 1), s.hold(t, 1)
+	if _, _, err := s.Hold(t.Context(), keyed(s.request(100, time.Hour))); !errors.Is(err, stock.ErrSoldOut) {
+		t.Fatalf("%v, want a refusal that is kept", err)
+	}
 	_, err := s.Confirm(t.Context(), confirmed)
 	_, err2 := s.Cancel(t.Context(), cancelled)
 	_, err3 := s.Cancel(t.Context(), young)
@@ -114,6 +117,10 @@ func TestReservationsThatSoldNothingExpire(t *testing.T) {
 	}
 	serverstest.Eventually(t, "the expired one is deleted, the locked one is not", func() bool {
 		return slices.Equal(left(), []stock.ReservationID{held, confirmed, cancelled, young})
+	})
+	serverstest.Eventually(t, "the refusal is deleted", func() (none bool) {
+		err := s.deps.MySQL.Get(&none, "SELECT COUNT(*) = 0 FROM reservation WHERE state = 'refused'")
+		return err == nil && none
 	})
 	if err := reader.Rollback(); err != nil {
 		t.Fatal(err)

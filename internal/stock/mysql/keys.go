@@ -24,7 +24,7 @@ import (
 // commit in time.
 //
 // Only "done" and the refusals "sold out" and "buyer limit" are answers. A refusal is inserted after the transaction
-// has been rolled back. After any other outcome the key stays new. See Expiry for how long answers are kept.
+// has been rolled back. After any other outcome the key stays new. See expiry for how long answers are kept.
 
 // errKeyTaken ends a transaction because its key has an answer already.
 var errKeyTaken = errors.New("the idempotency key is taken")
@@ -160,10 +160,8 @@ func (c *conn) execAndRecord(ctx context.Context, rows []ledgerRow, query string
 	switch {
 	case changedNone(err):
 		return changed{}, nil
-	case IsDuplicate(err):
-		return nil, keyTaken(err)
 	case err != nil:
-		return nil, err
+		return nil, orTaken(err)
 	}
 	const deduction = 1 // after START TRANSACTION
 	return changed{all.AllRowsAffected()[deduction], all.AllLastInsertIds()[deduction]}, nil
@@ -194,10 +192,15 @@ func (tx Tx) record(ctx context.Context, rows []ledgerRow) error {
 	}
 	query, args := recordAlone(rows)
 	_, err := tx.ExecContext(ctx, query, args...)
+	return Refusal(orTaken(err))
+}
+
+// orTaken is the errKeyTaken of a row whose key exists already, or another error as it is.
+func orTaken(err error) error {
 	if IsDuplicate(err) {
 		return keyTaken(err)
 	}
-	return Refusal(err)
+	return err
 }
 
 // record inserts rows of the ledger that have no part in a transaction. It fails as exec does.
@@ -207,10 +210,7 @@ func (c *conn) record(ctx context.Context, rows []ledgerRow) error {
 	}
 	query, args := recordAlone(rows)
 	_, err := c.exec(ctx, query, args...)
-	if IsDuplicate(err) {
-		return keyTaken(err)
-	}
-	return err
+	return orTaken(err)
 }
 
 // DeductInTx runs a deduction between BEGIN and COMMIT, and records it.

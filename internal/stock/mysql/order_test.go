@@ -16,7 +16,7 @@ import (
 func TestUnorderedTransactionsDeadlock(t *testing.T) {
 	t.Parallel()
 	const takeOne = "UPDATE good_stock SET stock = stock - 1 WHERE goods_id = ?"
-	o := newOrders(t, 10, 10)
+	o := stocktest.NewOrders(t, stocktest.NewAddresses(t, stock.NeedMySQL), 10, 10)
 	first, second := stocktest.Begin(t, o.Deps.MySQL), stocktest.Begin(t, o.Deps.MySQL)
 	_, err := first.Exec(takeOne, o.Items[0])
 	_, err2 := second.Exec(takeOne, o.Items[1])

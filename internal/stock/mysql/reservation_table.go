@@ -120,12 +120,9 @@ func insertReservations(ctx context.Context, in session, rows []*reservationRow)
 	}
 	query, args := insertSQL(rows)
 	_, err := in.ExecContext(ctx, query, args...)
-	if IsDuplicate(err) {
-		return keyTaken(err)
-	}
 	keys := heldKeys(rows)
 	if err != nil || len(keys) == 0 {
-		return Refusal(err)
+		return Refusal(orTaken(err))
 	}
 	var cancelled [][]byte
 	err = in.SelectContext(ctx, &cancelled, tombstones(len(keys))+" FOR UPDATE", keys...)
@@ -193,14 +190,10 @@ const lapsedLimit = 500
 // is at READ COMMITTED, and has locked the rows of the items: nobody else can end these reservations meanwhile, but for
 // a confirmation that was sent in time.
 func takeBack(ctx context.Context, tx Tx, items []int64) ([]reservationRow, error) {
-	args := make([]any, len(items), len(items)+1)
-	for i, id := range items {
-		args[i] = id
-	}
 	var found [][]byte
 	err := tx.SelectContext(ctx, &found, "SELECT id FROM reservation FORCE INDEX (reservation_state) "+
 		"WHERE state = 'held' AND "+hasLapsed+" AND goods_id IN "+list(len(items))+" ORDER BY expires_at LIMIT ?",
-		append(args, lapsedLimit)...)
+		append(params(items), lapsedLimit)...)
 	if err != nil {
 		return nil, Refusal(err)
 	}
@@ -211,19 +204,16 @@ func takeBack(ctx context.Context, tx Tx, items []int64) ([]reservationRow, erro
 	return endHeld(ctx, tx, ids, stock.Expired, hasLapsed)
 }
 
-// lockItems locks the rows of items, in ascending order, and returns the epochs of their stocks. An item that does not
-// exist is missing in the result.
-func lockItems(ctx context.Context, tx Tx, items []int64) (epochs map[int64]int64, err error) {
-	args := make([]any, len(items))
-	for i, id := range items {
-		args[i] = id
-	}
+// LockItems locks the rows of items, in ascending order, and returns the epochs of their stocks. An item that does not
+// exist is missing in the result. The index is named because a scan of a small table would lock other rows too. With
+// " NOWAIT" it fails with ErrBusy if a row is locked.
+func LockItems(ctx context.Context, tx Tx, items []int64, nowait string) (epochs map[int64]int64, err error) {
 	var rows []struct {
 		GoodsID int64 `db:"goods_id"`
 		Epoch   int64
 	}
 	err = tx.SelectContext(ctx, &rows, "SELECT goods_id, epoch FROM good_stock FORCE INDEX (good_stock_goods_id) "+
-		"WHERE goods_id IN "+list(len(items))+" ORDER BY goods_id FOR UPDATE", args...)
+		"WHERE goods_id IN "+list(len(items))+" ORDER BY goods_id FOR UPDATE"+nowait, params(items)...)
 	epochs = make(map[int64]int64, len(rows))
 	for _, r := range rows {
 		epochs[r.GoodsID] = r.Epoch

@@ -372,10 +372,8 @@ func holdTogether(
 	switch {
 	case changedNone(err):
 		return false, nil
-	case IsDuplicate(err):
-		return false, keyTaken(err)
 	case err != nil:
-		return false, err
+		return false, orTaken(err)
 	}
 	deduction := len(result.AllRowsAffected()) - 3 // before changedOne and COMMIT
 	batching.Allot(members, result.AllLastInsertIds()[deduction]+asked)

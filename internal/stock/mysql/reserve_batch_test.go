@@ -38,103 +38,10 @@ func TestHoldsThatWaitShareATransactionAndConfirmationsAStatement(t *testing.T) 
 	}
 }
 
-// What fits is granted in the order of arrival.
-func TestABatchOfHoldsGrantsWhatFits(t *testing.T) {
-	t.Parallel()
-	r := newBatchReplica(t, "reserve", 10)
-	_, others, release := r.Gather(t, 4, 8, 5, 1)
-	release()
-	stocktest.WantAnswers(t, stocktest.Answers(others...), "5 remain", "sold out at 5", "0 remain", "sold out at 0")
-	r.WantLeft(t, 0)
-}
-
 // keyed gives every request the same key.
 func keyed(req stock.HoldRequest) stock.HoldRequest {
 	req.Key = "a"
 	return req
-}
-
-func TestAHoldWithAKeyIsCarriedOutOnce(t *testing.T) {
-	t.Parallel()
-	shops, outside := newShops(t, 10)
-	req := keyed(shops[0].request(3, time.Hour))
-	first, receipt, err := shops[0].Hold(t.Context(), req)
-	if err != nil || receipt.Replayed {
-		t.Fatalf("%+v, %v", receipt, err)
-	}
-	if _, err := shops[0].Confirm(t.Context(), first.ID); err != nil {
-		t.Fatal(err)
-	}
-	working := req
-	working.Hold = time.Millisecond // it does not join a batch
-	for _, req := range []stock.HoldRequest{req, working} {
-		again, receipt, err := shops[1].Hold(t.Context(), req)
-		if err != nil || again.ID != first.ID || again.State != stock.Confirmed ||
-			receipt != (stock.Receipt{Attempts: 1, Replayed: true}) {
-			t.Errorf("again: %+v, %+v, %v, want the confirmed reservation", again, receipt, err)
-		}
-		for _, other := range []stock.HoldRequest{
-			keyed(shops[0].request(2, time.Hour)), keyed(shops[0].request(3, time.Minute)),
-		} {
-			other.Hold = req.Hold
-			if _, _, err := shops[1].Hold(t.Context(), other); !errors.Is(err, stock.ErrKeyReused) {
-				t.Errorf("%+v: %v, want key reused", other, err)
-			}
-		}
-	}
-	shops[0].wantLeft(t, 7)
-	if _, err := mysql.PruneReservations(t.Context(), outside, time.Hour); err != nil {
-		t.Error(err)
-	}
-	if again, _, err := shops[1].Hold(t.Context(), req); err != nil || again.ID != first.ID {
-		t.Errorf("after pruning what is older: %+v, %v", again, err)
-	}
-}
-
-// Units come back after each refusal. A request may be sent again with work to do, or without.
-func TestARefusedHoldWithAKeyIsRefusedAgain(t *testing.T) {
-	t.Parallel()
-	shops, _ := newShops(t, 2)
-	one, working, lapsed := shops[0].request(3, time.Hour), shops[0].request(3, time.Hour), shops[0].request(3, time.Hour)
-	one.Key, working.Key, lapsed.Key = "one", "working", "lapsed"
-	working.Hold = time.Millisecond // it does not join a batch
-	id := shops[0].hold(t, 1)
-	first := map[string]int64{"one": 1, "working": 1, "lapsed": 2}
-	refuse := func(s shop, req stock.HoldRequest, replayed bool) {
-		t.Helper()
-		_, receipt, err := s.Hold(t.Context(), req)
-		soldOut, ok := errors.AsType[*stock.SoldOutError](err)
-		if !ok || *soldOut != (stock.SoldOutError{GoodsID: s.item, Asked: 3, Remaining: first[req.Key]}) ||
-			receipt.Replayed != replayed {
-			t.Errorf("hold %s: %+v, %v, want sold out with %d remaining, replayed %v",
-				req.Key, receipt, err, first[req.Key], replayed)
-		}
-	}
-	refuse(shops[0], one, false)
-	refuse(shops[0], working, false)
-	lapse(t, shops[0].deps.MySQL, id)
-	refuse(shops[1], lapsed, false) // it takes the unit back
-	shops[0].service.Set(t, shops[0].item, 10)
-	for _, req := range []stock.HoldRequest{one, working, lapsed} {
-		req.Hold = time.Millisecond - req.Hold
-		refuse(shops[0], req, true)
-		refuse(shops[1], req, true)
-		req.Count = 2
-		if _, _, err := shops[1].Hold(t.Context(), req); !errors.Is(err, stock.ErrKeyReused) {
-			t.Errorf("another request with the key: %v, want key reused", err)
-		}
-	}
-	shops[0].wantLeft(t, 10)
-
-	expiry := mysql.Expire(shops[0].deps, mysql.Ages{
-		Refusals: time.Millisecond, Cancellations: time.Hour, Reservations: time.Hour,
-	})
-	defer expiry.Close()
-	serverstest.Eventually(t, "the refusal has expired", func() bool {
-		_, _, err := shops[1].Hold(t.Context(), one)
-		return err == nil
-	})
-	shops[0].wantLeft(t, 7)
 }
 
 func TestTheHoldsOfABatchThatHaveOneKeyAreRefusedTogether(t *testing.T) {

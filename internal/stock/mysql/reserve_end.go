@@ -202,7 +202,7 @@ func (s *reserve) end(
 	ctx context.Context, shares, items []int64, choose func(Tx) ([]reservationRow, error),
 ) (ended []reservationRow, err error) {
 	err = s.store.InTx(ctx, shares, ReadCommitted, func(tx Tx) error {
-		epochs, err := lockItems(ctx, tx, items)
+		epochs, err := LockItems(ctx, tx, items, "")
 		if err != nil {
 			return err
 		}

@@ -118,6 +118,10 @@ func TestASweeperPassesOverALockedItem(t *testing.T) {
 	sweep(t, s)
 	s.awaitLeft(t, 10)
 	s.service.WantLeft(t, stock.MySQL, locked, 9)
+	stats, err := s.ReservationStats(t.Context())
+	if err != nil || stats.HeldUnits != 1 || stats.Overdue <= 0 || stats.Lag <= 0 {
+		t.Errorf("%+v, %v, want the unit of the locked item held and overdue", stats, err)
+	}
 	unlock()
 	s.item = locked
 	s.awaitLeft(t, 10)
@@ -227,39 +231,6 @@ func TestNobodyIsToldOfAnExpiryBeforeAConfirmationThatWasSentInTime(t *testing.T
 	}
 }
 
-// Without a sweeper, whoever is told of the expiry first puts the units back.
-func TestAReservationWhoseTimeHasPassedHasExpiredForEveryMethod(t *testing.T) {
-	t.Parallel()
-	confirm := func(s shop, id stock.ReservationID) {
-		if _, err := s.Confirm(t.Context(), id); !errors.Is(err, stock.ErrReservationExpired) {
-			t.Errorf("confirmed: %v, want expired", err)
-		}
-	}
-	cancel := func(s shop, id stock.ReservationID) {
-		if cancelled, err := s.Cancel(t.Context(), id); err != nil || cancelled.State != stock.Expired {
-			t.Errorf("cancelled: %+v, %v, want an expired reservation", cancelled, err)
-		}
-	}
-	read := func(s shop, id stock.ReservationID) { s.wantState(t, id, stock.Expired) }
-	swept := func(s shop, _ stock.ReservationID) {
-		sweep(t, s)
-		s.awaitLeft(t, 10)
-	}
-	for _, first := range []func(shop, stock.ReservationID){confirm, cancel, read, swept} {
-		s := newShop(t)
-		id := s.hold(t, 3)
-		lapse(t, s.deps.MySQL, id)
-		s.wantLeft(t, 7)
-		for _, ask := range []func(shop, stock.ReservationID){first, confirm, cancel, read} {
-			ask(s, id)
-			s.wantLeft(t, 10)
-		}
-		if n := s.tookBack(t); n != 1 {
-			t.Errorf("the reservation was taken back %d times", n)
-		}
-	}
-}
-
 // Both wait for the reservation. Whichever comes first, the other is told the truth.
 func TestOfAConfirmationAndACancellationOneWins(t *testing.T) {
 	t.Parallel()
@@ -291,29 +262,6 @@ func TestOfAConfirmationAndACancellationOneWins(t *testing.T) {
 			t.Errorf("confirm first %v: confirm: %v, cancel: %v", confirmFirst, confirm, cancel)
 		}
 	}
-}
-
-// Units that were taken from a stock that has been replaced are not in the new one.
-func TestUnitsOfAnOlderStockAreNotPutBack(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	cancelled, expired, taken, confirmed := s.hold(t, 1), s.hold(t, 2), s.hold(t, 3), s.hold(t, 4)
-	s.service.Set(t, s.item, 5)
-	if _, err := s.Cancel(t.Context(), cancelled); err != nil {
-		t.Error(err)
-	}
-	if _, err := s.Confirm(t.Context(), confirmed); err != nil { // a sale of the older stock
-		t.Error(err)
-	}
-	lapse(t, s.deps.MySQL, taken)
-	_, _, err := s.Hold(t.Context(), s.request(6, time.Hour))
-	if soldOut, ok := errors.AsType[*stock.SoldOutError](err); !ok || soldOut.Remaining != 5 {
-		t.Errorf("6 of 5 units: %v, want sold out with 5 remaining", err)
-	}
-	lapse(t, s.deps.MySQL, expired)
-	sweep(t, s)
-	serverstest.Eventually(t, "all have expired", func() bool { return s.tookBack(t) == 2 })
-	s.wantLeft(t, 5)
 }
 
 func TestTheHoldsOfADeadReplicaExpireOnTheOther(t *testing.T) {
@@ -379,20 +327,6 @@ func (s shop) holdsWithKey(t testing.TB) map[string]func() (stock.Receipt, error
 	}
 }
 
-func TestAHoldWhoseKeyWasCancelledHoldsNothing(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	if err := s.cancelKey(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	for name, hold := range s.holdsWithKey(t) {
-		if receipt, err := hold(); !errors.Is(err, stock.ErrCancelled) || !receipt.Replayed {
-			t.Errorf("a hold %s: %+v, %v, want cancelled and a replay", name, receipt, err)
-		}
-	}
-	s.wantLeft(t, 10)
-}
-
 // The hold has looked up its key before the cancellation, but has not inserted its row yet.
 func TestAHoldWhoseKeyIsCancelledMeanwhileHoldsNothing(t *testing.T) {
 	t.Parallel()
@@ -443,23 +377,5 @@ func TestACancellationWaitsForAHoldWithItsKey(t *testing.T) {
 		shops[0].wantLeft(t, 10)
 	default:
 		t.Errorf("the hold: %v; the cancellation: %v; want that one of them wins", hold, cancel)
-	}
-}
-
-// A hold that was refused can be cancelled, so that it stays refused.
-func TestARefusedHoldIsCancelledByItsKey(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	s.service.Set(t, s.item, 0)
-	hold := s.holdsWithKey(t)["in a batch"]
-	if _, err := hold(); !errors.Is(err, stock.ErrSoldOut) {
-		t.Fatalf("%v, want sold out", err)
-	}
-	if err := s.cancelKey(t.Context()); err != nil {
-		t.Error(err)
-	}
-	s.service.Set(t, s.item, 10)
-	if _, err := hold(); !errors.Is(err, stock.ErrCancelled) {
-		t.Errorf("%v, want cancelled", err)
 	}
 }

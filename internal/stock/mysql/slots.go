@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"time"
 
 	"stock/internal/stock"
 	"stock/internal/stock/retry"
@@ -23,13 +22,12 @@ import (
 type slots struct {
 	SlotStore
 	stock.Canceller
-	wait time.Duration
 }
 
 // NewSlots makes the strategy `slots`.
 func NewSlots(d stock.Deps) stock.Deducter {
 	store := newStore(d, stock.Slots)
-	return slots{SlotStore{store}, store, d.LockWait}
+	return slots{SlotStore{store}, store}
 }
 
 // allSlots stands for the rows of an item together.
@@ -39,7 +37,7 @@ func (s slots) Deduct(ctx context.Context, req stock.Request) (stock.Receipt, er
 	// Random, not in turn: with a counter that all items share, the buyers of one item might use only some of its rows.
 	next := rand.N(slotCount)
 	return s.MySQL.Once(ctx, req, func() (stock.Receipt, error) {
-		return sellInTries(ctx, req, s.wait, func(section stock.Section) (receipt stock.Receipt, done bool, err error) {
+		return s.MySQL.sellInTries(ctx, req, func(section stock.Section) (receipt stock.Receipt, done bool, err error) {
 			receipt, done, err = s.try(ctx, req, section, next)
 			if err == nil && !done {
 				next, err = s.findSlot(ctx, req, next)
@@ -51,8 +49,8 @@ func (s slots) Deduct(ctx context.Context, req stock.Request) (stock.Receipt, er
 
 // sellInTries sells units that are spread over several rows. A try that fails without an error has found too few where
 // it looked, and the next one looks elsewhere at once. One that the server rolled back is followed by a pause.
-func sellInTries(
-	ctx context.Context, req stock.Request, wait time.Duration,
+func (s Store) sellInTries(
+	ctx context.Context, req stock.Request,
 	try func(stock.Section) (receipt stock.Receipt, done bool, err error),
 ) (stock.Receipt, error) {
 	section := stock.Arrive()
@@ -64,7 +62,7 @@ func sellInTries(
 			return receipt, nil
 		case err != nil && !isRolledBack(err):
 			return stock.Receipt{}, err
-		case section.Elapsed() > stock.LongestWait(ctx, wait) && (err != nil || attempt > 1):
+		case section.Elapsed() > stock.LongestWait(ctx, s.wait) && (err != nil || attempt > 1):
 			// A first try that found too few is no conflict: it looked blindly.
 			return stock.Receipt{}, fmt.Errorf("%w: others took units of item %d during each of %d tries",
 				stock.ErrBusy, req.GoodsID, attempt)

@@ -2,7 +2,6 @@ package mysql
 
 import (
 	"context"
-	"strings"
 
 	"stock/internal/stock"
 )
@@ -126,11 +125,7 @@ func deleteUnits(ctx context.Context, tx Tx, goodsID int64, units []int64) error
 	if len(units) == 0 {
 		return nil
 	}
-	args := []any{goodsID}
-	for _, unit := range units {
-		args = append(args, unit)
-	}
-	_, err := tx.ExecContext(ctx, deleteUnitsSQL+" AND unit IN (?"+
-		strings.Repeat(", ?", len(units)-1)+")", args...)
+	_, err := tx.ExecContext(ctx, deleteUnitsSQL+" AND unit IN "+list(len(units)),
+		append([]any{goodsID}, params(units)...)...)
 	return Refusal(err)
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	"stock/internal/stock"
 )
@@ -24,14 +23,13 @@ import (
 type unitRows struct {
 	UnitStore
 	stock.Canceller
-	wait  time.Duration
 	locks *atomic.Bool // the server is known to lock rows with SKIP LOCKED
 }
 
 // NewUnits makes the strategy `units`.
 func NewUnits(d stock.Deps) stock.Deducter {
 	store := newStore(d, stock.Units)
-	return unitRows{UnitStore{store}, store, d.LockWait, new(atomic.Bool)}
+	return unitRows{UnitStore{store}, store, new(atomic.Bool)}
 }
 
 // skipLocked is the end of a SELECT that locks the rows that nobody else has locked.
@@ -42,7 +40,7 @@ func (u unitRows) Deduct(ctx context.Context, req stock.Request) (stock.Receipt,
 		return stock.Receipt{}, err
 	}
 	return u.MySQL.Once(ctx, req, func() (stock.Receipt, error) {
-		return sellInTries(ctx, req, u.wait, func(section stock.Section) (stock.Receipt, bool, error) {
+		return u.MySQL.sellInTries(ctx, req, func(section stock.Section) (stock.Receipt, bool, error) {
 			return u.try(ctx, req, section)
 		})
 	})

@@ -49,23 +49,6 @@ func TestARequestWaitsForARowNoLongerThanItsLimit(t *testing.T) {
 	})
 }
 
-func TestATryDoesNotWaitForItsShareOfTheConnections(t *testing.T) {
-	t.Parallel()
-	deps, service := newReplica(t)
-	id := service.NewItem(t, 10)
-	for deps.MySQLShares.TryAcquire(id) {
-		continue
-	}
-	ctx := stock.LimitWait(t.Context(), 0)
-	_, err := service.Deducter(t, "update", stock.MySQL).Deduct(ctx, stock.Request{GoodsID: id, Count: 1})
-	if !errors.Is(err, stock.ErrBusy) || !strings.Contains(err.Error(), "its share") {
-		t.Errorf("Deduct: %v, want busy", err)
-	}
-	if n := deps.MySQLShares.Waiting(); n != 0 {
-		t.Errorf("%d requests still wait", n)
-	}
-}
-
 // Another request is faster while a try is between its read and its write.
 func TestATryOfAnOptimisticStrategyIsNotRepeated(t *testing.T) {
 	t.Parallel()
@@ -82,19 +65,6 @@ func TestATryOfAnOptimisticStrategyIsNotRepeated(t *testing.T) {
 			t.Errorf("%s: %v, want busy after one try", name, err)
 		}
 		service.WantLeft(t, stock.MySQL, id, 9)
-	}
-}
-
-// A request that finds too little in the slot that it picked looks for another one: that is no wait.
-func TestATryFindsTheOnlySlotThatHasEnough(t *testing.T) {
-	t.Parallel()
-	_, service := newReplica(t)
-	d, ctx := service.Deducter(t, "slots", stock.Slots), stock.LimitWait(t.Context(), 0)
-	for range 10 {
-		id := service.NewItem(t, 1)
-		if _, err := d.Deduct(ctx, stock.Request{GoodsID: id, Count: 1}); err != nil {
-			t.Errorf("Deduct: %v", err)
-		}
 	}
 }
 

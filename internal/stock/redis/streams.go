@@ -26,6 +26,9 @@ func (s Store) Pipelined(ctx context.Context, queue func(redis.Pipeliner) error)
 
 // IndexStreams adds items to the index of streams.
 func (s Store) IndexStreams(ctx context.Context, ids ...int64) error {
+	if len(ids) == 0 {
+		return nil
+	}
 	members := make([]any, len(ids))
 	for i, id := range ids {
 		members[i] = id

@@ -261,39 +261,3 @@ func TestNoWakeUpIsLost(t *testing.T) {
 	}
 	t.Logf("%d granted, %d left", granted.Load(), left.Load())
 }
-
-func BenchmarkUncontended(b *testing.B) {
-	l := share.New(32)
-	b.ReportAllocs()
-	for i := int64(1); b.Loop(); i++ {
-		if err := l.Acquire(b.Context(), i); err != nil {
-			b.Fatal(err)
-		}
-		l.Release(i)
-	}
-}
-
-// BenchmarkReleaseWithManyWaiting shows that a release costs the same however many requests wait for one item.
-func BenchmarkReleaseWithManyWaiting(b *testing.B) {
-	for _, waiting := range []int{0, 1000} {
-		b.Run(map[int]string{0: "none", 1000: "1000"}[waiting], func(b *testing.B) {
-			l := share.New(32)
-			takeAll(l, 1)
-			ctx, cancel := context.WithCancel(b.Context())
-			var blocked sync.WaitGroup
-			for range waiting {
-				blocked.Go(func() { _ = l.Acquire(ctx, 1) })
-			}
-			for l.Waiting() < waiting {
-				time.Sleep(time.Millisecond)
-			}
-			for b.Loop() {
-				if l.TryAcquire(2) {
-					l.Release(2)
-				}
-			}
-			cancel()
-			blocked.Wait()
-		})
-	}
-}

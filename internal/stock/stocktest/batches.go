@@ -88,6 +88,9 @@ var knownErrors = []struct {
 	{stock.ErrUnknownSale, "unknown sale"},
 	{stock.ErrMoreThanSold, "more than sold"},
 	{stock.ErrOverstocked, "overstocked"},
+	{stock.ErrReservationExpired, "refused: expired"},
+	{stock.ErrReservationCancelled, "refused: cancelled"},
+	{stock.ErrReservationConfirmed, "refused: confirmed"},
 }
 
 // Answers waits for requests and describes their answers.

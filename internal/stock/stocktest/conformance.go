@@ -92,11 +92,11 @@ func (s subject) run(t *testing.T) {
 		onReplicas := map[int]string{1: " on one replica", 2: " on two replicas"}[replicas]
 		switch behaviour {
 		case stock.Correct:
-			t.Run("conserves every unit"+onReplicas, func(t *testing.T) { s.conserves(t, replicas) })
+			t.Run("conserves every unit"+onReplicas, func(t *testing.T) { s.conserves(t, replicas, 1) })
 		case stock.LosesUpdates:
 			t.Run("loses an update"+onReplicas, func(t *testing.T) { s.losesUpdate(t, replicas) })
 		case stock.Oversells:
-			t.Run("sells below zero"+onReplicas, func(t *testing.T) { s.oversells(t, replicas) })
+			s.play(t, overselling)
 		case stock.Undersells:
 			t.Run("refuses the last unit"+onReplicas, func(t *testing.T) { s.undersells(t, replicas) })
 		default:
@@ -106,12 +106,10 @@ func (s subject) run(t *testing.T) {
 	if s.strategy.Claim.OneReplica != stock.Oversells {
 		s.play(t, refusals)
 	}
-	t.Run("refuses an unknown item", s.refusesUnknownItem)
-	t.Run("sells the last unit", s.sellsTheLastUnit)
+	s.play(t, sales)
 	t.Run("deducts nothing for a request that is cancelled before it is sent", s.cancelledBefore)
 	t.Run("deducts nothing for a request that is cancelled in the critical section", s.cancelledInside)
 	t.Run("spends the requested time inside the critical section", s.holds)
-	t.Run("sells to a request that does not wait, if the item is free", s.triesFree)
 	if s.strategy.Lock != nil && claim.OneReplica == stock.Correct {
 		t.Run("refuses a request that does not wait while the lock is held", s.triesLocked)
 		t.Run("refuses a request that waits briefly while the lock is held", s.waitsBriefly)
@@ -125,6 +123,9 @@ func (s subject) run(t *testing.T) {
 	}
 	if s.takesOrders() {
 		s.runOrders(t)
+	}
+	if _, ok := s.replicas[0].deducter.(stock.Reserver); ok {
+		s.play(t, holdScripts)
 	}
 }
 
@@ -163,36 +164,48 @@ func (s subject) sellsNothing(t *testing.T) {
 	s.deduct(t, stock.Request{GoodsID: 1, Count: 5})
 }
 
-type sale struct {
+// bought is a line that was sold.
+type bought struct {
 	count   int
-	receipt stock.Receipt
+	receipt stock.Receipt // with what remains of the item
 }
 
-// conserves asks for twice the stock, in different counts, since equal ones can hide a lost update. The receipts must
-// form a chain: each one starts from the stock that another one left. Receipts without the remaining stock must add up.
-func (s subject) conserves(t *testing.T, replicas int) {
+// conserves asks for twice the stock of some items, in different counts, since equal ones can hide a lost update. If
+// there are several items, a request has one to four lines in random order, some of them for the same item. The
+// receipts of each item must form a chain: each one starts from the stock that another one left. Half an order would
+// break it. Receipts without the remaining stock must add up.
+func (s subject) conserves(t *testing.T, replicas, items int) {
 	const buyers, initial = 16, 120
-	id, ctx := s.newItem(t, initial), patient(t)
+	ctx := patient(t)
+	var ids []int64
+	smallestRefused := map[int64]int{}
+	for range items {
+		ids = append(ids, s.newItem(t, initial))
+		smallestRefused[ids[len(ids)-1]] = stock.MaxCount
+	}
 	var mu sync.Mutex
-	var sales []sale
-	smallestRefused := stock.MaxCount
+	sales := map[int64][]bought{} // by item
 	var wg sync.WaitGroup
 	for buyer := range buyers {
 		wg.Go(func() {
 			rng := rand.New(rand.NewPCG(1, uint64(buyer)))
-			for asked := 0; asked < 2*initial/buyers; {
-				count := 1 + rng.IntN(3)
-				asked += count
-				receipt, err := s.replicas[buyer%replicas].deducter.Deduct(ctx, stock.Request{GoodsID: id, Count: count})
+			for asked := 0; asked < 2*initial*items/buyers; {
+				var lines []stock.Line
+				for range 1 + rng.IntN(4)*min(items-1, 1) {
+					lines = append(lines, stock.Line{GoodsID: ids[rng.IntN(items)], Count: 1 + rng.IntN(3)})
+					asked += lines[len(lines)-1].Count
+				}
+				receipt, err := s.buy(ctx, buyer%replicas, request{lines: lines})
 				mu.Lock()
-				var soldOut *stock.SoldOutError
-				switch {
-				case err == nil:
-					sales = append(sales, sale{count, receipt})
-				case errors.As(err, &soldOut) && soldOut.Remaining < int64(count):
-					smallestRefused = min(smallestRefused, count)
-				default:
-					t.Errorf("Deduct: %v", err)
+				if no, ok := errors.AsType[*stock.SoldOutError](err); ok && no.Remaining < int64(no.Asked) {
+					smallestRefused[no.GoodsID] = min(smallestRefused[no.GoodsID], no.Asked)
+				} else if err != nil {
+					t.Errorf("%v: %v", lines, err)
+				}
+				for _, line := range receipt.Lines {
+					of := receipt.Receipt
+					of.Remaining = line.Remaining
+					sales[line.GoodsID] = append(sales[line.GoodsID], bought{line.Count, of})
 				}
 				mu.Unlock()
 			}
@@ -200,21 +213,23 @@ func (s subject) conserves(t *testing.T, replicas int) {
 	}
 	wg.Wait()
 
-	chain := s.wantChain(t, initial, sales)
-	final := s.left(t, id)
-	if final != chain {
-		t.Errorf("%d units are left, want %d according to the receipts", final, chain)
-	}
-	if final >= int64(smallestRefused) {
-		t.Errorf("%d units were refused as sold out, but %d are left", smallestRefused, final)
+	for _, id := range ids {
+		chain := s.wantChain(t, initial, sales[id])
+		final := s.left(t, id)
+		if final != chain {
+			t.Errorf("%d units are left, want %d according to the receipts", final, chain)
+		}
+		if final >= int64(smallestRefused[id]) {
+			t.Errorf("%d units were refused as sold out, but %d are left", smallestRefused[id], final)
+		}
 	}
 }
 
 // wantChain checks that each sale starts from the stock that another one left, and returns the stock that all of them
 // leave.
-func (s subject) wantChain(t *testing.T, initial int64, sales []sale) (left int64) {
+func (s subject) wantChain(t *testing.T, initial int64, sales []bought) (left int64) {
 	t.Helper()
-	slices.SortFunc(sales, func(a, b sale) int { return int(b.receipt.Remaining - a.receipt.Remaining) })
+	slices.SortFunc(sales, func(a, b bought) int { return int(b.receipt.Remaining - a.receipt.Remaining) })
 	left = initial
 	for _, sale := range sales {
 		if left -= int64(sale.count); left != sale.receipt.Remaining && s.strategy.TellsRemaining() {
@@ -229,8 +244,8 @@ func (s subject) wantChain(t *testing.T, initial int64, sales []sale) (left int6
 }
 
 // wantExclusive checks that no two critical sections overlap.
-func wantExclusive(t *testing.T, sales []sale) {
-	slices.SortFunc(sales, func(a, b sale) int { return int(a.receipt.Entered - b.receipt.Entered) })
+func wantExclusive(t *testing.T, sales []bought) {
+	slices.SortFunc(sales, func(a, b bought) int { return int(a.receipt.Entered - b.receipt.Entered) })
 	for i := 1; i < len(sales); i++ {
 		if before, after := sales[i-1].receipt, sales[i].receipt; after.Entered < before.Left {
 			t.Errorf("two critical sections overlap by %v", time.Duration(before.Left-after.Entered))
@@ -310,17 +325,6 @@ func (s subject) points(t testing.TB, key string) (passed []Point) {
 	return passed
 }
 
-func (s subject) oversells(t *testing.T, replicas int) {
-	id := s.newItem(t, 1)
-	for i := range 3 {
-		receipt, err := s.replicas[i%replicas].deducter.Deduct(patient(t), stock.Request{GoodsID: id, Count: 1})
-		if err != nil || receipt.Remaining != int64(-i) {
-			t.Errorf("sale %d of an item with 1 unit: %+v, %v, want a receipt with %d remaining", i+1, receipt, err, -i)
-		}
-	}
-	s.wantLeft(t, id, -2)
-}
-
 // undersells lets a request that asks for too much take units, and another one ask for a unit before they are back.
 func (s subject) undersells(t *testing.T, replicas int) {
 	id := s.newItem(t, 2)
@@ -330,34 +334,6 @@ func (s subject) undersells(t *testing.T, replicas int) {
 		t.Errorf("requests for 3 and 1 of 2 units: %v, %v, want both refused as sold out", err, second.Err)
 	}
 	s.wantLeft(t, id, 2)
-}
-
-func (s subject) refusesUnknownItem(t *testing.T) {
-	unknown := NewItem()
-	_, err := s.replicas[0].deducter.Deduct(patient(t), stock.Request{GoodsID: unknown, Count: 1})
-	if !errors.Is(err, stock.ErrUnknownItem) {
-		t.Errorf("Deduct: %v, want unknown item", err)
-	}
-	wantNoTrace(t, s.replicas[0].service.deps, unknown)
-	s.replicas[0].service.Set(t, unknown, 3) // it is not remembered as unknown
-	s.deduct(t, stock.Request{GoodsID: unknown, Count: 1})
-}
-
-func (s subject) sellsTheLastUnit(t *testing.T) {
-	id := s.newItem(t, 3)
-	receipt := s.deduct(t, stock.Request{GoodsID: id, Count: 2})
-	if !s.leaves(receipt, 1) || receipt.Attempts != 1 && s.strategy.TellsRemaining() {
-		t.Errorf("the first receipt is %+v, want 1 remaining after 1 attempt", receipt)
-	}
-	receipt = s.deduct(t, stock.Request{GoodsID: id, Count: 1})
-	if !s.leaves(receipt, 0) {
-		t.Errorf("the second receipt is %+v, want 0 remaining", receipt)
-	}
-	s.wantLeft(t, id, 0)
-	held := time.Duration(receipt.Left - receipt.Entered)
-	if held < 0 || receipt.Held != held || receipt.Waited < 0 {
-		t.Errorf("the times of the receipt contradict each other: %+v", receipt)
-	}
 }
 
 // leaves reports whether the receipt says that these units remain. If the strategy cannot know that, the receipt must
@@ -380,20 +356,27 @@ func (s subject) cancelledBefore(t *testing.T) {
 	s.wantLeft(t, id, 4)
 }
 
+// cancelledInside cancels a request while it works. A key of it stays new.
 func (s subject) cancelledInside(t *testing.T) {
 	id := s.newItem(t, 5)
 	s.deduct(t, stock.Request{GoodsID: id, Count: 1}) // a lock reads an item once to see that it exists
+	req := stock.Request{GoodsID: id, Count: 1}
+	if s.strategy.Idempotent() {
+		req.Key = s.key(id)
+	}
 	ctx, cancel := context.WithCancel(patient(t))
 	defer cancel()
-	ended := <-s.start(s.cancelAtWork(ctx, cancel), 0, stock.Request{GoodsID: id, Count: 1, Hold: stock.MaxHold})
+	slow := req
+	slow.Hold = stock.MaxHold
+	ended := <-s.start(s.cancelAtWork(ctx, cancel), 0, slow)
 	if !errors.Is(ended.Err, stock.ErrBusy) || !errors.Is(ended.Err, context.Canceled) {
 		t.Errorf("Deduct: %v, want busy joined with context.Canceled", ended.Err)
 	}
 	s.wantLeft(t, id, 4)
-	// Nothing stays locked: another request can be carried out by the other replica.
-	next := <-s.start(patient(t), 1, stock.Request{GoodsID: id, Count: 1})
-	if next.Err != nil || !s.leaves(next.Receipt, 3) {
-		t.Errorf("the next request: %+v, %v, want a receipt with 3 remaining", next.Receipt, next.Err)
+	// Nothing stays locked: the request can be carried out by the other replica.
+	next := <-s.start(patient(t), 1, req)
+	if next.Err != nil || next.Receipt.Replayed || !s.leaves(next.Receipt, 3) {
+		t.Errorf("sent again: %+v, %v, want a new sale with 3 remaining", next.Receipt, next.Err)
 	}
 }
 

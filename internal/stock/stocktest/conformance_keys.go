@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -17,7 +18,9 @@ import (
 // keep them in the same way differ only in when requests meet.
 func (s subject) runKeys(t *testing.T) {
 	s.play(t, keyScripts)
-	t.Run("deducts once for a request that is sent again while the first one stops", s.deductsOnceMeanwhile)
+	t.Run("deducts once for a request that is sent again while the first one stops", func(t *testing.T) {
+		s.buysOnceMeanwhile(t, 1)
+	})
 	if s.takesOrders() {
 		s.play(t, keyedOrderScripts)
 	}
@@ -26,11 +29,11 @@ func (s subject) runKeys(t *testing.T) {
 	}
 	s.play(t, firstKeyScripts)
 	t.Run("sells to one of two items that are asked for with one key at once", s.sellsOneOfTwo)
-	t.Run("accepts the key of a request that was refused", s.forgetsRefusals)
-	t.Run("deducts once if any message with the key is lost", s.survivesLostMessages)
 	if s.takesOrders() {
 		s.play(t, firstOrderScripts)
-		t.Run("carries an order out once if it is sent again while the first one stops", s.ordersOnceMeanwhile)
+		t.Run("carries an order out once if it is sent again while the first one stops", func(t *testing.T) {
+			s.buysOnceMeanwhile(t, 2)
+		})
 	}
 }
 
@@ -44,45 +47,68 @@ func (s subject) deductOn(t testing.TB, replica int, req stock.Request) (stock.R
 	return s.replicas[replica].deducter.Deduct(patient(t), req)
 }
 
-// replay is the answer to a sale that is sent again.
-func (s subject) replay(remaining int64) stock.Receipt {
-	if !s.strategy.TellsRemaining() {
-		remaining = 0
+// buysOnceMeanwhile sends a request for some items again, to both replicas, while the first one stops at its first
+// point, at its second, and so on. Requests with work to do lock their items; other orders may be one message.
+func (s subject) buysOnceMeanwhile(t *testing.T, items int) {
+	works := []time.Duration{time.Nanosecond}
+	if items > 1 {
+		works = append(works, 0)
 	}
-	return stock.Receipt{Remaining: remaining, Attempts: 1, Replayed: true}
+	for _, work := range works {
+		eachMessage(t, func(n int) bool { return s.buysOnceWhileStopped(t, items, work, n) })
+	}
 }
 
-// deductsOnceMeanwhile sends a request again, to both replicas, while the first one stops at one of its points.
-func (s subject) deductsOnceMeanwhile(t *testing.T) {
-	const left = manyUnits - 3
-	for _, at := range s.points(t, s.key(NewItem())) {
-		id := s.newItem(t, manyUnits)
-		req := WithWork(stock.Request{GoodsID: id, Count: 3, Key: s.key(id)})
-		first := s.park(t, 0, req, at)
-		var copies [2]<-chan Answer
-		for replica := range s.replicas {
-			copies[replica] = s.start(stock.LimitWait(patient(t), 0), replica, req)
-			serverstest.Eventually(t, "the copy is answered, or waits in line behind the first request", func() bool {
-				return len(copies[replica]) > 0 || s.waiting(replica, id) > 0
-			})
-		}
-		if err := first.Resume(); err != nil || !s.leaves(first.Receipt, left) {
-			t.Errorf("the first request, after it stopped at %s: %+v, %v, want a receipt with %d remaining",
-				at, first.Receipt, err, left)
-		}
-		for replica := range s.replicas {
-			again := <-copies[replica]
-			refused := errors.Is(again.Err, stock.ErrInProgress) || errors.Is(again.Err, stock.ErrBusy)
-			if again.Err != nil && !refused || again.Err == nil && !s.leaves(again.Receipt, left) {
-				t.Errorf("on replica %d, while the first request stops at %s: %v, want %d remaining, in progress or busy",
-					replica, at, again, left)
-			}
-		}
-		if again, err := s.deductOn(t, 1, req); err != nil || again != s.replay(left) {
-			t.Errorf("afterwards: %+v, %v, want a replay with %d remaining", again, err, left)
-		}
-		s.wantLeft(t, id, left)
+// buysOnceWhileStopped stops the first request at its n-th point. It reports false if the request passes fewer.
+func (s subject) buysOnceWhileStopped(t *testing.T, items int, work time.Duration, n int) (stopped bool) {
+	const count, left = 3, manyUnits - 3
+	var lines []stock.Line
+	for range items {
+		lines = append(lines, stock.Line{GoodsID: s.newItem(t, manyUnits), Count: count})
 	}
+	req := request{lines, s.key(lines[0].GoodsID), work}
+	isOnce := func(receipt stock.OrderReceipt) bool {
+		remaining := func(l stock.LineReceipt) bool { return !s.leaves(stock.Receipt{Remaining: l.Remaining}, left) }
+		return len(receipt.Lines) == items && !slices.ContainsFunc(receipt.Lines, remaining)
+	}
+	passed := 0
+	var receipt stock.OrderReceipt
+	first, stopped := parkRequest(t, func(Point) bool { passed++; return passed == n },
+		func(ctx context.Context) (_ stock.Receipt, err error) {
+			receipt, err = s.buy(ctx, 0, req)
+			return receipt.Receipt, err
+		})
+	var copies [2]chan error
+	for replica := range s.replicas {
+		copies[replica] = make(chan error, 1)
+		go func() {
+			again, err := s.buy(stock.LimitWait(patient(t), 0), replica, req)
+			if err == nil && !isOnce(again) {
+				err = fmt.Errorf("answered %+v", again)
+			}
+			copies[replica] <- err
+		}()
+		serverstest.Eventually(t, "the copy is answered, or waits in line behind the first request", func() bool {
+			return len(copies[replica]) > 0 || s.waiting(replica, lines[0].GoodsID) > 0
+		})
+	}
+	if err := first.Resume(); err != nil || !isOnce(receipt) {
+		t.Errorf("the request, after it stopped at point %d: %+v, %v, want %d remaining", n, receipt, err, left)
+	}
+	for replica := range s.replicas {
+		err := <-copies[replica]
+		if err != nil && !errors.Is(err, stock.ErrInProgress) && !errors.Is(err, stock.ErrBusy) {
+			t.Errorf("on replica %d, while the request stops at point %d: %v, want sold once, in progress or busy",
+				replica, n, err)
+		}
+	}
+	if again, err := s.buy(patient(t), 1, req); err != nil || !again.Replayed || again.Attempts != 1 || !isOnce(again) {
+		t.Errorf("after the request stopped at point %d: %+v, %v, want a replay", n, again, err)
+	}
+	for _, line := range lines {
+		s.wantLeft(t, line.GoodsID, left)
+	}
+	return stopped
 }
 
 // waiting counts the requests for an item that wait in a replica for the batch under way.
@@ -123,105 +149,37 @@ func (s subject) retryRefusals(ctx context.Context, replica int, req stock.Reque
 	return retryRefusals(ctx, s.replicas[replica].deducter, req)
 }
 
-func retryRefusals(ctx context.Context, d stock.Deducter, req stock.Request) (stock.Receipt, error) {
+func retryRefusals(ctx context.Context, d stock.Deducter, req stock.Request) (receipt stock.Receipt, err error) {
+	untilAnswered(ctx, func() error {
+		receipt, err = d.Deduct(ctx, req)
+		return err
+	})
+	return receipt, err
+}
+
+// untilAnswered sends a request again until it is not refused as in progress or busy.
+func untilAnswered(ctx context.Context, send func() error) {
 	for {
-		receipt, err := d.Deduct(ctx, req)
+		err := send()
 		refused := errors.Is(err, stock.ErrInProgress) || errors.Is(err, stock.ErrBusy)
 		if !refused || ctx.Err() != nil {
-			return receipt, err
+			return
 		}
 		time.Sleep(time.Millisecond)
 	}
 }
 
-func (s subject) forgetsRefusals(t *testing.T) {
-	unknown := NewItem()
-	req := stock.Request{GoodsID: unknown, Count: 1, Key: s.key(unknown)}
-	if _, err := s.deductOn(t, 0, req); !errors.Is(err, stock.ErrUnknownItem) {
-		t.Errorf("%v, want unknown item", err)
-	}
-	s.replicas[0].service.Set(t, unknown, 10)
-	ctx, cancel := context.WithCancel(patient(t))
-	defer cancel()
-	slow := req
-	slow.Hold = stock.MaxHold
-	if ended := <-s.start(s.cancelAtWork(ctx, cancel), 0, slow); !errors.Is(ended.Err, stock.ErrBusy) {
-		t.Errorf("a request that was cancelled while it worked: %v, want busy", ended.Err)
-	}
-	if receipt, err := s.retryRefusals(patient(t), 1, req); err != nil || receipt.Replayed || !s.leaves(receipt, 9) {
-		t.Errorf("once the item exists: %+v, %v, want a new sale with 9 remaining", receipt, err)
-	}
-	s.wantLeft(t, unknown, 9)
-}
-
-// survivesLostMessages cuts the connection before the first message that has the key, or is a COMMIT, then before the
-// second one, and so on, and the same before their replies. The client sends its request again, to a replica whose
-// connections are sound.
-func (s subject) survivesLostMessages(t *testing.T) {
-	victim, proxies := s.behindProxies(t)
-	for _, where := range []tcpproxy.CutPoint{tcpproxy.BeforeRequest, tcpproxy.BeforeReply} {
-		for _, units := range []int64{10, 2} { // enough, and too few
-			eachMessage(t, func(n int) (struck bool) {
-				id := s.newItem(t, units)
-				req := stock.Request{GoodsID: id, Count: 3, Key: s.key(id)}
-				var first error
-				struck = cutNth(proxies, n, req.Key, where, func() { _, first = victim.Deduct(patient(t), req) })
-				s.wantOneSale(t, fmt.Sprintf("cut %s of message %d with %d units", where, n, units), req, units, first)
-				return struck
-			})
-		}
-	}
-}
-
-// wantOneSale sends a request again and checks that the answers are those of one sale, or of one refusal.
-func (s subject) wantOneSale(t *testing.T, when string, req stock.Request, units int64, first error) {
-	t.Helper()
-	receipt, err := s.retryRefusals(patient(t), 1, req)
-	left := units
-	switch {
-	case units < int64(req.Count):
-		if !errors.Is(err, stock.ErrSoldOut) {
-			t.Errorf("%s, sent again: %v, want sold out", when, err)
-		}
-	case err != nil || !s.leaves(receipt, units-int64(req.Count)):
-		t.Errorf("%s, sent again: %+v, %v, want a receipt", when, receipt, err)
-	default:
-		left -= int64(req.Count)
-	}
-	if first == nil && err == nil && !receipt.Replayed {
-		t.Errorf("%s: the request was confirmed twice without a replay", when)
-	}
-	s.wantLeft(t, req.GoodsID, left)
-}
-
+// behindProxies returns the strategy on a replica whose connections to MySQL and Redis lead through proxies. Its leases
+// are short, because a lock outlives a request whose outcome is unknown.
 func (s subject) behindProxies(t *testing.T) (victim stock.Deducter, proxies []*tcpproxy.Proxy) {
 	t.Helper()
-	return s.addresses.behindProxies(t, s.strategy, s.store)
-}
-
-// behindProxies returns a strategy on a replica whose connections to MySQL and Redis lead through proxies. Its leases
-// are short, because a lock outlives a request whose outcome is unknown.
-func (a Addresses) behindProxies(
-	t *testing.T, strategy stock.Strategy, on stock.Store,
-) (victim stock.Deducter, proxies []*tcpproxy.Proxy) {
-	t.Helper()
-	if a.MySQL != "" {
-		var proxy *tcpproxy.Proxy
-		proxy, a.MySQL = ProxyMySQL(t, a.MySQL)
-		proxies = append(proxies, proxy)
-	}
-	if a.Redis != nil {
-		var proxy *tcpproxy.Proxy
-		proxy, a.Redis = ProxyRedis(t, a.Redis)
-		proxies = append(proxies, proxy)
-	}
+	a := s.addresses
+	proxies = make([]*tcpproxy.Proxy, 2)
+	proxies[0], a.MySQL = ProxyMySQL(t, a.MySQL)
+	proxies[1], a.Redis = ProxyRedis(t, a.Redis)
 	deps := a.Connect(t)
 	deps.Lease = 300 * time.Millisecond
-	return NewService(t, deps, strategy).Deducter(t, strategy.Name, on), proxies
-}
-
-func (s subject) sendOrder(ctx context.Context, replica int, req stock.OrderRequest) (stock.OrderReceipt, error) {
-	return s.replicas[replica].deducter.(stock.Orderer).Order(ctx, req)
+	return NewService(t, deps, s.strategy).Deducter(t, s.strategy.Name, s.store), proxies
 }
 
 func keyedOrder(t testing.TB, key string, lines ...stock.Line) stock.OrderRequest {
@@ -232,46 +190,4 @@ func keyedOrder(t testing.TB, key string, lines ...stock.Line) stock.OrderReques
 	}
 	req.Key = key
 	return req
-}
-
-// ordersOnceMeanwhile sends an order again, to both replicas, while the first one stops at its first point, at its
-// second, and so on. Orders with work to do lock their items; others may be one message.
-func (s subject) ordersOnceMeanwhile(t *testing.T) {
-	for _, work := range []time.Duration{0, time.Nanosecond} {
-		eachMessage(t, func(n int) bool { return s.ordersOnceWhileStopped(t, work, n) })
-	}
-}
-
-// ordersOnceWhileStopped stops the first order at its n-th point. It reports false if the order passes fewer.
-func (s subject) ordersOnceWhileStopped(t *testing.T, work time.Duration, n int) (stopped bool) {
-	a, b := s.newItem(t, 10), s.newItem(t, 10)
-	req := keyedOrder(t, s.key(a), stock.Line{GoodsID: a, Count: 2}, stock.Line{GoodsID: b, Count: 3})
-	req.Hold = work
-	isOnce := func(receipt stock.OrderReceipt) bool {
-		return len(receipt.Lines) == 2 && receipt.Lines[0].Remaining == 8 && receipt.Lines[1].Remaining == 7
-	}
-	passed := 0
-	var receipt stock.OrderReceipt
-	first, stopped := parkRequest(t, func(Point) bool { passed++; return passed == n },
-		func(ctx context.Context) (_ stock.Receipt, err error) {
-			receipt, err = s.sendOrder(ctx, 0, req)
-			return receipt.Receipt, err
-		})
-	for replica := range s.replicas {
-		again, err := s.sendOrder(stock.LimitWait(patient(t), 0), replica, req)
-		isRefused := errors.Is(err, stock.ErrInProgress) || errors.Is(err, stock.ErrBusy)
-		if err != nil && !isRefused || err == nil && !isOnce(again) {
-			t.Errorf("on replica %d, while the order stops at point %d: %+v, %v, want sold once, in progress or busy",
-				replica, n, again, err)
-		}
-	}
-	if err := first.Resume(); err != nil || !isOnce(receipt) {
-		t.Errorf("the order, after it stopped at point %d: %+v, %v, want 8 and 7 remaining", n, receipt, err)
-	}
-	if again, err := s.sendOrder(patient(t), 1, req); err != nil || !again.Replayed || !isOnce(again) {
-		t.Errorf("after the order stopped at point %d: %+v, %v, want a replay", n, again, err)
-	}
-	s.wantLeft(t, a, 8)
-	s.wantLeft(t, b, 7)
-	return stopped
 }

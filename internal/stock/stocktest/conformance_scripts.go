@@ -1,12 +1,14 @@
 package stocktest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"regexp"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"stock/internal/stock"
 )
@@ -20,28 +22,54 @@ type script struct {
 	//
 	//	sell 3 k          3 units of item a, with the key k
 	//	sell 3b by x/5    3 units of item b, for the buyer x, who may have 5 of it
-	//	work 3            as sell, with work to do in the critical section
+	//	work sell 3       a request with work to do in the critical section
+	//	try sell 3        a request that does not wait
 	//	order 1a,2b k     an order
 	//	cancel k          the sale with the key k; cancel k 2: 2 units of its only item; cancel k 1a,2b: of several
 	//	look k            reads the sale; its lines are units sold/cancelled/given back
 	//	set 10, restock 5 item a
+	//	hold 3 x k        the reservation x, of 3 units
+	//	find x, confirm x, release x; lapse x lets its time pass
 	steps string
 }
 
-// refusals test every strategy that does not oversell.
-var refusals = []script{
-	{"refuses more than is left", []int64{4}, `
-		sell 5 | sold out at 4 | 4`},
-}
+// sales test every strategy, and either refusals or overselling.
+var (
+	sales = []script{
+		{"sells the last unit", []int64{3}, `
+			sell 2 | 1 remain | 1
+			sell 1 | 0 remain | 0`},
+		{"refuses an unknown item, and does not remember it", nil, `
+			sell 1u | unknown item |
+			sell 1u | unknown item |
+			set 3u  |              |
+			sell 1u | 2 remain     |`},
+		{"sells to a request that does not wait, if the item is free", []int64{4}, `
+			try sell 1 | 3 remain | 3
+			try sell 1 | 2 remain | 2`},
+	}
+	refusals = []script{
+		{"refuses more than is left", []int64{4}, `
+			sell 5 | sold out at 4 | 4`},
+	}
+	overselling = []script{
+		{"sells below zero", []int64{1}, `
+			sell 1    | 0 remain  | 0
+			sell 1    | -1 remain | -1
+			sell 1    | -2 remain | -2
+			restock 1 |           | -1
+			restock 3 |           | 2`},
+	}
+)
 
 // keyScripts test strategies that keep keys, and firstKeyScripts those that keep them in a way of their own.
 var (
 	keyScripts = []script{
 		{"replays a sale on the other replica", []int64{10}, `
-			sell 3 k | 7 remain           | 7
-			sell 1   | 6 remain           | 6
-			work 3 k | 7 remain, replayed | 6
-			sell 3 k | 7 remain, replayed | 6`},
+			sell 3 k      | 7 remain           | 7
+			sell 1        | 6 remain           | 6
+			work sell 3 k | 7 remain, replayed | 6
+			sell 3 k      | 7 remain, replayed | 6`},
 		{"replays sold out although the item was restocked", []int64{2}, `
 			sell 3 k | sold out at 2           | 2
 			set 10   |                         | 10
@@ -72,6 +100,11 @@ var (
 		{"deducts for every request without a key", []int64{10}, `
 			sell 3 | 7 remain | 7
 			sell 3 | 4 remain | 4`},
+		{"accepts the key of a request for an unknown item", nil, `
+			sell 1u k | unknown item       |
+			set 10u   |                    |
+			sell 1u k | 9 remain           |
+			sell 1u k | 9 remain, replayed |`},
 		{"cancels a part, and then the rest", []int64{10}, `
 			sell 5 k   | 5 remain                  | 5
 			cancel k 2 | sold 5/2/2                | 7
@@ -140,6 +173,10 @@ var (
 			order 1b,2a,3b | 8 6 remain | 8 6`},
 		{"deducts nothing for an order whose last line is sold out", []int64{10, 10, 1}, `
 			order 2c,1a,1b | c: sold out at 1 | 10 10 1`},
+		{"deducts nothing for an order whose last line is unknown", []int64{10}, `
+			order 1u,1a | u: unknown item | 10`},
+		{"carries out an order that does not wait, if the items are free", []int64{4, 4}, `
+			try order 1a,1b | 3 3 remain | 3 3`},
 	}
 	keyedOrderScripts = []script{
 		{"replays an order on the other replica", []int64{10, 20}, `
@@ -237,7 +274,7 @@ var (
 func (s subject) play(t *testing.T, scripts []script) {
 	for _, c := range scripts {
 		t.Run(c.name, func(t *testing.T) {
-			p := player{subject: s, items: map[byte]int64{}}
+			p := player{subject: s, items: map[byte]int64{}, held: map[string]stock.ReservationID{}}
 			for i, units := range c.units {
 				p.items['a'+byte(i)] = s.newItem(t, units)
 			}
@@ -246,8 +283,15 @@ func (s subject) play(t *testing.T, scripts []script) {
 				for i := range column {
 					column[i] = strings.TrimSpace(column[i])
 				}
-				if got := p.ask(t, i%2, strings.Fields(column[0])); got != s.told(column[1]) {
+				words, ctx := strings.Fields(column[0]), patient(t)
+				if words[0] == "try" {
+					words, ctx = words[1:], stock.LimitWait(ctx, 0)
+				}
+				if got := p.ask(ctx, t, i%2, words); got != s.told(column[1]) {
 					t.Errorf("step %d, %s: %s, want %s", i+1, column[0], got, s.told(column[1]))
+				}
+				if strings.HasSuffix(column[1], "unknown item") {
+					wantNoTrace(t, s.replicas[0].service.deps, p.items['u'])
 				}
 				for i, left := range strings.Fields(column[2]) {
 					s.wantLeft(t, p.items['a'+byte(i)], number(left))
@@ -261,7 +305,7 @@ func (s subject) play(t *testing.T, scripts []script) {
 	}
 }
 
-var toldRemaining = regexp.MustCompile(`^\d+ remain`)
+var toldRemaining = regexp.MustCompile(`^-?\d+ remain`)
 
 // told is an answer of a script as the strategy gives it: some do not know what remains.
 func (s subject) told(answer string) string {
@@ -274,7 +318,8 @@ func (s subject) told(answer string) string {
 // player plays the steps of a script.
 type player struct {
 	subject
-	items map[byte]int64 // by letter
+	items map[byte]int64                 // by letter
+	held  map[string]stock.ReservationID // by name
 }
 
 // item returns the item of a letter.
@@ -307,8 +352,12 @@ func number(word string) int64 {
 }
 
 // ask sends a request to a replica, and describes the answer.
-func (p player) ask(t *testing.T, replica int, words []string) string {
+func (p player) ask(ctx context.Context, t *testing.T, replica int, words []string) string {
 	t.Helper()
+	works := words[0] == "work"
+	if works {
+		words = words[1:]
+	}
 	verb, words := words[0], words[1:]
 	service, d := p.replicas[replica].service, p.replicas[replica].deducter
 	key := func(word string) string { return p.key(p.items['a']) + " " + word }
@@ -321,22 +370,34 @@ func (p player) ask(t *testing.T, replica int, words []string) string {
 		}
 		if verb == "set" {
 			service.Set(t, item, number(line))
-		} else if _, err := service.Restock(patient(t), p.store, item, number(line)); err != nil {
+		} else if _, err := service.Restock(ctx, p.store, item, number(line)); err != nil {
 			t.Fatal(err)
 		}
 		return ""
 	case "look":
-		sale, err := d.(stock.Canceller).Sale(patient(t), stock.SaleID{Key: key(words[0])})
+		sale, err := d.(stock.Canceller).Sale(ctx, stock.SaleID{Key: key(words[0])})
 		return describeSale(sale, err)
 	case "cancel":
 		req := stock.CancelRequest{SaleID: stock.SaleID{Key: key(words[0])}}
 		if len(words) > 1 {
 			req.Lines = p.lines(words[1], 0)
 		}
-		return describeSale(d.(stock.Canceller).CancelSale(patient(t), req))
+		return describeSale(d.(stock.Canceller).CancelSale(ctx, req))
+	case "find", "confirm", "release":
+		return p.reservation(ctx, t, replica, verb, words[0])
+	case "lapse":
+		p.lapse(ctx, t, words[0])
+		return ""
 	}
 	lines, words := p.lines(words[0], p.items['a']), words[1:]
+	var name string // of a reservation
+	if verb == "hold" {
+		name, words = words[0], words[1:]
+	}
 	var req stock.Request
+	if works {
+		req = WithWork(req)
+	}
 	if len(words)%2 == 1 {
 		req.Key, words = key(words[0]), words[1:]
 	}
@@ -347,16 +408,21 @@ func (p player) ask(t *testing.T, replica int, words []string) string {
 	if verb == "order" {
 		order := keyedOrder(t, req.Key, lines...)
 		order.Buyer = req.Buyer
-		return p.describeOrder(t, order, replica)
+		return p.describeOrder(ctx, t, order, replica)
 	}
 	req.GoodsID, req.Count = lines[0].GoodsID, lines[0].Count
-	if verb == "work" {
-		req = WithWork(req)
+	if verb == "hold" {
+		return p.hold(ctx, t, replica, name, req)
 	}
-	receipt, err := retryRefusals(patient(t), d, req)
+	receipt, err := retryRefusals(ctx, d, req)
 	soldOut, ok := errors.AsType[*stock.SoldOutError](err)
 	if ok && (soldOut.GoodsID != req.GoodsID || soldOut.Asked != req.Count) {
 		t.Errorf("%+v is refused with %+v", req, soldOut)
+	}
+	retried := receipt.Attempts != 1 && p.strategy.TellsRemaining()
+	if err == nil && (retried || receipt.Waited < 0 || receipt.Held < 0 ||
+		receipt.Held != time.Duration(receipt.Left-receipt.Entered)) {
+		t.Errorf("the receipt should tell of one attempt, and its times contradict each other: %+v", receipt)
 	}
 	return Answer{receipt, err}.String()
 }
@@ -377,9 +443,9 @@ func describeSale(sale stock.Sale, err error) string {
 }
 
 // describeOrder sends an order, and describes the answer: what remains of each item, or the item to blame.
-func (p player) describeOrder(t *testing.T, req stock.OrderRequest, replica int) string {
+func (p player) describeOrder(ctx context.Context, t *testing.T, req stock.OrderRequest, replica int) string {
 	t.Helper()
-	receipt, err := p.sendOrder(patient(t), replica, req)
+	receipt, err := p.sendOrder(ctx, replica, req)
 	if blamed, ok := errors.AsType[*stock.LineError](err); ok {
 		for letter, id := range p.items {
 			if id == blamed.GoodsID {

@@ -9,26 +9,6 @@ import (
 	"stock/internal/stock"
 )
 
-// triesFree sends requests that do not wait (stock.LimitWait) for items that nobody else wants.
-func (s subject) triesFree(t *testing.T) {
-	a, b := s.newItem(t, 4), s.newItem(t, 4)
-	ctx := stock.LimitWait(patient(t), 0)
-	for replica := range s.replicas {
-		if sold := <-s.start(ctx, replica, stock.Request{GoodsID: a, Count: 1}); sold.Err != nil {
-			t.Errorf("a try of a free item on replica %d: %v", replica, sold.Err)
-		}
-	}
-	s.wantLeft(t, a, 2)
-	if !s.takesOrders() {
-		return
-	}
-	if _, err := s.order(ctx, 0, stock.Line{GoodsID: a, Count: 1}, stock.Line{GoodsID: b, Count: 1}); err != nil {
-		t.Errorf("a try of an order of free items: %v", err)
-	}
-	s.wantLeft(t, a, 1)
-	s.wantLeft(t, b, 3)
-}
-
 // triesLocked sends requests that do not wait while another one holds the lock.
 func (s subject) triesLocked(t *testing.T) {
 	a, b := s.newItem(t, 4), s.newItem(t, 4)
@@ -44,8 +24,7 @@ func (s subject) triesLocked(t *testing.T) {
 		})
 		if s.takesOrders() {
 			s.wantBusyAtOnce(t, "an order", func() error {
-				_, err := s.order(ctx, replica, stock.Line{GoodsID: a, Count: 1}, stock.Line{GoodsID: b, Count: 1})
-				return err
+				return s.order(ctx, replica, stock.Line{GoodsID: a, Count: 1}, stock.Line{GoodsID: b, Count: 1})
 			})
 		}
 	}

@@ -30,7 +30,9 @@ func ProxyMySQL(t testing.TB, dsn string) (proxy *tcpproxy.Proxy, proxied string
 func ProxyRedis(t testing.TB, options *redis.Options) (proxy *tcpproxy.Proxy, proxied *redis.Options) {
 	t.Helper()
 	proxy = tcpproxy.New(t, options.Addr)
-	return proxy, &redis.Options{Addr: proxy.Addr(), DB: options.DB}
+	behind := *options
+	behind.Addr = proxy.Addr()
+	return proxy, &behind
 }
 
 // Matching selects the messages that match a pattern.
@@ -86,7 +88,11 @@ func cutNth(proxies []*tcpproxy.Proxy, n int, key string, where tcpproxy.CutPoin
 		proxy.Cut(1, where)
 	}
 	request()
-	return slices.ContainsFunc(proxies, func(p *tcpproxy.Proxy) bool { return !p.Armed() })
+	struck = slices.ContainsFunc(proxies, func(p *tcpproxy.Proxy) bool { return !p.Armed() })
+	for _, proxy := range proxies {
+		proxy.Pass()
+	}
+	return struck
 }
 
 // heldRequest is a request of which a message is held on its way.
@@ -96,19 +102,15 @@ type heldRequest struct {
 	done   chan Answer
 }
 
-// holdNth sends a request, and holds its n-th message on its way, or the reply to that.
+// holdNth sends a request, and holds its n-th message on its way.
 func holdNth(
-	t testing.TB, proxies []*tcpproxy.Proxy, n int, key string, reply bool, request func() (stock.Receipt, error),
+	t testing.TB, proxies []*tcpproxy.Proxy, n int, key string, request func() (stock.Receipt, error),
 ) heldRequest {
 	t.Helper()
 	h := heldRequest{done: make(chan Answer, 1)}
 	match := nth(n, key)
 	for _, proxy := range proxies {
-		catch := proxy.Catch
-		if reply {
-			catch = proxy.CatchReply
-		}
-		h.caught = append(h.caught, catch(match))
+		h.caught = append(h.caught, proxy.Catch(match))
 	}
 	go func() {
 		receipt, err := request()

@@ -44,7 +44,8 @@ func (quietZooKeeper) Printf(string, ...any) {}
 type Addresses struct {
 	MySQL        string // DSN of a database that no other test uses
 	Redis        *redis.Options
-	RedisReplica bool // Redis has a Redis replica
+	KeyPrefix    string // see stock.Deps
+	RedisReplica bool   // Redis has a Redis replica
 	Redlock      []*redis.Options
 	Etcd         string
 	ZooKeeper    string
@@ -77,6 +78,17 @@ func NewAddresses(t testing.TB, needs ...stock.Need) Addresses {
 	return a
 }
 
+// LimitToPrefix returns the addresses with an account of Redis that may touch only keys and channels with a prefix. Any
+// other is an error.
+func (a Addresses) LimitToPrefix(t testing.TB, prefix string) Addresses {
+	t.Helper()
+	serverstest.SetUser(t, a.Redis, []string{"ACL SETUSER limited on >secret ~" + prefix + "* &" + prefix + "* +@all"})
+	limited := *a.Redis
+	limited.Username, limited.Password = "limited", "secret"
+	a.Redis, a.KeyPrefix = &limited, prefix
+	return a
+}
+
 // NewDatabase creates a database that no other test uses, and migrates it.
 func NewDatabase(t testing.TB) (dsn string) {
 	t.Helper()
@@ -100,7 +112,7 @@ func (a Addresses) Connect(t testing.TB) stock.Deps {
 	t.Helper()
 	deps := stock.Deps{
 		LockWait: 20 * time.Second, Lease: 30 * time.Second, Poll: time.Millisecond,
-		KeyTTL: time.Hour, RefusalTTL: time.Hour,
+		KeyTTL: time.Hour, RefusalTTL: time.Hour, KeyPrefix: a.KeyPrefix,
 	}
 	if a.MySQL != "" {
 		deps.MySQL, deps.MySQLLocks, deps.MySQLHealth = MySQL(t, a.MySQL), MySQL(t, a.MySQL), MySQL(t, a.MySQL)

@@ -148,7 +148,7 @@ func WantIdle(t testing.TB, deps stock.Deps) {
 		masters = append([]redis.UniversalClient{deps.Redis}, masters...)
 	}
 	for _, master := range masters {
-		held, err := master.Keys(ctx, "lock-*}").Result() // other keys of a lock have a suffix after the brace
+		held, err := master.Keys(ctx, deps.KeyPrefix+"lock-*}").Result() // other keys of a lock have a suffix after the brace
 		if err != nil || len(held) != 0 {
 			t.Errorf("Redis still has the locks %v, %v", held, err)
 		}

@@ -73,17 +73,3 @@ func WaitForRowLocks(t testing.TB, db *sqlx.DB, n int) {
 		return waiting >= n
 	})
 }
-
-// KillConnections ends every other connection to this database.
-func KillConnections(t testing.TB, db *sqlx.DB) {
-	t.Helper()
-	var ids []int64
-	err := db.Select(&ids, `SELECT id FROM information_schema.processlist
-		WHERE db = DATABASE() AND id <> CONNECTION_ID()`)
-	if err != nil {
-		t.Error(err)
-	}
-	for _, id := range ids {
-		_, _ = db.Exec("KILL ?", id) // it may have ended meanwhile
-	}
-}

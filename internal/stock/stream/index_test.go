@@ -15,7 +15,6 @@ import (
 
 	"stock/internal/servers/serverstest"
 	"stock/internal/stock"
-	"stock/internal/stock/stream"
 )
 
 // interruption does something before a client sends a command of this name, and after its reply.
@@ -196,23 +195,6 @@ func TestASweepInspectsOnlyItemsWithAStream(t *testing.T) {
 	serverstest.Eventually(t, "the sale is in MySQL", func() bool { return r.recorded(t, 5000) == 3 })
 	if n := r.commands(t)["xinfo|stream"]; n < 1 || n > 20 {
 		t.Errorf("XINFO was sent %d times, want a few: only item 5000 has a stream", n)
-	}
-}
-
-func TestASweepThatRedisDoesNotAnswerRemembersNoItem(t *testing.T) {
-	t.Parallel()
-	a, server := newServers(t)
-	a.Redis = limitUser(t, server, "-exists", "-xinfo")
-	deps := connect(t, a)
-	if _, err := deps.MySQL.Exec("INSERT INTO good_stock (goods_id, stock) VALUES (5001, 1), (5002, 1)"); err != nil {
-		t.Fatal(err)
-	}
-	var scans atomic.Int64
-	deps.Redis.AddHook(interruption{"smembers", func() { scans.Add(1) }, func() {}})
-	r := newReplica(t, deps, 20*time.Millisecond)
-	serverstest.Eventually(t, "the scan with the sweep has ended", func() bool { return scans.Load() > 1 })
-	if n := stream.Remembered(r.Deducter); n > 0 {
-		t.Errorf("the replica remembers %d items, want none: nothing was sold", n)
 	}
 }
 

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jmoiron/sqlx"
-
 	"stock/internal/stock/mysql"
 )
 
@@ -18,7 +16,7 @@ type locking string
 
 const (
 	waitForRows  locking = ""
-	failIfLocked locking = "NOWAIT" // fail with stock.ErrBusy
+	failIfLocked locking = " NOWAIT" // fail with stock.ErrBusy
 )
 
 // record writes sales to MySQL in one transaction, except for those that are there already.
@@ -64,7 +62,7 @@ func sharesOf(sales []sale, locked locking) []int64 {
 func (w *writeBehind) deduct(
 	ctx context.Context, tx mysql.Tx, sales []sale, delivered time.Time, locked locking,
 ) error {
-	epochs, err := lockEpochs(ctx, tx, slices.Sorted(maps.Keys(byItem(sales))), locked)
+	epochs, err := mysql.LockItems(ctx, tx, slices.Sorted(maps.Keys(byItem(sales))), string(locked))
 	if err != nil {
 		return err
 	}
@@ -99,30 +97,6 @@ func (w *writeBehind) deduct(
 			"goods_id", id, "units", units)
 	}
 	return nil
-}
-
-// lockEpochs locks the rows of items and returns their epochs. The index is named because a scan of a small table would
-// lock other rows too.
-func lockEpochs(
-	ctx context.Context, tx mysql.Tx, ids []int64, locked locking,
-) (epochs map[int64]int64, err error) {
-	query, args, err := sqlx.In(`SELECT goods_id, epoch FROM good_stock FORCE INDEX (good_stock_goods_id)
-		WHERE goods_id IN (?) ORDER BY goods_id FOR UPDATE `+string(locked), ids)
-	if err != nil {
-		return nil, err
-	}
-	var rows []struct {
-		GoodsID int64 `db:"goods_id"`
-		Epoch   int64
-	}
-	if err := tx.SelectContext(ctx, &rows, query, args...); err != nil {
-		return nil, mysql.Refusal(err)
-	}
-	epochs = map[int64]int64{}
-	for _, row := range rows {
-		epochs[row.GoodsID] = row.Epoch
-	}
-	return epochs, nil
 }
 
 // findRecorded returns which of the sales are in stream_sale.

@@ -25,14 +25,6 @@ const entriesPerRead = 256
 // streamsPerCall bounds how many streams are asked or deleted in one pipeline.
 const streamsPerCall = 1000
 
-// index adds items to the index.
-func (s streams) index(ctx context.Context, ids ...int64) error {
-	if len(ids) == 0 {
-		return nil
-	}
-	return s.IndexStreams(ctx, ids...)
-}
-
 // unindex removes items that have no stream from the index. A stream may be opened at the same time: the opener makes
 // it before it adds the item, so that either the item is added after it was removed here, or the stream is found here
 // and the item is put back. Should this replica die in between, the replica that sells the item puts it back.
@@ -50,7 +42,7 @@ func (s streams) unindex(ctx context.Context, ids []int64) error {
 			stream, answered := found[id]
 			return answered && !stream.exists
 		})
-		if err := cmp.Or(s.index(ctx, back...), err); err != nil {
+		if err := cmp.Or(s.IndexStreams(ctx, back...), err); err != nil {
 			return err
 		}
 	}

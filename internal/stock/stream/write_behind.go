@@ -217,7 +217,7 @@ func (w *writeBehind) tidy(working context.Context, indexed map[int64]bool, foun
 		}
 	}
 	return cmp.Or(
-		w.streams.index(working, lost...),
+		w.streams.IndexStreams(working, lost...),
 		w.streams.unindex(working, gone),
 		w.streams.close(working, w.findIdle(found)),
 	)

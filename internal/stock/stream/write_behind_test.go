@@ -37,21 +37,6 @@ func TestSalesAreDeductedOnceWhenTheConsumerDiesBetweenCommitAndXAck(t *testing.
 	}
 }
 
-func TestTheEntriesOfADeadReplicaAreTakenOverWhileAnotherItemIsSold(t *testing.T) {
-	t.Parallel()
-	r := newSingleReplica(t, 100*time.Millisecond)
-	r.set(t, 1, abundance)
-	r.set(t, 2, 10)
-	r.sell(t, 2, 1)
-	r.wantStock(t, 2, 9, 9)
-	buyers := startBuyers(t, r)
-	buyers.waitForSales(t, 300)
-	r.sellAndDie(t, 2, 4)
-	serverstest.Eventually(t, "the dead replica's sale is in MySQL", func() bool { return r.recorded(t, 2) == 5 })
-	buyers.waitForSales(t, 1) // the buyers have not stopped
-	buyers.stop()
-}
-
 // There are more entries than one XAUTOCLAIM takes.
 func TestAllOverdueEntriesAreTakenOverAtOnce(t *testing.T) {
 	t.Parallel()

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"stock/internal/servers"
 )
 
 // Part is a part of what is measured, with the CPU time that its processes and their children use.
@@ -35,7 +37,7 @@ func (b *bench) usage() map[string]time.Duration {
 		var err error
 		for _, pid := range part.PIDs {
 			var used time.Duration
-			if used, err = cpuOfTree(pid); err != nil {
+			if used, err = CPUTime(pid); err != nil {
 				break
 			}
 			sum += used
@@ -75,22 +77,14 @@ func (b *bench) addCPU(name string, c cell) {
 // supports.
 const clockTick = 10 * time.Millisecond
 
-// cpuOfTree is the CPU time that a process and its children have used, in user and system mode.
-func cpuOfTree(pid int) (used time.Duration, err error) {
-	used, err = cpuOf(pid)
+// CPUTime returns the CPU time that a process and its children have used, in user and system mode.
+func CPUTime(pid int) (used time.Duration, err error) {
+	children, err := servers.Children(pid)
 	if err != nil {
 		return 0, err
 	}
-	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
-	if err != nil {
-		return 0, err
-	}
-	for child := range strings.FieldsSeq(string(children)) {
-		pid, err := strconv.Atoi(child)
-		if err != nil {
-			return 0, err
-		}
-		of, err := cpuOf(pid)
+	for _, member := range append(children, pid) {
+		of, err := cpuOf(member)
 		if err != nil {
 			return 0, err
 		}

@@ -73,7 +73,7 @@ func TestCPUTimeOfACellBeginsAfterItsWarmUp(t *testing.T) {
 func awaitCPU(t *testing.T, pid int, want time.Duration) {
 	t.Helper()
 	for {
-		used, err := cpuOfTree(pid)
+		used, err := CPUTime(pid)
 		if err != nil {
 			t.Fatal(err)
 		}

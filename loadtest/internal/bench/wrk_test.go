@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os/exec"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -62,16 +61,6 @@ func TestWrkSendsOneDeductionAndCountsTheAnswers(t *testing.T) {
 	}
 	if c.load <= 0 {
 		t.Errorf("wrk used %v of CPU, want some", c.load)
-	}
-}
-
-func TestWrkHasAThreadPerProcessorAndNoMoreThanUsers(t *testing.T) {
-	t.Parallel()
-	for users, want := range map[int]int{1: 1, 1000: runtime.GOMAXPROCS(0)} {
-		b := newBench(Options{Users: users})
-		if got := b.wrkArguments("wrk.lua", noop, time.Second); got[0] != fmt.Sprintf("-t%d", want) {
-			t.Errorf("wrk is run with %q for %d users, want %d threads", got, users, want)
-		}
 	}
 }
 

@@ -397,7 +397,8 @@ func (c *Console) sell(
 		op := history.Op{Kind: history.Deduct, Name: cmp.Or(body.Key, id), GoodsID: shownItem, Count: body.Count}
 		answer, done := "", false
 		if body.Cancel {
-			cancelled, err := traffic.CancelOne(c.ctx, base, load, op)
+			op.Kind, op.Count = history.CancelSale, 0 // everything
+			cancelled, err := traffic.SendOne(c.ctx, base, load, op)
 			answer, done = describeCancellation(cancelled, err), cancelled.Outcome == history.Done
 		} else {
 			sold, err := traffic.SendOne(c.ctx, base, load, op)
@@ -438,7 +439,7 @@ func describe(op history.Op, err error) string {
 }
 
 // describeCancellation says what came of the cancellation of a sale.
-func describeCancellation(c history.Cancellation, err error) string {
+func describeCancellation(c history.Op, err error) string {
 	switch {
 	case err != nil:
 		return err.Error()

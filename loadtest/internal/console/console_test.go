@@ -116,24 +116,3 @@ func TestNoRunBeginsDuringAChangeThatItsBooksWouldLack(t *testing.T) {
 	}
 	answered()
 }
-
-func TestAnAnswerIsToldInWords(t *testing.T) {
-	t.Parallel()
-	for want, op := range map[string]history.Op{
-		"refused: busy":                          {Outcome: history.Busy, Error: history.BusyProblem},
-		"it may have been sold: outcome unknown": {Outcome: history.Unknown, Error: "/problems/outcome-unknown"},
-		"sold by replica-1, 3 remain":            {Outcome: history.Sold, Replica: "replica-1", Remaining: 3},
-	} {
-		if got := describe(op, nil); got != want {
-			t.Errorf("%+v: %q, want %q", op, got, want)
-		}
-	}
-	for want, c := range map[string]history.Cancellation{
-		"not cancelled: more than sold":               {Outcome: history.Refused, Error: history.ProblemMoreThanSold},
-		"it may have been cancelled: outcome unknown": {Outcome: history.Unknown, Error: "/problems/outcome-unknown"},
-	} {
-		if got := describeCancellation(c, nil); got != want {
-			t.Errorf("%+v: %q, want %q", c, got, want)
-		}
-	}
-}

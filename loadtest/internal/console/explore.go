@@ -16,7 +16,6 @@ import (
 	"stock/loadtest/internal/page"
 	"stock/loadtest/internal/report"
 	"stock/loadtest/internal/scenario"
-	"stock/loadtest/internal/topology"
 	"stock/loadtest/scripts"
 )
 
@@ -148,7 +147,7 @@ func (s *searching) run(ctx context.Context) {
 		}
 	}
 	s.console.board.update(func(state *State) {
-		e := *state.Explored
+		e := state.Explored
 		e.Ended, e.Phase, e.Report = true, "", address
 		switch {
 		case ctx.Err() != nil:
@@ -165,7 +164,6 @@ func (s *searching) run(ctx context.Context) {
 		if failure == nil {
 			e.State = r.State()
 		}
-		state.Explored = &e
 	})
 }
 
@@ -173,7 +171,7 @@ func (s *searching) run(ctx context.Context) {
 func (s *searching) explore(ctx context.Context) (r trace.Result, err error) {
 	var x *explore.Explorer
 	if s.script != nil {
-		x, err = explore.StartScripts(ctx, exploreLanes, topology.Addresses{})
+		x, err = explore.StartScripts(ctx, exploreLanes)
 	} else {
 		x, err = explore.Start(ctx, s.console.lab.Topology, explore.Options{Lanes: exploreLanes, Requests: 2})
 	}
@@ -181,11 +179,7 @@ func (s *searching) explore(ctx context.Context) (r trace.Result, err error) {
 		return r, err
 	}
 	defer x.Close()
-	s.console.board.update(func(state *State) {
-		e := *state.Explored
-		e.Phase = "Searching…"
-		state.Explored = &e
-	})
+	s.console.board.update(func(state *State) { state.Explored.Phase = "Searching…" })
 	x.Watch = s.show
 	if s.script != nil {
 		return x.ExploreScript(ctx, s.script, s.bounds)
@@ -207,9 +201,8 @@ func (s *searching) show(r trace.Result) {
 		}
 	}
 	s.console.board.update(func(state *State) {
-		e := *state.Explored
+		e := state.Explored
 		e.Schedules, e.Cells, e.Traces = r.Tally.Schedules, cells, traces
-		state.Explored = &e
 	})
 }
 

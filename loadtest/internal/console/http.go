@@ -197,8 +197,8 @@ const reportPolicy = "sandbox allow-scripts allow-popups allow-modals; default-s
 	"style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; " +
 	"frame-ancestors 'none'"
 
-// reportFile matches the files of a report: its forms, and the pictures to which its page links.
-var reportFile = regexp.MustCompile(`^(report\.(html|md|json|csv)|bench\.txt|(history|faults)/[^/]+\.html)$`)
+// reportFile matches the forms of a report.
+var reportFile = regexp.MustCompile(`^report\.(html|md|json)$`)
 
 // addReport makes a directory's report available, and returns its address.
 func (c *Console) addReport(dir string) string {

@@ -107,23 +107,10 @@ func (l *CellLive) add(s Sample) (inside int) {
 		s.Inside = max(s.Inside, last.Inside)
 	}
 	l.Samples = l.Samples[:kept]
-	if kept >= maxSamples {
-		l.halve()
-	}
 	s.PerS = s.rate(l.Samples)
 	l.Samples, l.Most = append(l.Samples, s), max(l.Most, s.Inside)
+	l.Samples = l.Samples[max(0, len(l.Samples)-maxSamples):]
 	return s.Inside
-}
-
-// halve drops every second sample, but not the last one.
-func (l *CellLive) halve() {
-	kept := l.Samples[:0]
-	for i := 1 - len(l.Samples)%2; i < len(l.Samples); i += 2 {
-		s := l.Samples[i]
-		s.PerS = s.rate(kept)
-		kept = append(kept, s)
-	}
-	l.Samples = kept
 }
 
 // rate returns the units sold in a second since the last of the samples before, or since the beginning of the cell.

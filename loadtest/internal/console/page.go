@@ -3,7 +3,7 @@ package console
 import (
 	"bytes"
 	"crypto/sha256"
-	"embed"
+	_ "embed"
 	"encoding/base64"
 	"fmt"
 	"html/template"
@@ -16,10 +16,16 @@ import (
 	"stock/loadtest/internal/scenario"
 )
 
-//go:embed assets
-var assets embed.FS
+var (
+	//go:embed assets/console.tmpl
+	markup string
+	//go:embed assets/console.css
+	style string
+	//go:embed assets/console.js
+	code string
 
-var templates = template.Must(template.ParseFS(assets, "assets/*.tmpl"))
+	parsed = template.Must(template.New("console").Parse(markup))
+)
 
 // chosen is what the page shows before anybody has chosen anything.
 type chosen struct {
@@ -82,15 +88,7 @@ var tour = []tourStory{
 // render writes the page, and decides its Content-Security-Policy.
 func (c *Console) render() error {
 	var first bytes.Buffer
-	if err := templates.ExecuteTemplate(&first, "console.tmpl", c.chosen()); err != nil {
-		return err
-	}
-	style, err := assets.ReadFile("assets/console.css")
-	if err != nil {
-		return err
-	}
-	code, err := assets.ReadFile("assets/console.js")
-	if err != nil {
+	if err := parsed.Execute(&first, c.chosen()); err != nil {
 		return err
 	}
 	examples, err := gallery()

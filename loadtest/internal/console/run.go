@@ -189,7 +189,7 @@ func cellName(run history.Run) string {
 
 const (
 	sampleInterval = 250 * time.Millisecond
-	// maxSamples is how many samples a cell keeps. A cell that takes longer loses every second one.
+	// maxSamples is how many samples the page shows: the last minute.
 	maxSamples = 240
 )
 

@@ -3,7 +3,6 @@ package explore
 import (
 	"context"
 	"slices"
-	"strings"
 	"time"
 
 	"stock/loadtest/internal/explore/trace"
@@ -203,11 +202,6 @@ func (s *schedule) changes(a *actor, e *wire.Exchange, reply string) (again bool
 		}
 	}
 	a.repeats[e.Text] = &repeat{reply: reply, touched: slices.Concat(e.Reads, e.Writes), times: 1}
-	if !slices.Contains([]string{"nil", "0"}, reply) && !strings.HasPrefix(reply, "error") {
-		for _, name := range e.Writes {
-			s.wrote[name] = a.name
-		}
-	}
 	for _, other := range s.actors {
 		if other == a {
 			continue

@@ -12,12 +12,7 @@ import (
 )
 
 // answers are what clients were told.
-type answers struct {
-	ops   []history.Op
-	calls []history.Call
-
-	cancellations []history.Cancellation
-}
+type answers struct{ ops []history.Op }
 
 // client sends the request of an actor, and tells each answer.
 type client func(ctx context.Context, tell func(string)) (answers, error)
@@ -68,12 +63,10 @@ func (x *session) client(items []int64, n, at int, r request) client {
 		Strategy: x.strategy.Name, Store: x.store, Keys: x.keyed(), Timeout: clientTimeout,
 	}
 	if r.kind == history.Hold {
-		return reserver(url, load, r.ends, history.Call{
-			Kind: history.Hold, Name: name, GoodsID: lines[0].GoodsID, Count: lines[0].Count, TTLMS: holdTime,
-			Keyed: x.keyed(), Again: r.same,
-		})
+		op.TTLMS, op.Keyed, op.Again = holdTime, x.keyed(), r.same
+		return reserver(url, load, r.ends, op)
 	}
-	if r.kind == cancelSale {
+	if r.kind == history.CancelSale {
 		return canceller(url, load, op)
 	}
 	ops := []history.Op{op}
@@ -92,7 +85,7 @@ func (x *session) client(items []int64, n, at int, r request) client {
 		}
 		if r.ends == history.Cancel {
 			ended, err := canceller(url, load, op)(ctx, tell)
-			got.cancellations = ended.cancellations
+			got.ops = append(got.ops, ended.ops...)
 			return got, err
 		}
 		return got, nil
@@ -102,9 +95,10 @@ func (x *session) client(items []int64, n, at int, r request) client {
 // canceller returns a client who cancels a sale.
 func canceller(url string, load traffic.Load, sale history.Op) client {
 	return func(ctx context.Context, tell func(string)) (answers, error) {
-		c, err := traffic.CancelOne(ctx, url, load, sale)
-		tell("cancel: " + inWords(c.Outcome, c.Error))
-		return answers{cancellations: []history.Cancellation{c}}, err
+		op := history.Op{Kind: history.CancelSale, Name: sale.Name, GoodsID: sale.GoodsID}
+		op, err := traffic.SendOne(ctx, url, load, op)
+		tell("cancel: " + inWords(op.Outcome, op.Error))
+		return answers{ops: []history.Op{op}}, err
 	}
 }
 
@@ -112,17 +106,17 @@ func canceller(url string, load traffic.Load, sale history.Op) client {
 func requestPrefix(item int64) string { return fmt.Sprintf("explore-%d", item) }
 
 // reserver returns a client who reserves units, and then ends the reservation.
-func reserver(url string, load traffic.Load, ends string, call history.Call) client {
+func reserver(url string, load traffic.Load, ends string, hold history.Op) client {
 	return func(ctx context.Context, tell func(string)) (got answers, err error) {
-		reserved, err := traffic.CallOne(ctx, url, load, call)
+		reserved, err := traffic.SendOne(ctx, url, load, hold)
 		tell(inWords(reserved.Outcome, reserved.Error))
-		got.calls = append(got.calls, reserved)
+		got.ops = append(got.ops, reserved)
 		if err != nil || reserved.Outcome != history.Done || ends == "" {
 			return got, err
 		}
-		ended, err := traffic.CallOne(ctx, url, load, traffic.About(reserved, ends, false))
+		ended, err := traffic.SendOne(ctx, url, load, traffic.About(reserved, ends, false))
 		tell(ends + ": " + inWords(ended.Outcome, ended.Error))
-		got.calls = append(got.calls, ended)
+		got.ops = append(got.ops, ended)
 		return got, err
 	}
 }

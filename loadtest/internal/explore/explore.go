@@ -73,13 +73,7 @@ func Start(ctx context.Context, t *topology.Topology, o Options) (*Explorer, err
 	var at topology.Addresses
 	if o.Subject == nil {
 		at = t.Addresses()
-		at.MySQLDSN, at.Redis, at.RedisReplica = "", nil, false // each lane has its own
 	}
-	return start(ctx, t, at, o)
-}
-
-// start starts lanes, with servers of their own in place of addresses that are empty.
-func start(ctx context.Context, t *topology.Topology, at topology.Addresses, o Options) (*Explorer, error) {
 	x := &Explorer{lanes: make([]*lane, o.Lanes), requests: o.Requests, subject: o.Subject, warm: map[string]bool{}}
 	items := func() int64 { return firstItem + x.items.Add(1) }
 	group, starting := errgroup.WithContext(ctx)
@@ -126,7 +120,7 @@ func (x *Explorer) search(
 	}
 	bounds.NoReduction = bounds.NoReduction || hides
 	r := trace.Result{
-		Strategy: choice.Strategy.Name, Store: choice.Store, Control: choice.Strategy.Control, Own: x.subject != nil,
+		Strategy: choice.Strategy.Name, Store: choice.Store, Own: x.subject != nil,
 		Requests: x.requests, Bounds: bounds.Effective(), Random: bounds.Random,
 	}
 	if s, ok := x.subject.(Service); ok {
@@ -134,11 +128,9 @@ func (x *Explorer) search(
 	}
 	bounds.Duration /= time.Duration(max(len(workloads), 1))
 	for _, w := range workloads {
-		beginning, schedules := time.Now(), map[string]int{}
-		r.Workloads = append(r.Workloads, trace.Workload{Name: w.name, Title: w.title, Schedules: schedules})
+		r.Workloads = append(r.Workloads, trace.Workload{Name: w.name, Title: w.title})
 		search := &Search{Bounds: bounds, Found: func(s trace.Schedule) {
 			s.Token = w.name + ":" + s.Token
-			schedules[strings.Join(s.Outcome.Faults, "+")]++
 			all.collect(w.special, s)
 			if x.Watch != nil && time.Since(x.watched) > watchInterval {
 				sofar := r
@@ -151,7 +143,6 @@ func (x *Explorer) search(
 		}}
 		tally, err := search.Run(ctx, x.systems(choice, w, x.faults(choice.Strategy, w, bounds)))
 		r.Tally.Add(tally)
-		r.Workloads[len(r.Workloads)-1].Took = time.Since(beginning)
 		if ctx.Err() != nil {
 			break
 		}

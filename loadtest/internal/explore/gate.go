@@ -1,8 +1,6 @@
 package explore
 
 import (
-	"context"
-	"errors"
 	"regexp"
 	"slices"
 	"strings"
@@ -13,9 +11,6 @@ import (
 
 // Arrive implements wire.Gate.
 func (r *replica) Arrive(e *wire.Exchange, gone <-chan struct{}) wire.Action {
-	if subject, ok := r.lane.subject.(*scripted); ok && !subject.mayTouch(e, r.lane.at.KeyPrefix) {
-		return wire.LoseBoth
-	}
 	running := r.lane.running()
 	serving := running != nil && r.lane.subject != nil && running.serves(r.number)
 	if s := r.lane.concerned(e, serving); s != nil {
@@ -143,23 +138,3 @@ func (p *passing) Answered(e *wire.Exchange, err error) {
 		p.replica.Answered(e, err)
 	}
 }
-
-// pass is the gate of requests over HTTP, which no proxy sees.
-func (r *replica) pass(ctx context.Context, text string, send func() (string, error)) error {
-	all := []string{everything}
-	e := &wire.Exchange{Conn: &wire.Conn{Store: "http"}, Store: "http", Text: text, Reads: all, Writes: all}
-	action := r.Arrive(e, ctx.Done())
-	if action == wire.LoseBoth {
-		r.Answered(e, errNotAnswered)
-		return errNotAnswered
-	}
-	reply, err := send()
-	e.Reply = reply
-	r.Answered(e, err)
-	if action == wire.LoseReply {
-		return errNotAnswered
-	}
-	return err
-}
-
-var errNotAnswered = errors.New("the request was not answered")

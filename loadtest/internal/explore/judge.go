@@ -73,7 +73,7 @@ func (x *session) judge(ctx context.Context, s *schedule, o trace.Outcome) (trac
 	script, isScript := x.lane.subject.(*scripted)
 	if isScript && script.Check {
 		var err error
-		o.Kind, err = script.check(ctx, x.lane, s.items, told)
+		o.Kind, err = script.check(ctx, s.items, told)
 		return o, err
 	}
 	all := told
@@ -95,7 +95,7 @@ func (x *session) judge(ctx context.Context, s *schedule, o trace.Outcome) (trac
 		o.Kind, o.Evidence = trace.NotServed, []string{"no request was served, and no fault has struck"}
 	}
 	if x.workload.cancelsSale() && o.Kind == trace.Right {
-		o.Kind, o.Evidence = x.givenBack(all[len(told)].cancellations[0], h.End.Final[s.items[0]])
+		o.Kind, o.Evidence = x.givenBack(all[len(told)].ops[0], h.End.Final[s.items[0]])
 	}
 	if o.Kind == trace.Leaked && slices.Contains(s.struck, SentAgain) && !x.keyed() {
 		o.Kind = trace.SoldTwice // to the judge, both requests are one
@@ -111,57 +111,37 @@ func (x *session) judge(ctx context.Context, s *schedule, o trace.Outcome) (trac
 // delay makes requests begin with the first of their steps. All requests are sent at the beginning. Until one of its
 // steps is executed, or it enters its critical section, a request is like one that is sent later.
 func (a *answers) delay(executed []int64) {
-	begin := func(sent *int64, received int64) {
-		for _, at := range executed {
-			if at > *sent && at < received {
-				*sent = at
-				return
-			}
-		}
-	}
 	for i := range a.ops {
 		op := &a.ops[i]
 		sent := op.SentNS
-		begin(&op.SentNS, op.ReceivedNS)
+		began := slices.IndexFunc(executed, func(at int64) bool { return at > sent && at < op.ReceivedNS })
+		if began >= 0 {
+			op.SentNS = executed[began]
+		}
 		if op.EnteredNS > sent {
 			op.SentNS = min(op.SentNS, op.EnteredNS)
 		}
-	}
-	for i := range a.calls {
-		begin(&a.calls[i].SentNS, a.calls[i].ReceivedNS)
-	}
-	for i := range a.cancellations {
-		begin(&a.cancellations[i].SentNS, a.cancellations[i].ReceivedNS)
 	}
 }
 
 // forget makes the last answer unknown: a client whose replica has died cannot know more.
 func (a *answers) forget() {
-	if n := len(a.cancellations); n > 0 {
-		c := &a.cancellations[n-1]
-		c.Outcome, c.State, c.Sold, c.Cancelled, c.GivenBack = history.Unknown, "", 0, 0, 0
-		return
-	}
 	if n := len(a.ops); n > 0 {
-		a.ops[n-1].Outcome = history.Unknown
-	}
-	if n := len(a.calls); n > 0 {
-		a.calls[n-1].Outcome = history.Unknown
+		op := &a.ops[n-1]
+		op.Outcome, op.State, op.Sold, op.Cancelled, op.GivenBack = history.Unknown, "", 0, 0, 0
 	}
 }
 
 // served reports whether a client knows what became of a request, and the service was not busy.
 func (a answers) served() bool {
-	return slices.ContainsFunc(a.ops, func(op history.Op) bool { return certain(op.Outcome) }) ||
-		slices.ContainsFunc(a.cancellations, func(c history.Cancellation) bool { return certain(c.Outcome) }) ||
-		slices.ContainsFunc(a.calls, func(c history.Call) bool { return certain(c.Outcome) })
+	return slices.ContainsFunc(a.ops, func(op history.Op) bool { return certain(op.Outcome) })
 }
 
 func certain(o history.Outcome) bool { return o != history.Busy && o != history.Unknown }
 
 // mayHold reports whether a deduction may have held units for a while that it has not sold.
 func (a answers) mayHold() bool {
-	return slices.ContainsFunc(a.ops, func(op history.Op) bool { return !certain(op.Outcome) })
+	return slices.ContainsFunc(a.ops, func(op history.Op) bool { return op.Sells() && !certain(op.Outcome) })
 }
 
 // left reads what a schedule has left in the stores. The answers are completed by what the service says afterwards.
@@ -184,7 +164,7 @@ func (x *session) left(ctx context.Context, items []int64, told []answers) (*his
 	var err error
 	if takesHolds(x.strategy, x.store) {
 		if slices.ContainsFunc(told, answers.mayHold) {
-			h.Run.CallsVersion = history.CallsVersion
+			h.Run.Reserves = true
 		}
 		if err = x.endReservations(ctx, items[0], told); err != nil {
 			return nil, err
@@ -257,11 +237,16 @@ func judgeAnswers(h *history.History, told []answers) (damage string, evidence [
 // apart returns the answers to each request by themselves. Those about a reservation belong together.
 func apart(clients []answers) (all []answers) {
 	for _, a := range clients {
+		var reserved answers
 		for _, op := range a.ops {
+			if op.Kind == history.Hold || op.Reservation != "" {
+				reserved.ops = append(reserved.ops, op)
+				continue
+			}
 			all = append(all, answers{ops: []history.Op{op}})
 		}
-		if len(a.calls) > 0 {
-			all = append(all, answers{calls: a.calls})
+		if len(reserved.ops) > 0 {
+			all = append(all, reserved)
 		}
 	}
 	return all
@@ -272,15 +257,10 @@ func record(h *history.History, told []answers) *history.History {
 	r := *h
 	for _, a := range told {
 		r.Ops = append(r.Ops, a.ops...)
-		r.Calls = append(r.Calls, a.calls...)
-		r.Cancellations = append(r.Cancellations, a.cancellations...)
 	}
 	slices.SortFunc(r.Ops, func(a, b history.Op) int { return int(a.SentNS - b.SentNS) })
-	slices.SortFunc(r.Cancellations, func(a, b history.Cancellation) int { return int(a.SentNS - b.SentNS) })
-	slices.SortFunc(r.Calls, func(a, b history.Call) int { return int(a.SentNS - b.SentNS) })
-	if len(r.Calls) > 0 {
-		r.Run.CallsVersion = history.CallsVersion
-	}
+	holds := slices.ContainsFunc(r.Ops, func(op history.Op) bool { return op.Kind == history.Hold })
+	r.Run.Reserves = r.Run.Reserves || holds
 	return &r
 }
 
@@ -316,7 +296,7 @@ func judgeSet(h *history.History, set history.Op, requests []answers) (damage st
 func judgeDivision(h *history.History, set history.Op, before, after []answers) (early, late verify.Verdict) {
 	first, second := record(h, before), record(h, after)
 	first.Ledger, second.Ledger = rowsOf(h.Ledger, first.Ops), rowsOf(h.Ledger, second.Ops)
-	sold := scenario.ConfirmedUnits(first.Calls)[set.GoodsID]
+	sold := scenario.ConfirmedUnits(first.Ops)[set.GoodsID]
 	for _, op := range first.Ops {
 		if op.Outcome == history.Sold {
 			sold += op.Count
@@ -357,19 +337,14 @@ func possible(before, after []answers, set history.Op) bool {
 // times returns when the first request was sent, and when the last one was answered.
 func (a answers) times() (sent, answered int64) {
 	sent = math.MaxInt64
-	note := func(at, until int64, outcome history.Outcome) {
-		if sent = min(sent, at); outcome == history.Unknown {
-			until = math.MaxInt64
-		}
-		answered = max(answered, until)
-	}
 	for _, op := range a.ops {
-		note(op.SentNS, op.ReceivedNS, op.Outcome)
-	}
-	for _, c := range a.calls {
-		if c.Kind != history.Inspect {
-			note(c.SentNS, c.ReceivedNS, c.Outcome)
+		switch {
+		case op.Kind == history.Inspect:
+			continue
+		case op.Outcome == history.Unknown:
+			answered = math.MaxInt64
 		}
+		sent, answered = min(sent, op.SentNS), max(answered, op.ReceivedNS)
 	}
 	return sent, answered
 }

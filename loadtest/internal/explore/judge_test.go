@@ -22,17 +22,17 @@ func TestARequestBeginsWithItsFirstStepOrItsCriticalSection(t *testing.T) {
 func TestTheLastCancellationLeavesEveryUnitInStock(t *testing.T) {
 	t.Parallel()
 	x := session{workload: workload{stock: []int64{10}}}
-	done := history.Cancellation{Outcome: history.Done, State: history.Cancelled}
+	done := history.Op{Outcome: history.Done, State: history.Cancelled}
 	for _, c := range []struct {
-		last history.Cancellation
+		last history.Op
 		left int64
 		want string
 	}{
 		{done, 10, trace.Right},
 		{done, 11, trace.BackTwice},
 		{done, 9, trace.Leaked},
-		{history.Cancellation{Outcome: history.Busy}, 10, trace.NotCancelled},
-		{history.Cancellation{Outcome: history.Done, State: "sold"}, 9, trace.NotCancelled},
+		{history.Op{Outcome: history.Busy}, 10, trace.NotCancelled},
+		{history.Op{Outcome: history.Done, State: "sold"}, 9, trace.NotCancelled},
 	} {
 		if kind, _ := x.givenBack(c.last, c.left); kind != c.want {
 			t.Errorf("%s %s, %d units are left: %s, want %s", c.last.Outcome, c.last.State, c.left, kind, c.want)

@@ -27,7 +27,6 @@ import (
 // shared: they are keyed by item.
 type lane struct {
 	mysql    *servers.MySQL
-	flush    bool // its Redis is its own
 	db       *sqlx.DB
 	keys     *redis.Client
 	oracle   *oracle.Oracle
@@ -74,27 +73,24 @@ var serviceArgs = []string{
 	"--poll=2ms", "--lease=" + lease.String(), "--lock-wait=8s", "--request-timeout=12s", "--mysql-conns=8",
 }
 
-// start starts the servers that have no address, and the replicas: one for each request, and one for what faults start.
+// start starts a MySQL, a Redis and the replicas: one for each request, and one for what faults start. at has the
+// servers of locks.
 func (l *lane) start(
 	ctx context.Context, t *topology.Topology, name string, at topology.Addresses, requests int,
 ) (err error) {
-	if at.MySQLDSN == "" {
-		if l.mysql, err = servers.StartMySQL(ctx, servers.MySQLOptions{Relaxed: true}); err != nil {
-			return err
-		}
-		l.onStop(func(ctx context.Context) error { return l.mysql.Stop(ctx) })
-		if at.MySQLDSN, err = l.mysql.CreateDatabase(ctx, "stock"); err != nil {
-			return err
-		}
+	if l.mysql, err = servers.StartMySQL(ctx, servers.MySQLOptions{Relaxed: true}); err != nil {
+		return err
 	}
-	if len(at.Redis) == 0 {
-		own, err := servers.StartRedis(ctx, servers.RedisOptions{Name: name + "-redis"})
-		if err != nil {
-			return err
-		}
-		l.onStop(own.Stop)
-		l.flush, at.Redis = true, []string{own.Addr}
+	l.onStop(func(ctx context.Context) error { return l.mysql.Stop(ctx) })
+	if at.MySQLDSN, err = l.mysql.CreateDatabase(ctx, "stock"); err != nil {
+		return err
 	}
+	own, err := servers.StartRedis(ctx, servers.RedisOptions{Name: name + "-redis"})
+	if err != nil {
+		return err
+	}
+	l.onStop(own.Stop)
+	at.Redis, at.RedisReplica = []string{own.Addr}, false
 	if err := l.connect(ctx, at); err != nil {
 		return err
 	}
@@ -135,9 +131,9 @@ func (l *lane) connect(ctx context.Context, at topology.Addresses) (err error) {
 		return err
 	}
 	l.onStop(func(context.Context) error { return l.db.Close() })
-	l.keys = redis.NewClient(at.Account.RedisOptions(at.Redis[0]).Simple())
+	l.keys = redis.NewClient(&redis.Options{Addr: at.Redis[0]})
 	l.onStop(func(context.Context) error { return l.keys.Close() })
-	o := oracle.Config{MySQLDSN: at.MySQLDSN, Redis: at.Redis, Account: at.Account}
+	o := oracle.Config{MySQLDSN: at.MySQLDSN, Redis: at.Redis}
 	if l.oracle, err = oracle.Open(ctx, o); err != nil {
 		return err
 	}

@@ -67,16 +67,16 @@ func (x *session) endReservations(ctx context.Context, item int64, told []answer
 	load := traffic.Load{Strategy: x.strategy.Name, Store: x.store, Timeout: clientTimeout}
 	asked := map[string]bool{}
 	for i := range told {
-		for _, c := range told[i].calls {
+		for _, c := range told[i].ops {
 			if c.Reservation == "" || asked[c.Reservation] {
 				continue
 			}
 			asked[c.Reservation] = true
-			state, err := traffic.CallOne(ctx, desk, load, traffic.About(c, history.Inspect, false))
+			state, err := traffic.SendOne(ctx, desk, load, traffic.About(c, history.Inspect, false))
 			if err != nil {
 				return err
 			}
-			told[i].calls = append(told[i].calls, state)
+			told[i].ops = append(told[i].ops, state)
 		}
 	}
 	expires, err := x.lane.expiries(ctx, item)
@@ -84,22 +84,22 @@ func (x *session) endReservations(ctx context.Context, item int64, told []answer
 		return err
 	}
 	for i := range told {
-		for j := range told[i].calls {
-			told[i].calls[j] = endedEarlier(told[i].calls[j], expires)
+		for j := range told[i].ops {
+			told[i].ops[j] = endedEarlier(told[i].ops[j], expires)
 		}
 	}
 	if err := x.lane.expireReservations(ctx, item); err != nil {
 		return err
 	}
-	tooMany := history.Call{
+	tooMany := history.Op{
 		Kind: history.Hold, Name: requestPrefix(item) + "-all", GoodsID: item, Count: 1000, TTLMS: holdTime,
 	}
-	_, err = traffic.CallOne(ctx, desk, load, tooMany)
+	_, err = traffic.SendOne(ctx, desk, load, tooMany)
 	return err
 }
 
 // endedEarlier returns a call with the time at which its reservation has ended, if a fault has let the time pass.
-func endedEarlier(c history.Call, expires map[string]int64) history.Call {
+func endedEarlier(c history.Op, expires map[string]int64) history.Op {
 	ends, found := expires[strings.ReplaceAll(c.Reservation, "-", "")]
 	if !found || c.Outcome != history.Done || ends > c.ExpiresUS {
 		return c

@@ -20,7 +20,7 @@ func (x *session) cancelAgain(ctx context.Context, items []int64) (answers, erro
 }
 
 // givenBack judges what the last cancellation has left: the units of the sale are back, once.
-func (x *session) givenBack(last history.Cancellation, left int64) (kind string, evidence []string) {
+func (x *session) givenBack(last history.Op, left int64) (kind string, evidence []string) {
 	had := x.workload.stock[0]
 	switch {
 	case !last.Wholly():

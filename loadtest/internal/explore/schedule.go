@@ -40,14 +40,13 @@ type schedule struct {
 	renewNothing bool
 	saved        []savedKey              // what the last write to Redis has changed; nil: nothing, or no fault needs it
 	opening      map[*wire.Conn][]string // statements that begin a transaction, which may turn out to be of the schedule
-	wrote        map[string]string       // who was the last to write something in Redis
 }
 
 func newSchedule(l *lane, faults []fault, actors []*actor) *schedule {
 	return &schedule{
 		began: monotonic.Now(), lane: l, faults: faults, actors: actors, current: -1, quiet: silence,
 		changed: make(chan struct{}, 1), over: make(chan struct{}), touched: map[string]bool{},
-		opening: map[*wire.Conn][]string{}, wrote: map[string]string{},
+		opening: map[*wire.Conn][]string{},
 	}
 }
 
@@ -275,7 +274,7 @@ func (s *schedule) passTime(ctx context.Context, polls []Option, idle *idleTime)
 		}
 	}
 	if passed > leaseTime {
-		nobody := stuck{s.whoWaits(ctx)}
+		nobody := s.stuck()
 		s.add(trace.Step{Kind: trace.Stuck, Text: nobody.Error()})
 		return nobody
 	}

@@ -14,7 +14,6 @@ import (
 	"stock/internal/monotonic"
 	"stock/loadtest/internal/explore/script"
 	"stock/loadtest/internal/explore/trace"
-	"stock/loadtest/internal/explore/wire"
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/oracle"
 	"stock/loadtest/internal/scenario"
@@ -22,11 +21,9 @@ import (
 	"stock/loadtest/internal/topology"
 )
 
-// StartScripts starts lanes for scripts: for three sessions, and one that a fault starts. The addresses are those of
-// MySQL, with a database of the explorer's own, and Redis, if they are the user's. There is one lane then. KeyPrefix
-// begins all keys. Empty fields stand for servers of each lane's own.
-func StartScripts(ctx context.Context, lanes int, at topology.Addresses) (*Explorer, error) {
-	return start(ctx, nil, at, Options{Lanes: lanes, Requests: 3, Subject: &scripted{}})
+// StartScripts starts lanes for scripts: for three sessions, and one that a fault starts.
+func StartScripts(ctx context.Context, lanes int) (*Explorer, error) {
+	return Start(ctx, nil, Options{Lanes: lanes, Requests: 3, Subject: &scripted{}})
 }
 
 // scripted is the script that a lane executes. It implements Subject.
@@ -37,38 +34,12 @@ type scripted struct {
 	before   []string       // the tables that were there before
 	open     []*script.Stores
 	answered *answered
-
-	trespass atomic.Pointer[string] // a command that was not executed, because it touches keys that are not the lab's
 }
 
 // answered is what the sessions of all lanes have told their clients.
 type answered struct {
 	sold atomic.Bool  // some session has succeeded
 	last atomic.Value // the text of the last answer
-}
-
-// mayTouch reports whether a step touches only keys with a prefix.
-func (s *scripted) mayTouch(e *wire.Exchange, prefix string) bool {
-	if prefix == "" || e.Store != "redis" {
-		return true
-	}
-	for _, name := range slices.Concat(e.Reads, e.Writes) {
-		if !strings.HasPrefix(name, "redis:"+prefix) {
-			s.trespass.Store(&e.Text)
-			return false
-		}
-	}
-	return true
-}
-
-// run executes a function.
-func (s *scripted) run(ctx context.Context, function string, env script.Env) (script.Result, error) {
-	result, err := s.Run(ctx, function, env)
-	if text := s.trespass.Load(); text != nil && err == nil {
-		return result, fmt.Errorf("%s: in %s: %s: on a Redis of yours, name keys with key(), such as key(\"lock\")",
-			s.File, function, *text)
-	}
-	return result, err
 }
 
 // Script is a file with sessions.
@@ -177,7 +148,7 @@ func (x *Explorer) leave() {
 
 // stores returns stores at addresses, which are not connected yet.
 func (l *lane) stores(at topology.Addresses, isolation string) (*script.Stores, error) {
-	return script.Open(at.MySQLDSN, isolation, at.Account.RedisOptions(at.Redis[0]).Simple())
+	return script.Open(at.MySQLDSN, isolation, at.Redis[0])
 }
 
 // tables lists the tables of the database.
@@ -220,16 +191,14 @@ func (s *scripted) setStock(ctx context.Context, l *lane, stock map[int64]int64)
 			return err
 		}
 	}
-	if l.flush {
-		if err := l.keys.FlushDB(ctx).Err(); err != nil {
-			return err
-		}
+	if err := l.keys.FlushDB(ctx).Err(); err != nil {
+		return err
 	}
 	if err := s.running(l).SetStock(ctx, stock); err != nil || !s.Setup {
 		return err
 	}
 	made := len(s.direct.Once)
-	result, err := s.run(ctx, "setup", s.env(l, s.direct, slices.Collect(maps.Keys(stock))[0]))
+	result, err := s.Run(ctx, "setup", script.Env{Item: slices.Collect(maps.Keys(stock))[0], Stores: s.direct})
 	switch {
 	case err != nil:
 		return err
@@ -241,10 +210,6 @@ func (s *scripted) setStock(ctx context.Context, l *lane, stock map[int64]int64)
 		return err
 	}
 	return nil
-}
-
-func (s *scripted) env(l *lane, stores *script.Stores, item int64) script.Env {
-	return script.Env{Item: item, Prefix: l.at.KeyPrefix, Stores: stores}
 }
 
 // client executes a session.
@@ -261,11 +226,12 @@ func (s *scripted) client(l *lane, at int, op history.Op) client {
 		l.mu.Lock()
 		s.open = append(s.open, stores)
 		l.mu.Unlock()
-		env := s.env(l, stores, op.GoodsID)
-		env.Say, env.HTTP = tell, l.replicas[at].pass
-		env.Args = map[string]any{"count": op.Count, "who": who, "request": op.Name}
+		env := script.Env{
+			Item: op.GoodsID, Stores: stores, Say: tell,
+			Args: map[string]any{"count": op.Count, "who": who, "request": op.Name},
+		}
 		op.SentNS = monotonic.Now()
-		result, err := s.run(ctx, session, env)
+		result, err := s.Run(ctx, session, env)
 		stores.RollBack(ctx)
 		op.ReceivedNS = monotonic.Now()
 		op.Outcome, op.Error = outcomes[result.Outcome], result.Why
@@ -287,7 +253,7 @@ var outcomes = map[script.Outcome]history.Outcome{
 }
 
 // check has the script judge what a schedule has left.
-func (s *scripted) check(ctx context.Context, l *lane, items []int64, told []answers) (damage string, err error) {
+func (s *scripted) check(ctx context.Context, items []int64, told []answers) (damage string, err error) {
 	var sold, unknown int64 // units
 	var refused int64       // sessions
 	for _, a := range told {
@@ -302,9 +268,8 @@ func (s *scripted) check(ctx context.Context, l *lane, items []int64, told []ans
 			}
 		}
 	}
-	env := s.env(l, s.direct, items[0])
-	env.Args = map[string]any{"sold": sold, "unknown": unknown, "refused": refused}
-	result, err := s.run(ctx, "check", env)
+	args := map[string]any{"sold": sold, "unknown": unknown, "refused": refused}
+	result, err := s.Run(ctx, "check", script.Env{Item: items[0], Stores: s.direct, Args: args})
 	switch {
 	case err != nil:
 		return "", err

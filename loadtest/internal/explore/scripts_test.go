@@ -1,29 +1,23 @@
 package explore
 
 import (
-	"context"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 
-	"stock/internal/servers"
 	"stock/loadtest/internal/explore/trace"
-	"stock/loadtest/internal/topology"
 )
 
 var unlimited = trace.Bounds{Preemptions: -1, Faults: 1}
 
-func startScripts(t *testing.T, lanes int, at topology.Addresses) *Explorer {
+func startScripts(t *testing.T, lanes int) *Explorer {
 	t.Helper()
-	x, err := StartScripts(t.Context(), lanes, at)
+	x, err := StartScripts(t.Context(), lanes)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,16 +36,14 @@ func load(t *testing.T, text string) *Script {
 
 func TestScripts(t *testing.T) {
 	t.Parallel()
-	x := startScripts(t, 2, topology.Addresses{})
+	x := startScripts(t, 2)
 	t.Run("gallery", func(t *testing.T) { testGallery(t, x) })
 	t.Run("replay", func(t *testing.T) { testReplay(t, x) })
 	t.Run("mistakes", func(t *testing.T) { testMistakes(t, x) })
 	t.Run("waits", func(t *testing.T) { testWaits(t, x) })
-	t.Run("who waits", func(t *testing.T) { testWhoWaits(t, x) })
 	t.Run("verdicts", func(t *testing.T) { testVerdicts(t, x) })
 	t.Run("hidden", func(t *testing.T) { testHidden(t, x) })
 	t.Run("rows", func(t *testing.T) { testRows(t, x) })
-	t.Run("http", func(t *testing.T) { testHTTP(t, x) })
 	t.Run("nothing is left", func(t *testing.T) { testNothingIsLeft(t, x) })
 }
 
@@ -61,13 +53,6 @@ func testGallery(t *testing.T, x *Explorer) {
 	if err != nil || len(files) < 50 {
 		t.Fatalf("%d files, %v", len(files), err)
 	}
-	prefix := func(p string) {
-		for _, l := range x.lanes {
-			l.at.KeyPrefix = p
-		}
-	}
-	prefix("gallery:") // as on a Redis of the user's, where keys without the prefix are refused
-	defer prefix("")
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".star"), func(t *testing.T) {
 			text, err := os.ReadFile(file)
@@ -202,7 +187,6 @@ func testMistakes(t *testing.T, x *Explorer) {
 		{"def buy():\n    refuse('I do not want to')", "shop.star: no session has succeeded in any of 1 schedules: busy: I"},
 		{"def buy():\n    while True:\n        redis('PING')", "shop.star:3:14: in buy: it loops: 1000 calls with"},
 		{"def setup():\n    while True:\n        redis('GET', 'a')\ndef buy(): pass", "shop.star:3:14: in setup: it loops"},
-		{"def buy():\n    http('GET', ':')", "shop.star:2:9: in buy: parse"},
 	} {
 		_, err := x.ExploreScript(t.Context(), load(t, c.text), trace.Bounds{Preemptions: -1})
 		if err == nil || !strings.HasPrefix(err.Error(), c.want) {
@@ -286,136 +270,11 @@ func testRows(t *testing.T, x *Explorer) {
 	}
 }
 
-// A request over HTTP is a step, which a fault can strike.
-func testHTTP(t *testing.T, x *Explorer) {
-	var mu sync.Mutex
-	stock := map[string]int{} // by item; what is missing is 10
-	shop := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		mu.Lock()
-		defer mu.Unlock()
-		if _, known := stock[r.URL.Path]; !known {
-			stock[r.URL.Path] = 10
-		}
-		if r.Method == http.MethodPut {
-			stock[r.URL.Path], _ = strconv.Atoi(r.URL.Query().Get("stock"))
-		}
-		fmt.Fprint(w, stock[r.URL.Path])
-	}))
-	defer shop.Close()
-	r, err := x.ExploreScript(t.Context(), load(t, strings.ReplaceAll(`
-faults = ["lost-request", "lost-reply"]
-expect = "lost update"
-
-def buy(count):
-    left = int(http("GET", "URL/%d" % item).body)
-    if http("PUT", "URL/%d?stock=%d" % (item, left - count)).status != 200:
-        refuse("busy")
-
-def check(sold, unknown):
-    left = int(http("GET", "URL/%d" % item).body)
-    return True if 10 - sold - unknown <= left and left <= 10 - sold else "lost update"
-`, "URL", shop.URL)), unlimited)
-	if err != nil || !r.Held() || r.Cells[0].Kinds["lost update"] != 4 || r.Cells[0].Kinds[trace.Right] != 2 {
-		t.Errorf("%+v, %v", r.Cells, err)
-	}
-}
-
 func testNothingIsLeft(t *testing.T, x *Explorer) {
 	for _, l := range x.lanes {
 		tables, err := l.tables(t.Context())
 		if err != nil || strings.Contains(strings.Join(tables, " "), "shelf") {
 			t.Errorf("tables %q, %v", tables, err)
-		}
-	}
-}
-
-// On servers of the user's, a script has a database of its own and keys with a prefix.
-func TestScriptsOnServersOfTheUser(t *testing.T) {
-	t.Parallel()
-	ctx := t.Context()
-	mysql, err := servers.StartMySQL(ctx, servers.MySQLOptions{Relaxed: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = mysql.Stop(context.Background()) })
-	redis, err := servers.StartRedis(ctx, servers.RedisOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = redis.Stop(context.Background()) })
-	dsn, err := mysql.CreateDatabase(ctx, "theirs")
-	if err != nil {
-		t.Fatal(err)
-	}
-	at := topology.Addresses{MySQLDSN: dsn, Redis: []string{redis.Addr}, KeyPrefix: "theirs:"}
-	x := startScripts(t, 1, at)
-	if err := x.lanes[0].keys.Set(ctx, "precious", 1, 0).Err(); err != nil {
-		t.Fatal(err)
-	}
-	own := load(t, "def buy(who):\n    redis('SET', key('a'), who)\ndef check(): return True")
-	r, err := x.ExploreScript(ctx, own, unlimited)
-	if err != nil || !r.Held() {
-		t.Errorf("%+v, %v", r, err)
-	}
-	for _, text := range []string{
-		"redis('SET', 'precious', 2)", "redis('FLUSHALL')", "lua(\"redis.call('DEL', KEYS[1])\", ['precious'])",
-	} {
-		for _, where := range []string{
-			"def buy():\n    %\ndef check(): return True", "def setup():\n    %\ndef buy(): pass",
-		} {
-			_, err := x.ExploreScript(ctx, load(t, strings.Replace(where, "%", text, 1)), unlimited)
-			if err == nil || !strings.Contains(err.Error(), "name keys with key()") {
-				t.Errorf("%s: %v", text, err)
-			}
-		}
-	}
-	if got := x.lanes[0].keys.Get(ctx, "precious").Val(); got != "1" {
-		t.Errorf("a key of the user's is %q", got)
-	}
-}
-
-// A schedule in which nobody can go on names who holds what the others wait for.
-func testWhoWaits(t *testing.T, x *Explorer) {
-	for _, c := range []struct{ text, want string }{
-		{`
-def one():
-    sql("BEGIN")
-    sql("UPDATE good_stock SET stock = stock - 1 WHERE goods_id = ?", item)
-    while redis("GET", key("told")) == None:
-        pass
-    sql("COMMIT")
-
-def another():
-    sql("UPDATE good_stock SET stock = stock - 1 WHERE goods_id = ?", item)
-    redis("SET", key("told"), 1)
-`, "B waits for A, which holds a lock on a row of good_stock, index "},
-		{`
-def one():
-    sql("SELECT GET_LOCK('shop', 9)")
-    while redis("GET", key("told")) == None:
-        pass
-
-def another():
-    sql("SELECT GET_LOCK('shop', 9)")
-    redis("SET", key("told"), 1)
-`, `B waits for A, which holds the lock named "shop"`},
-		{`
-def one():
-    while redis("SETNX", key("lock"), 1) == 0:
-        pass
-
-def another():
-    one()
-`, " was last written by A"},
-	} {
-		s := load(t, "expect = \"stuck\"\n"+c.text+"\ndef check(sold):\n    return True\n\nsessions = [one, another]\n")
-		r, err := x.ExploreScript(t.Context(), s, trace.Bounds{Preemptions: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
-		stuck := r.Cells[0].Shortest[trace.Deadlock].Outcome.Evidence
-		if got := strings.Join(stuck, "; "); !strings.Contains(got, c.want) {
-			t.Errorf("the schedule says %q, want %q in it", got, c.want)
 		}
 	}
 }

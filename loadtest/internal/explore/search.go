@@ -195,9 +195,7 @@ func (s *Search) finish(e execution, err error) {
 	case e.diverged:
 		s.again(e)
 		return
-	case e.redundant:
-		s.tally.Redundant++
-	default:
+	case !e.redundant:
 		s.found(e)
 	}
 	for _, j := range e.others {
@@ -241,7 +239,6 @@ func (s *Search) again(e execution) {
 		return
 	}
 	s.missing[name] = e.why
-	s.tally.Disturbed++
 	s.push(job{beginning: e.beginning, again: true})
 }
 
@@ -253,7 +250,7 @@ type execution struct {
 	sleep     []Option
 	others    []job // that branch off from it
 	outcome   trace.Outcome
-	redundant bool
+	redundant bool // it differs from others only in the order of steps that commute
 	diverged  bool
 	why       string // it diverged
 }

@@ -24,7 +24,7 @@ type workload struct {
 
 // request is what one actor asks for.
 type request struct {
-	kind  string         // history.Deduct, Order or Hold, or cancelSale
+	kind  string         // history.Deduct, Order, Hold or CancelSale
 	lines []history.Line // one, unless it is an order; GoodsID is the number of the item, from 0
 	ends  string         // what the client asks for next: history.Confirm or Cancel; empty: nothing
 	limit int64          // units that the buyer may have, who is the same in all requests with a limit
@@ -47,15 +47,12 @@ func reserve(count int64, ends string) request {
 	return request{kind: history.Hold, lines: []history.Line{{Count: count}}, ends: ends}
 }
 
-// cancelSale is the kind of a request to cancel the sale of the first one.
-const cancelSale = "cancel-sale"
-
 func cancelled(r request) request {
 	r.ends = history.Cancel
 	return r
 }
 
-var cancelFirst = request{kind: cancelSale, lines: []history.Line{{}}, same: true}
+var cancelFirst = request{kind: history.CancelSale, lines: []history.Line{{}}, same: true}
 
 func limited(r request, units int64) request {
 	r.limit = units

@@ -78,7 +78,7 @@ var crowdPlays = map[string]func(*Stage){
 			s.etcd.status.Term, leader.Name, term, elected.Seconds()))
 	},
 	"holds-after-crash": func(s *Stage) {
-		s.run.CallsVersion = history.CallsVersion
+		s.run.Reserves = true
 		held := s.reserve("A", roundTime)
 		s.reserve("B", shortHold)
 		cancelled := s.reserve("C", roundTime)

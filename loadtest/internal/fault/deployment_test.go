@@ -1,11 +1,8 @@
 package fault
 
 import (
-	"context"
 	"testing"
 
-	"stock/internal/servers"
-	"stock/internal/servers/serverstest"
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/report"
 	"stock/loadtest/internal/tenant"
@@ -43,40 +40,6 @@ func TestNoScenarioIsPlayedOnServersThatCannotBeReachedThroughProxies(t *testing
 		if err != nil || played.Outcome != test.want || played.Evidence[0] != test.why {
 			t.Errorf("%s: %s because %q, %v; want %s because %q",
 				name, played.Outcome, played.Evidence, err, test.want, test.why)
-		}
-	}
-}
-
-func TestAMySQLOfTheRoundIsNotTakenForTheTiDBOfTheLab(t *testing.T) {
-	t.Parallel()
-	if serverstest.TiDB == "" {
-		t.Skip("STOCK_TIDB does not name a tidb-server")
-	}
-	lab, err := topology.Start(t.Context(), topology.Options{TiDB: serverstest.TiDB, Replicas: 1, Relaxed: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := lab.Stop(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
-	d, err := (&Lab{Topology: lab}).deploy(t.Context(), Setting{MySQL: &servers.MySQLOptions{Relaxed: true}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := d.stop(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
-	catalogue, err := d.Service.Strategies(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, s := range catalogue {
-		if why := s.Unavailable["units"]; s.Name == "units" && why != "" {
-			t.Errorf("units is unavailable: %s", why)
 		}
 	}
 }

@@ -57,7 +57,7 @@ func (l *Lab) Run(ctx context.Context, o Options) error {
 		failure = l.playAgain(ctx, doubtful, o)
 	}
 	if failure == nil {
-		failure = l.explore(ctx, explored, o)
+		failure = explorePractices(ctx, explored, o)
 	}
 	return failure
 }

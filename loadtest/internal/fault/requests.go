@@ -233,21 +233,19 @@ func (s *Stage) restock(item, count int64) {
 }
 
 // call sends a request about a reservation to a replica, and records it with its answer.
-func (s *Stage) call(at *topology.Isolated, c history.Call) history.Call {
+func (s *Stage) call(at *topology.Isolated, c history.Op) history.Op {
 	load := traffic.Load{Strategy: s.Strategy.Name, Store: s.Store, Timeout: clientTimeout}
-	c, err := traffic.CallOne(s.ctx, at.URL, load, c)
+	c, err := traffic.SendOne(s.ctx, at.URL, load, c)
 	s.check(err)
-	s.mu.Lock()
-	s.calls = append(s.calls, c)
-	s.mu.Unlock()
+	s.keep(c)
 	client := strings.TrimPrefix(c.Name, requestName(s.Item, ""))
 	s.Stepf("%s is answered to its %s: %s %s%s", client, c.Kind, c.Outcome, c.State, c.Error)
 	return c
 }
 
 // reserve has a client hold a unit for a time.
-func (s *Stage) reserve(client string, ttl time.Duration) history.Call {
-	held := s.call(s.Victim, history.Call{
+func (s *Stage) reserve(client string, ttl time.Duration) history.Op {
+	held := s.call(s.Victim, history.Op{
 		Kind: history.Hold, Name: requestName(s.Item, client), GoodsID: s.Item, Count: 1, TTLMS: ttl.Milliseconds(),
 	})
 	s.requiref(held.Outcome == history.Done, "client %s was not granted a reservation: %s", client, held.Error)

@@ -107,7 +107,7 @@ var retryPlays = map[string]func(*Stage){
 		s.buy(s.again(), time.Now())
 	},
 	"reservation-unknown": func(s *Stage) {
-		s.run.CallsVersion = history.CallsVersion
+		s.run.Reserves = true
 		held := s.reserve("A", roundTime)
 		confirmation := s.catch(s.Victim.MySQL, messages.Confirms)
 		confirmed := s.meanwhile(func() { s.call(s.Victim, traffic.About(held, history.Confirm, false)) })

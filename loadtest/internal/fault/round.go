@@ -145,10 +145,9 @@ func (c *cell) result() report.Fault {
 	r := report.Fault{
 		Scenario: c.scenario.Name, Title: c.scenario.Title, Strategy: s.Strategy.Name, Store: s.Store, Repeat: c.repeat,
 		Claimed: c.way.Words, Proof: s.proof, Evidence: append([]string{}, c.verdict.Evidence...),
-		Unexplained: c.verdict.Unexplained,
-		Place:       c.place,
-		Steps:       append([]report.FaultStep{}, s.steps...),
-		Replay:      fmt.Sprintf("%s --scenarios %s --strategies %s --step", c.command, c.scenario.Name, s.Strategy.Name),
+		Place:  c.place,
+		Steps:  append([]report.FaultStep{}, s.steps...),
+		Replay: fmt.Sprintf("%s --scenarios %s --strategies %s --step", c.command, c.scenario.Name, s.Strategy.Name),
 	}
 	if c.way.Play == nil {
 		return c.explored(r)

@@ -12,17 +12,16 @@ import (
 	"stock/loadtest/internal/explore/trace"
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/report"
-	"stock/loadtest/internal/topology"
 	"stock/loadtest/scripts"
 )
 
-// explore executes every interleaving of the practices that are scripts, one practice after the other. Those that are
-// in doubt are executed again.
-func (l *Lab) explore(ctx context.Context, cells []*cell, o Options) error {
+// explorePractices executes every interleaving of the practices that are scripts, one practice after the other. Those
+// that are in doubt are executed again.
+func explorePractices(ctx context.Context, cells []*cell, o Options) error {
 	if len(cells) == 0 {
 		return nil
 	}
-	x, err := l.startScripts(ctx)
+	x, err := explore.StartScripts(ctx, 1)
 	why := missing(err)
 	if err != nil && why == "" {
 		return err
@@ -48,18 +47,6 @@ func (l *Lab) explore(ctx context.Context, cells []*cell, o Options) error {
 		}
 	}
 	return nil
-}
-
-// startScripts starts servers for scripts, or uses the user's if the lab does.
-func (l *Lab) startScripts(ctx context.Context) (*explore.Explorer, error) {
-	var at topology.Addresses
-	if l.Topology.Tenants.MySQL != nil || l.Topology.Tenants.Redis != nil {
-		at = l.Topology.Addresses()
-	}
-	if at.TiDB {
-		return nil, fmt.Errorf("%w: TiDB does not count the statements that wait for locks", errLeftOut)
-	}
-	return explore.StartScripts(ctx, 1, at)
 }
 
 // explore executes every interleaving of a practice, with the faults of its script at every point.

@@ -57,7 +57,6 @@ type Stage struct {
 	proof  string
 	broken string // how the strategy broke its claim, if the stock does not show it
 	ops    []history.Op
-	calls  []history.Call
 	reads  []period          // of those who read the steps, one after the other
 	asking []*Asking         // in the order of asking
 	owners map[string]string // the client that was seen to be the owner of a lock; empty: one that nobody knows
@@ -368,8 +367,8 @@ func (s *Stage) durable() string { return s.Strategy.Durable(s.Store) }
 func (s *Stage) judge(ctx context.Context, ended bool) (history.History, verify.Verdict, error) {
 	h := history.History{Run: s.run, Ops: slices.SortedFunc(slices.Values(s.ops), func(a, b history.Op) int {
 		return int(a.SentNS - b.SentNS)
-	}), Calls: s.calls}
-	if len(h.Ops)+len(h.Calls) == 0 {
+	})}
+	if len(h.Ops) == 0 {
 		return h, verify.Verdict{}, errors.New("nobody asked for anything")
 	}
 	final, err := s.settled(ctx)
@@ -394,7 +393,7 @@ func (s *Stage) judge(ctx context.Context, ended bool) (history.History, verify.
 
 // windows shows the story on a time axis. If no step says that the fault struck, it struck when it was proved.
 func (s *Stage) windows(h *history.History) []timeline.Window {
-	if len(h.Ops) == 0 {
+	if !slices.ContainsFunc(h.Ops, func(op history.Op) bool { return op.Sells() }) {
 		return nil
 	}
 	var struck *timeline.Fault

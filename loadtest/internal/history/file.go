@@ -13,22 +13,18 @@ import (
 
 // History is the content of a file.
 type History struct {
-	Run           Run
-	Ops           []Op           // in the sequence in which they were recorded
-	Calls         []Call         // the same; of a run of reservations, which has no Ops
-	Cancellations []Cancellation // the same
-	Ledger        []Entry        // sorted by key
-	End           *End           // nil if the run was interrupted
+	Run    Run
+	Ops    []Op    // in the sequence in which they were recorded
+	Ledger []Entry // sorted by key
+	End    *End    // nil if the run was interrupted
 }
 
 // line is one line of a file: exactly one of its fields is set.
 type line struct {
-	Run          *Run          `json:"run,omitempty"`
-	Op           *Op           `json:"op,omitempty"`
-	Call         *Call         `json:"call,omitempty"`
-	Cancellation *Cancellation `json:"cancellation,omitempty"`
-	Entry        *Entry        `json:"entry,omitempty"`
-	End          *End          `json:"end,omitempty"`
+	Run   *Run   `json:"run,omitempty"`
+	Op    *Op    `json:"op,omitempty"`
+	Entry *Entry `json:"entry,omitempty"`
+	End   *End   `json:"end,omitempty"`
 }
 
 // Writer appends to a history file. Its methods may be called concurrently.
@@ -58,12 +54,6 @@ func Create(path string, run Run) (*Writer, error) {
 
 // Op records a request and its reply.
 func (w *Writer) Op(op Op) { w.append(line{Op: &op}) }
-
-// Call records a request about a reservation and its reply.
-func (w *Writer) Call(call Call) { w.append(line{Call: &call}) }
-
-// Cancellation records a request to cancel a sale and its reply.
-func (w *Writer) Cancellation(c Cancellation) { w.append(line{Cancellation: &c}) }
 
 // Entry records a row of the ledger.
 func (w *Writer) Entry(entry Entry) { w.append(line{Entry: &entry}) }
@@ -152,27 +142,20 @@ func (h *History) add(text []byte, first bool) error {
 		kinds++
 		h.Run = *l.Run
 	}
-	kinds += appendTo(&h.Ops, l.Op) + appendTo(&h.Calls, l.Call) + appendTo(&h.Cancellations, l.Cancellation) +
-		appendTo(&h.Ledger, l.Entry)
+	if l.Op != nil {
+		kinds++
+		h.Ops = append(h.Ops, *l.Op)
+	}
+	if l.Entry != nil {
+		kinds++
+		h.Ledger = append(h.Ledger, *l.Entry)
+	}
 	if l.End != nil {
 		kinds++
 		h.End = l.End
 	}
-	switch {
-	case kinds != 1:
-		return errors.New("a line must hold exactly one of run, op, call, cancellation, entry and end")
-	case h.Run.CallsVersion > CallsVersion:
-		return fmt.Errorf("its reservations are recorded in version %d, and this program knows up to %d: use a newer one",
-			h.Run.CallsVersion, CallsVersion)
+	if kinds != 1 {
+		return errors.New("a line must hold exactly one of run, op, entry and end")
 	}
 	return nil
-}
-
-// appendTo appends what a line holds, and returns how much that is.
-func appendTo[T any](all *[]T, one *T) int {
-	if one == nil {
-		return 0
-	}
-	*all = append(*all, *one)
-	return 1
 }

@@ -32,10 +32,10 @@ var (
 		},
 		Again: true, How: history.Later, Replayed: true,
 	}
-	held = history.Call{
+	held = history.Op{
 		Kind: history.Hold, Client: 3, Name: "o3", Reservation: "id", GoodsID: 1, Count: 2, TTLMS: 300, SentNS: 50,
 		ReceivedNS: 60, Status: 201, Outcome: history.Done, State: history.Held, CreatedUS: 7, ExpiresUS: 8, EndedUS: 9,
-		Remaining: new(int64(4)), Replica: "a", RequestID: "r3", Error: "e", Keyed: true, Again: true, Replayed: true,
+		Remaining: 4, Replica: "a", RequestID: "r3", Error: "e", Keyed: true, Again: true, Replayed: true,
 	}
 	entry = history.Entry{Key: "o1", GoodsID: 1, Count: 2, Remaining: 5998}
 	end   = history.End{
@@ -52,7 +52,7 @@ func TestReadReturnsWhatWasWritten(t *testing.T) {
 	}
 	w.Op(sold)
 	w.Op(refused)
-	w.Call(held)
+	w.Op(held)
 	w.Entry(entry)
 	if err := w.Close(end); err != nil {
 		t.Fatal(err)
@@ -62,7 +62,7 @@ func TestReadReturnsWhatWasWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := &history.History{
-		Run: run, Ops: []history.Op{sold, refused}, Calls: []history.Call{held}, Ledger: []history.Entry{entry}, End: &end,
+		Run: run, Ops: []history.Op{sold, refused, held}, Ledger: []history.Entry{entry}, End: &end,
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v\nwant %+v", got, want)
@@ -162,40 +162,5 @@ func TestReadRefusesInvalidFiles(t *testing.T) {
 				t.Errorf("error %q does not name the file", err)
 			}
 		})
-	}
-}
-
-// Older files have no field for it, since every sale reported what remained.
-func TestSalesOfAnOlderFileReportWhatRemains(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "h.jsonl")
-	text := `{"run":{"strategy":"update","workload":"plenty","store":"mysql","replicas":2,"users":1,"round":1,` +
-		`"hold_ms":0,"seed":1,"planned":1,"promise":"correct","exclusive":true,"control":false,"witness":"oracle",` +
-		`"initial":{"1":6}}}` + "\n" +
-		`{"op":{"kind":"deduct","client":0,"order":"o1","goods_id":1,"count":1,"sent_ns":10,"received_ns":20,` +
-		`"status":200,"outcome":"sold","remaining":0}}` + "\n"
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	h, err := history.Read(path)
-	if err != nil || len(h.Ops) != 1 || h.Run.OmitsRemaining || h.Ops[0].OmitsRemaining {
-		t.Errorf("read %+v, %v", h, err)
-	}
-}
-
-func TestCallsOfANewerVersionAreNotRead(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "h.jsonl")
-	newer := run
-	newer.CallsVersion = history.CallsVersion + 1
-	w, err := history.Create(path, newer)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(end); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := history.Read(path); err == nil || !strings.Contains(err.Error(), "use a newer one") {
-		t.Errorf("got %v", err)
 	}
 }

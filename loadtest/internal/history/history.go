@@ -1,8 +1,8 @@
 // Package history defines the record of a run: what each client requested, when, and how it was answered, in one file
 // of JSON lines per run. A verdict can be reached again from these files alone.
 //
-// Some JSON names are those of older versions, whose files must stay readable: "order" is the name or key of any
-// request, "promise" is a claim, and "untold" says that a receipt omits what remains.
+// Some JSON names are those of older versions: "order" is the name or key of any request, "promise" is a claim, and
+// "untold" says that a receipt omits what remains.
 package history
 
 import (
@@ -13,13 +13,15 @@ import (
 // Outcome is how a request ended, as its client saw it.
 type Outcome string
 
-// The outcomes. All except Sold and Unknown guarantee that this request deducted nothing.
+// The outcomes. All except Sold, Done and Unknown guarantee that this request changed nothing.
 const (
-	Sold       Outcome = "sold"        // 200
+	Sold       Outcome = "sold"        // 200; of a restock: it was put back
+	Done       Outcome = "done"        // 200 or 201: something else was done
 	SoldOut    Outcome = "sold_out"    // 409
 	BuyerLimit Outcome = "buyer_limit" // 409: the buyer would have more units than the limit
 	Busy       Outcome = "busy"        // the service gave up, was not reachable, or still works on an earlier try
 	Withdrawn  Outcome = "cancelled"   // 409: the sale was cancelled by its key
+	Refused    Outcome = "refused"     // the reservation or the sale is not such that this can be done: Error tells why
 	Rejected   Outcome = "rejected"    // any other 4xx: the lab sent an invalid request
 	Unknown    Outcome = "unknown"     // timeout, 5xx, broken connection: the request may have taken effect
 )
@@ -49,9 +51,35 @@ const (
 
 // Kinds of Op.
 const (
-	Deduct  = "deduct"
-	Order   = "order" // of several lines: it has Lines instead of an item and a count
-	Restock = "restock"
+	Deduct     = "deduct"
+	Order      = "order" // of several lines: it has Lines instead of an item and a count
+	Restock    = "restock"
+	CancelSale = "cancel-sale" // by its key
+	Hold       = "hold"        // units for a time
+	Confirm    = "confirm"     // a reservation
+	Cancel     = "cancel"      // a reservation
+	Inspect    = "inspect"     // a reservation, which stays as it is
+)
+
+// States of a reservation, and of a sale that was cancelled, as the service tells them.
+const (
+	Held      = "held"
+	Confirmed = "confirmed"
+	Cancelled = "cancelled"
+	Expired   = "expired"
+	NeverSold = "never-sold" // cancelled before the sale was made
+)
+
+// Problem types with which a request about a reservation or a sale is Refused, and with which a sale is Withdrawn.
+const (
+	ProblemExpired     = "/problems/reservation-expired"
+	ProblemCancelled   = "/problems/reservation-cancelled"
+	ProblemConfirmed   = "/problems/reservation-confirmed"
+	ProblemUnknownHold = "/problems/unknown-reservation"
+
+	ProblemMoreThanSold  = "/problems/more-than-sold" // of a cancellation
+	ProblemUnknownSale   = "/problems/unknown-sale"
+	ProblemSaleCancelled = "/problems/cancelled"
 )
 
 // How an Op with Again was sent. Empty: after the load.
@@ -80,7 +108,7 @@ type Run struct {
 	JudgedOnly     bool   `json:"judged_only,omitempty"` // the run is too small to measure anything
 	Retries        bool   `json:"retries,omitempty"`     // requests are sent again during the load
 	Cancels        bool   `json:"cancels,omitempty"`     // some sales are cancelled during the load
-	CallsVersion   int    `json:"calls,omitempty"`       // of the Calls of a run of reservations; 0: it is none
+	Reserves       bool   `json:"reserves,omitempty"`    // units are held, and then sold or given back
 	Buyers         bool   `json:"buyers,omitempty"`      // each buyer has a limit, so low that all are refused
 	Own            bool   `json:"own,omitempty"`         // a service of the user's was run, which claims nothing
 	Story          string `json:"story,omitempty"`       // the fault scenario that was played; empty: a load was run
@@ -91,13 +119,14 @@ type Run struct {
 	InitialSeller map[int64]int64 `json:"initial_seller,omitempty"`
 }
 
-// Op is one request and its reply. Times are CLOCK_MONOTONIC nanoseconds of the lab's host.
+// Op is one request and its reply. Times in nanoseconds are CLOCK_MONOTONIC of the lab's host; those in microseconds
+// are since 1970, as the service tells them.
 type Op struct {
 	Kind           string  `json:"kind"`
 	Client         int     `json:"client"`
-	Name           string  `json:"order"` // names the request; the same for every attempt to send it
+	Name           string  `json:"order"` // of the deduction, order, hold or restock; the same for all that follows it
 	GoodsID        int64   `json:"goods_id"`
-	Count          int64   `json:"count"`
+	Count          int64   `json:"count"`                 // units; of CancelSale: those to be cancelled in all, 0: all
 	Buyer          string  `json:"buyer,omitempty"`       // of a deduction, if units are limited for each buyer
 	BuyerLimit     int64   `json:"buyer_limit,omitempty"` // units
 	Bought         int64   `json:"bought,omitempty"`      // units that the buyer had, as replied with BuyerLimit
@@ -121,6 +150,28 @@ type Op struct {
 	Again          bool    `json:"again,omitempty"`    // sent again, to get the first answer again
 	How            string  `json:"how,omitempty"`      // AtOnce, InFlight or Later, if it was sent again during the load
 	Replayed       bool    `json:"replayed,omitempty"` // the service marked the answer as the first one, repeated
+
+	// Of a hold, and of what follows it. The times are as replied with Done.
+	Keyed       bool   `json:"keyed,omitempty"`       // the hold's name was sent as Idempotency-Key
+	TTLMS       int64  `json:"ttl_ms,omitempty"`      // as the hold asks for it
+	Reservation string `json:"reservation,omitempty"` // the id; empty if no reply to the hold told it
+	CreatedUS   int64  `json:"created_us,omitempty"`
+	ExpiresUS   int64  `json:"expires_us,omitempty"`
+	EndedUS     int64  `json:"ended_us,omitempty"` // 0 if the reply has none
+
+	// Of a reservation, or of a sale that is cancelled, as replied with Done.
+	State     string `json:"state,omitempty"`
+	Sold      int64  `json:"sold,omitempty"` // units of the sale; 0 if nothing was
+	Cancelled int64  `json:"cancelled,omitempty"`
+	GivenBack int64  `json:"given_back,omitempty"`
+}
+
+// Sells reports whether the request is to sell units at once.
+func (op *Op) Sells() bool { return op.Kind == Deduct || op.Kind == Order }
+
+// Wholly reports whether the service said that nothing is left of the sale that was to be cancelled.
+func (op *Op) Wholly() bool {
+	return op.Outcome == Done && (op.State == Cancelled || op.State == NeverSold)
 }
 
 // Line is one item of an order.

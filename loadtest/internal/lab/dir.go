@@ -1,7 +1,6 @@
 package lab
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,13 +9,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/page"
 	"stock/loadtest/internal/report"
-	"stock/loadtest/internal/timeline"
 )
 
 // CreateDir creates the directory of a run, unless it holds another run: the histories of both would later be judged
@@ -78,8 +75,6 @@ func WriteReport(dir string, r *report.Report) error {
 	for name, write := range map[string]func(io.Writer) error{
 		"report.json": r.WriteJSON,
 		"report.md":   func(w io.Writer) error { return r.WriteText(w, false) },
-		"report.csv":  r.WriteCSV,
-		"bench.txt":   r.WriteBenchmark,
 		ReportPage:    func(w io.Writer) error { return page.WriteReport(w, r) },
 	} {
 		if err := WriteFile(filepath.Join(dir, name), write); err != nil {
@@ -100,44 +95,6 @@ func WriteFile(path string, write func(io.Writer) error) error {
 	}
 	if err := errors.Join(write(file), file.Close()); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
-	}
-	return nil
-}
-
-// WriteTraces writes a trace for Perfetto of each history in the directory of a run, if anything was sold in it. It
-// stops before the next one when the context ends.
-func WriteTraces(ctx context.Context, dir string) (err error) {
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("write traces: %w", err)
-		}
-	}()
-	paths, err := histories(dir)
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Join(dir, "traces"), 0o755); err != nil {
-		return err
-	}
-	for _, path := range paths {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		h, err := history.Read(path)
-		if err != nil {
-			return err
-		}
-		windows := timeline.Whole(h)
-		if len(windows) == 0 {
-			continue
-		}
-		name := strings.TrimSuffix(filepath.Base(path), ".jsonl") + ".json"
-		err = WriteFile(filepath.Join(dir, "traces", name), func(w io.Writer) error {
-			return timeline.WriteTrace(w, windows)
-		})
-		if err != nil {
-			return err
-		}
 	}
 	return nil
 }

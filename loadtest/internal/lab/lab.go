@@ -141,10 +141,6 @@ func (l *Lab) describe(ctx context.Context, at Place) {
 	if len(at.Redis) == 0 {
 		l.notes = append(l.notes, "stock in Redis was read through the service, because --redis was not given")
 	}
-	if at.Admin == "" {
-		l.notes = append(l.notes, "the lab could not set the stock, because --admin was not given: "+
-			"each run sold a share of the stock that it found")
-	}
 	var version struct{ Version, Revision, Go string }
 	body, err := l.Target.Service.Get(ctx, "/version")
 	if err == nil {

@@ -1,46 +1,14 @@
 package lab
 
 import (
-	"context"
-	"errors"
 	"io"
 	"net"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"stock/internal/servers"
 	"stock/internal/servers/serverstest"
-	"stock/loadtest/internal/history"
-	"stock/loadtest/internal/scenario"
 )
-
-func TestNoTraceIsWrittenAfterAnInterrupt(t *testing.T) {
-	t.Parallel()
-	h := history.History{Ops: []history.Op{{
-		Kind: history.Deduct, GoodsID: 1, Count: 1, SentNS: 1, ReceivedNS: 9, Outcome: history.Sold, Replica: "a",
-	}}}
-	dir := t.TempDir()
-	if err := scenario.WriteHistory(filepath.Join(dir, "history", "one.jsonl"), h); err != nil {
-		t.Fatal(err)
-	}
-	trace := filepath.Join(dir, "traces", "one.json")
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := WriteTraces(ctx, dir); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v, want the error of the context", err)
-	}
-	if _, err := os.Stat(trace); err == nil {
-		t.Error("there is a trace")
-	}
-	if err := WriteTraces(t.Context(), dir); err != nil {
-		t.Error(err)
-	}
-	if _, err := os.Stat(trace); err != nil {
-		t.Errorf("without an interrupt: %v", err)
-	}
-}
 
 func TestALabEndsWithoutAnErrorIfItsMySQLWasRestarted(t *testing.T) {
 	t.Parallel()
@@ -100,18 +68,6 @@ func TestRevisionNote(t *testing.T) {
 	} {
 		if got := revisionNote(test.service, test.lab); !strings.HasPrefix(got, test.want) || test.want == "" && got != "" {
 			t.Errorf("service %q, lab %q: %q, want %q", test.service, test.lab, got, test.want)
-		}
-	}
-}
-
-func TestARevisionOfTheLinkerIsShortened(t *testing.T) {
-	t.Parallel()
-	for stamped, want := range map[string]string{
-		"": "", "0123abc": "0123abc", "0123456789abcdef0123": "0123456789ab",
-		"0123456789abcdef0123+dirty": "0123456789ab+changes",
-	} {
-		if got := shortRevision(stamped); got != want {
-			t.Errorf("%q: %q, want %q", stamped, got, want)
 		}
 	}
 }

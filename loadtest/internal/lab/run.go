@@ -126,7 +126,7 @@ func PlayFaults(
 ) error {
 	o.Done = func(played report.Fault, h history.History) error {
 		if len(h.Ops) > 0 {
-			if err := keepStory(dir, &played, h); err != nil {
+			if err := keepStory(dir, played, h); err != nil {
 				return err
 			}
 		}
@@ -137,17 +137,11 @@ func PlayFaults(
 	return stage.Run(ctx, o)
 }
 
-// keepStory writes the history of a story, and pictures of what its answers contradict.
-func keepStory(dir string, played *report.Fault, h history.History) error {
+// keepStory writes the history of a story.
+func keepStory(dir string, played report.Fault, h history.History) error {
 	name := fmt.Sprintf("%s-%s-%d.jsonl", played.Scenario, played.Strategy, played.Repeat)
 	path := filepath.Join(dir, "faults", strings.NewReplacer("/", "-", " ", "-").Replace(name))
-	if err := scenario.WriteHistory(path, h); err != nil {
-		return err
-	}
-	var remarks []string
-	played.Pictures, remarks = scenario.WritePictures(&h, played.Unexplained, path)
-	played.Evidence = append(played.Evidence, remarks...)
-	return nil
+	return scenario.WriteHistory(path, h)
 }
 
 // Describe adds what the catalogue says about strategies to a report.

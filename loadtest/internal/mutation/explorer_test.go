@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -84,26 +83,5 @@ func TestARewriteIsRefusedIfItDoesNotFitOnce(t *testing.T) {
 		if got, err := r.apply(text); got != want || (err == nil) != (want != "") {
 			t.Errorf("%q: %q, %v", text, got, err)
 		}
-	}
-}
-
-func TestThePatternIsOfTheTestsAlone(t *testing.T) {
-	t.Parallel()
-	r := rewrite{test: "TestA/b/c|TestD"}
-	if got := r.pattern(); got != "^TestA$/^b$/^c$|^TestD$" {
-		t.Errorf("the pattern is %s", got)
-	}
-	tests := strings.Split(ExplorerMutants()[len(explorerBugs)].rewrite.test, "|")
-	slices.Sort(tests)
-	if len(tests) < 6 || len(slices.Compact(slices.Clone(tests))) != len(tests) {
-		t.Errorf("the unchanged explorer is tested by %q", tests)
-	}
-}
-
-func TestTheEvidenceIsTheLastComplaint(t *testing.T) {
-	t.Parallel()
-	output := "=== RUN   TestA\n    a_test.go:3: seed 5\n    a_test.go:9: 1 of 2 outcomes\n--- FAIL: TestA (0.00s)\n"
-	if got := failure([]byte(output)); got != "a_test.go:9: 1 of 2 outcomes" {
-		t.Errorf("got %q", got)
 	}
 }

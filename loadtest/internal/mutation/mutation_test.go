@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 
 	"stock/loadtest/internal/report"
@@ -120,37 +119,5 @@ func TestChooseFindsMutantsByName(t *testing.T) {
 	}
 	if _, err := Choose(all, []string{"d"}); err == nil {
 		t.Error("an unknown name is accepted")
-	}
-}
-
-func TestFalseAlarmsAndInconclusiveRunsAreListed(t *testing.T) {
-	t.Parallel()
-	clean := Clean{Strategies: map[string]bool{}}
-	for _, result := range []verify.Result{verify.Correct, verify.Wrong, verify.Inconclusive} {
-		var run scenario.Measured
-		run.History.Run.Strategy, run.Verdict.Result = "strategy", result
-		run.Verdict.Evidence = []string{"evidence of " + string(result), "more"}
-		clean.add(run)
-	}
-	if clean.Runs != 3 || len(clean.Strategies) != 1 {
-		t.Errorf("%d runs of %d strategies, want 3 of 1", clean.Runs, len(clean.Strategies))
-	}
-	for result, lines := range map[string][]string{"wrong": clean.Alarms, "inconclusive": clean.Inconclusive} {
-		if len(lines) != 1 || !strings.HasSuffix(lines[0], ": evidence of "+result) {
-			t.Errorf("%s: got %q, want one line with the evidence", result, lines)
-		}
-	}
-}
-
-func TestManyInconclusiveRunsProveNothing(t *testing.T) {
-	t.Parallel()
-	for _, test := range []struct {
-		runs, inconclusive int
-		want               bool
-	}{{8, 1, true}, {8, 2, false}, {100, 5, true}, {100, 6, false}, {100, 100, false}} {
-		clean := Clean{Runs: test.runs, Inconclusive: make([]string, test.inconclusive)}
-		if got := clean.Convincing(); got != test.want {
-			t.Errorf("%d of %d runs are inconclusive: convincing %v, want %v", test.inconclusive, test.runs, got, test.want)
-		}
 	}
 }

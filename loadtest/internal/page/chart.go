@@ -8,7 +8,6 @@ import (
 	"math"
 	"strings"
 
-	"stock/internal/stats"
 	"stock/loadtest/internal/report"
 )
 
@@ -121,7 +120,7 @@ func latencyChart(row *report.Row) template.HTML {
 	c.WriteString(`"/>`)
 	c.latencyTicks(b.Start(0), b.Start(len(b.Counts)), at)
 	l := row.LatencyMS
-	text := func(ms float64) string { return cmp.Or(latencyCell(ms).Text, "unknown") }
+	text := func(ms float64) string { return cmp.Or(latency(ms), "unknown") }
 	if l.P50 > 0 {
 		c.mark(at(l.P50), "median "+text(l.P50)+" ms", 26, true)
 	}
@@ -160,84 +159,6 @@ func (c *chart) mark(part float64, text string, y float64, left bool) {
 		return
 	}
 	c.text(x, y, "note", text)
-}
-
-// shownRounds is how many rounds a chart shows. A whole run of the lab has up to fifty, of which the lines would hide
-// each other.
-const shownRounds = 8
-
-// salesChart draws the units that were confirmed per second over the time of each round; empty if that was not
-// recorded.
-func salesChart(row *report.Row) template.HTML {
-	most, longest := 0.0, 0.0
-	rounds := row.Rounds[:min(len(row.Rounds), shownRounds)]
-	for _, round := range rounds {
-		for _, rate := range round.SoldPerS {
-			most = max(most, rate)
-		}
-		if len(round.SoldPerS) > 0 {
-			longest = max(longest, round.ElapsedS)
-		}
-	}
-	if most == 0 || longest == 0 {
-		return ""
-	}
-	c := newChart(360, 180)
-	end := c.yAxis(most)
-	for i, round := range rounds {
-		var points [][2]float64
-		for slice, rate := range round.SoldPerS {
-			middle := (float64(slice) + .5) / float64(len(round.SoldPerS)) * round.ElapsedS
-			points = append(points, [2]float64{c.x(middle / longest), c.y(rate / end)})
-		}
-		class := "round"
-		if i == 0 {
-			class = "round first"
-		}
-		c.path(class, points)
-	}
-	c.timeTicks(longest)
-	return c.finish(fmt.Sprintf("Units confirmed per second during %s of at most %s seconds; at most %s.",
-		count(len(rounds), "round"), stats.Format(longest), grouped(most)))
-}
-
-// timeTicks labels an axis of seconds from 0 to longest.
-func (c *chart) timeTicks(longest float64) {
-	step := niceStep(longest / 4)
-	for s := 0.0; s <= longest; s += step {
-		if s/longest < .95 {
-			c.text(c.x(s/longest), c.height-9, "tick middle", fmt.Sprintf("%g", math.Round(s*1000)/1000))
-		}
-	}
-	c.text(c.x(1), c.height-9, "tick end", "s")
-}
-
-// latencyOverTimeChart draws the median and the longest latency over the time of the first round; empty if they were
-// not recorded.
-func latencyOverTimeChart(row *report.Row) template.HTML {
-	if len(row.Rounds) == 0 || len(row.Rounds[0].LatencyOverTime) == 0 {
-		return ""
-	}
-	round, most := row.Rounds[0], 0.0
-	for _, l := range round.LatencyOverTime {
-		most = max(most, l.Max)
-	}
-	c := newChart(360, 180)
-	end := c.yAxis(most)
-	var medians, longest [][2]float64
-	for i, l := range round.LatencyOverTime {
-		if l.Max == 0 {
-			continue // no request was answered in this part
-		}
-		x := c.x((float64(i) + .5) / float64(len(round.LatencyOverTime)))
-		medians = append(medians, [2]float64{x, c.y(l.Median / end)})
-		longest = append(longest, [2]float64{x, c.y(l.Max / end)})
-	}
-	c.path("round", longest)
-	c.path("round first", medians)
-	c.timeTicks(round.ElapsedS)
-	return c.finish(fmt.Sprintf("Latencies over the first round: the longest of a twentieth of its time took %s ms.",
-		milliseconds(most)))
 }
 
 // logScale is a logarithmic scale of whole powers of ten.

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"stock/loadtest/internal/report"
-	"stock/loadtest/internal/timeline"
 )
 
 // matrixView is the table of strategies and fault scenarios.
@@ -17,7 +16,6 @@ type matrixView struct {
 	Legend     []faultWord
 
 	stories []storyData
-	titles  map[string]string // by scenario
 }
 
 // scenarioView is a row of the matrix.
@@ -44,19 +42,13 @@ type practiceView struct {
 
 // storyData is a story, as the script of the page reads it. Repeats that ended in the same way are one story.
 type storyData struct {
-	Scenario string            `json:"scenario"`
-	Subject  string            `json:"subject"`
-	Class    string            `json:"class"`
-	Outcome  string            `json:"outcome"`
-	Repeats  string            `json:"repeats,omitempty"` // how often it was played, and with which outcomes
-	Proof    string            `json:"proof"`
-	Evidence []string          `json:"evidence,omitempty"`
-	Claimed  string            `json:"claimed"`
-	Held     bool              `json:"held"`
-	Replay   string            `json:"replay"`
-	Steps    [][3]any          `json:"steps"` // milliseconds since the story began, what happened, and the kind of step
-	Windows  []timeline.Window `json:"windows,omitempty"`
-	Pictures []string          `json:"pictures,omitempty"` // of porcupine
+	report.Fault
+
+	Class   string `json:"class"`
+	Found   string `json:"found"`             // the outcome in words
+	Repeats string `json:"repeats,omitempty"` // how often it was played, and with which outcomes
+	Claims  string `json:"claims"`            // in words
+	Held    bool   `json:"held"`              // in all repeats
 }
 
 // cellKey identifies a cell of the matrix.
@@ -67,7 +59,7 @@ func newMatrix(r *report.Report) *matrixView {
 	if len(r.Faults) == 0 {
 		return nil
 	}
-	m := &matrixView{titles: map[string]string{}}
+	m := &matrixView{}
 	played := map[cellKey][]report.Fault{}
 	scenariosOf := map[string][]string{}
 	var strategies []string
@@ -106,7 +98,7 @@ func (m *matrixView) addScenario(scenario string, strategies []string, played ma
 		if len(faults) == 0 {
 			continue
 		}
-		row.Title, practices.Title, m.titles[scenario] = faults[0].Title, faults[0].Title, faults[0].Title
+		row.Title, practices.Title = faults[0].Title, faults[0].Title
 		if !slices.Contains(m.Strategies, name) {
 			practices.Cells = append(practices.Cells, m.newCell(faults))
 		}
@@ -142,32 +134,17 @@ func (m *matrixView) newCell(repeats []report.Fault) *matrixCell {
 	if !held {
 		c.Label += ", the claim did not hold"
 	}
-	m.stories = append(m.stories, newStory(worst, held, repeats))
+	m.stories = append(m.stories, storyData{
+		Fault: worst, Class: class, Found: worst.String(), Repeats: repeated(repeats), Claims: worst.ClaimWords(), Held: held,
+	})
 	return c
 }
 
-func newStory(f report.Fault, held bool, repeats []report.Fault) storyData {
-	class, _ := outcomeClass(f.Outcome)
-	s := storyData{
-		Scenario: f.Scenario, Subject: f.Strategy, Class: class, Outcome: f.String(),
-		Proof: f.Proof, Evidence: f.Evidence, Claimed: f.ClaimWords(), Held: held,
-		Replay: f.Replay, Windows: f.Windows, Pictures: f.Pictures,
-	}
-	for _, step := range f.Steps {
-		text, kind := step.Text, step.Kind
-		if rest, ok := strings.CutPrefix(text, "proof: "); ok { // as older reports mark it
-			text, kind = rest, report.Proof
-		}
-		s.Steps = append(s.Steps, [3]any{float64(step.After.Microseconds()) / 1000, text, kind})
-	}
-	if len(repeats) > 1 {
-		s.Repeats = repeated(repeats)
-	}
-	return s
-}
-
-// repeated counts the outcomes of the repeats.
+// repeated counts the outcomes of the repeats; empty if there is only one.
 func repeated(repeats []report.Fault) string {
+	if len(repeats) == 1 {
+		return ""
+	}
 	counts := map[report.Outcome]int{}
 	var outcomes []report.Outcome
 	for _, f := range repeats {
@@ -182,7 +159,7 @@ func repeated(repeats []report.Fault) string {
 	return fmt.Sprintf("Played %d times: %s.", len(repeats), strings.Join(parts, ", "))
 }
 
-// legend explains the outcomes that there are.
+// legend counts and explains the outcomes.
 func legend(r *report.Report) (words []faultWord) {
 	for _, l := range []struct {
 		outcome report.Outcome
@@ -196,9 +173,15 @@ func legend(r *report.Report) (words []faultWord) {
 		{report.Inconclusive, "inconclusive: the fault did not strike as it should"},
 		{report.Skipped, "skipped: something that it needs is missing"},
 	} {
-		if slices.ContainsFunc(r.Faults, func(f report.Fault) bool { return f.Outcome == l.outcome }) {
-			class, place := outcomeClass(l.outcome)
-			words = append(words, faultWord{Class: class, Word: l.text, Place: place})
+		n := 0
+		for _, f := range r.Faults {
+			if f.Outcome == l.outcome {
+				n++
+			}
+		}
+		if n > 0 {
+			class, _ := outcomeClass(l.outcome)
+			words = append(words, faultWord{Class: class, Word: fmt.Sprintf("%d %s", n, l.text)})
 		}
 	}
 	return words

@@ -2,7 +2,6 @@
 // styles, scripts and data, and sends no request.
 //
 //	page.WriteReport(w, r)
-//	page.WriteComparison(w, c)
 //
 // Every page is a Frame. Its colours are custom properties of the style sheet (assets/page.css), which has light and
 // dark ones, so that whatever is drawn by a script takes them from there.
@@ -14,6 +13,8 @@ import (
 	"html/template"
 	"io"
 	"strings"
+
+	"stock/internal/stats"
 )
 
 //go:embed assets
@@ -26,14 +27,10 @@ var functions = template.FuncMap{
 	"style": func() template.CSS {
 		return template.CSS(asset("page.css") + asset("report.css") + asset("timeline.css") + asset("explored.css"))
 	},
-	"titled": func(title string, lines []string) titled { return titled{title, lines} },
-	"script": func(name string) template.JS { return template.JS(asset(name)) },
-}
-
-// titled is a list with a heading.
-type titled struct {
-	Title string
-	Lines []string
+	"grouped": grouped, "number": stats.Format, "latency": latency, "percent": percent, "damage": damage,
+	"whole":       func(n int) string { return grouped(float64(n)) },
+	"resultClass": resultClass,
+	"script":      func(name string) template.JS { return template.JS(asset(name)) },
 }
 
 // asset returns a file of the assets.

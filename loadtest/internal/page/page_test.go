@@ -50,9 +50,11 @@ func TestALegendSaysWhetherAnythingWasSoldAfterTheFault(t *testing.T) {
 			Sections: []timeline.Section{{Start: 10, End: 90, Request: "B", Kind: timeline.Request, Outcome: "busy", Count: 1}},
 			Shaded:   []timeline.Shade{{Start: 50, End: 100, Text: "the victim is killed", Sold: sold}},
 		}
-		p := open(t, func(out io.Writer) error {
-			return WriteTimeline(out, Timeline{Title: "A timeline", Windows: []timeline.Window{w}})
-		})
+		f := report.Fault{Scenario: "holder-dies", Strategy: "lock", Windows: []timeline.Window{w}}
+		r := &report.Report{Faults: []report.Fault{f}}
+		p := open(t, func(out io.Writer) error { return WriteReport(out, r) })
+		p.Click("[data-story]")
+		p.WaitFor(`document.querySelector(".tl-legend")`)
 		if got := p.Text(".tl-legend"); !strings.Contains(got, want) || !strings.Contains(got, "selected") {
 			t.Errorf("the legend is %q, want %q in it", got, want)
 		}

@@ -1,7 +1,6 @@
 package page
 
 import (
-	"cmp"
 	"fmt"
 	"html/template"
 	"io"
@@ -13,10 +12,7 @@ import (
 
 // WriteReport writes a report as a page.
 func WriteReport(w io.Writer, r *report.Report) error {
-	view, err := newReportView(r)
-	if err != nil {
-		return err
-	}
+	view := newReportView(r)
 	main, err := render("report", view)
 	if err != nil {
 		return err
@@ -30,7 +26,7 @@ func WriteReport(w io.Writer, r *report.Report) error {
 		f.Scripts = append(f.Scripts, "copy.js")
 	}
 	if view.Matrix != nil {
-		f.Data = append(f.Data, Data{"stories", view.Matrix.stories}, Data{"titles", view.Matrix.titles})
+		f.Data = append(f.Data, Data{"stories", view.Matrix.stories})
 		f.Scripts = append(f.Scripts, "faults.js")
 	}
 	if view.Explored != nil {
@@ -60,7 +56,6 @@ func lead(r *report.Report) string {
 // reportView is what the template of a report shows.
 type reportView struct {
 	Verdict    verdictView
-	Facts      []fact
 	Conditions []string
 	Problems   []string
 	Table      *tableView     // nil if nothing was measured
@@ -87,24 +82,17 @@ type tally struct {
 // fact is one thing about the run.
 type fact struct{ Name, Value string }
 
-func newReportView(r *report.Report) (*reportView, error) {
-	v := &reportView{
+func newReportView(r *report.Report) *reportView {
+	return &reportView{
 		Verdict:    newVerdict(r),
-		Facts:      facts(r),
 		Conditions: r.Conditions(),
 		Problems:   r.Problems,
+		Table:      newTable(r),
+		Judged:     newJudgedSection(r.Judged()),
+		Sweeps:     newSweeps(r.Sweep()),
 		Matrix:     newMatrix(r),
 		Explored:   newExplored(r.Explored),
 	}
-	var err error
-	if v.Table, err = newTable(r); err != nil {
-		return nil, err
-	}
-	v.Judged = newJudgedSection(r.Judged())
-	if r.Sweep != nil {
-		v.Sweeps = newSweeps(r.Sweep)
-	}
-	return v, nil
 }
 
 // newVerdict sums up the report.
@@ -117,13 +105,8 @@ func newVerdict(r *report.Report) verdictView {
 		v.Class, v.Text = "open", "No claim failed, but not everything could be judged."
 	}
 	v.Tally = tallies(r)
-	played := slices.ContainsFunc(r.Rows, func(row *report.Row) bool { return row.Faults["late-write"] != "" })
-	v.Details = append(v.Details, v.counted(played)...)
-	if text := faultSentence(r); text != "" {
+	if text := report.ExploredSentence(r.Explored); text != "" {
 		v.Details = append(v.Details, text)
-	}
-	if text := r.ExploredSentence(); text != "" {
-		v.Details = append(v.Details, "Explored: "+text)
 	}
 	return v
 }
@@ -132,7 +115,7 @@ func newVerdict(r *report.Report) verdictView {
 // one workload is wrong.
 func tallies(r *report.Report) []tally {
 	kinds := []tally{
-		{Class: "ok", Word: "correct"}, {Class: "late", Word: "correct, but loses a late write"},
+		{Class: "ok", Word: "correct"}, {Class: "late", Word: "correct, but late writes are lost"},
 		{Class: "open", Word: "not decided"}, {Class: "bad", Word: "wrong"},
 	}
 	most := 0
@@ -151,140 +134,23 @@ func tallies(r *report.Report) []tally {
 	for _, kind := range worst {
 		kinds[kind].Count++
 	}
-	if kinds[1].Count > 1 {
-		kinds[1].Word = "correct, but lose a late write"
-	}
 	return slices.DeleteFunc(kinds, func(k tally) bool { return k.Count == 0 })
-}
-
-// counted says how many strategies are correct, and how many wrong. played tells whether writes came late.
-func (v verdictView) counted(played bool) []string {
-	number := map[string]int{}
-	all := 0
-	for _, k := range v.Tally {
-		number[k.Class] = k.Count
-		all += k.Count
-	}
-	if all == 0 {
-		return nil
-	}
-	correct, late := number["ok"]+number["late"], number["late"]
-	text := fmt.Sprintf("%d of %s %s correct under load", correct, count(all, "strategy"), are(correct))
-	switch correct {
-	case all:
-		text = capital(every(all, "strategy")) + " correct under load"
-	case 0:
-		text = "No strategy was found correct under load"
-	}
-	if late > 0 {
-		text += fmt.Sprintf(", but %s a sale if the holder's write comes late", partOf(late, correct, "lose"))
-		if !played {
-			text += " (claimed, not played)"
-		}
-	}
-	text += "."
-	if wrong := number["bad"]; wrong > 0 {
-		text += fmt.Sprintf(" %d %s wrong.", wrong, are(wrong))
-	}
-	if open := number["open"]; open > 0 {
-		text += fmt.Sprintf(" %d could not be judged.", open)
-	}
-	return []string{text}
-}
-
-// faultSentence counts what came of the faults; empty if none was played.
-func faultSentence(r *report.Report) string {
-	unsafe, played, held := 0, 0, true
-	for _, f := range r.Faults {
-		if f.Outcome == report.Skipped {
-			continue
-		}
-		played++
-		held = held && f.ClaimHeld
-		if f.Outcome == report.Unsafe {
-			unsafe++
-		}
-	}
-	if played == 0 {
-		return ""
-	}
-	text := fmt.Sprintf("%s of %s played: in %d, a sale was lost or made twice, more was sold than there was, "+
-		"or a sale was refused without reason",
-		count(played, "cell"), count(len(r.Scenarios()), "fault scenario")+" "+were(played), unsafe)
-	if held && unsafe > 0 {
-		text += ", as claimed"
-	}
-	return text + "."
-}
-
-// facts lists what was measured, and on what.
-func facts(r *report.Report) (facts []fact) {
-	add := func(name, value string) {
-		if value != "" {
-			facts = append(facts, fact{name, value})
-		}
-	}
-	var workloads, strategies []string
-	replicas, fewest, most := 0, 0, 0
-	for _, row := range r.Rows {
-		if !slices.Contains(workloads, row.Workload.Name) {
-			workloads = append(workloads, row.Workload.Name)
-		}
-		if row.Baseline {
-			continue
-		}
-		if !slices.Contains(strategies, row.Strategy) {
-			strategies = append(strategies, row.Strategy)
-		}
-		replicas = max(replicas, row.Replicas)
-		if !row.JudgedOnly {
-			fewest, most = min(cmp.Or(fewest, len(row.Rounds)), len(row.Rounds)), max(most, len(row.Rounds))
-		}
-	}
-	if len(r.Rows) > 0 {
-		add("Strategies", fmt.Sprint(len(strategies)))
-		add("Workloads", strings.Join(workloads, ", "))
-		add("Replicas", fmt.Sprintf("%d behind nginx", replicas))
-		add("Rounds", rounds(fewest, most))
-	}
-	if len(r.Faults) > 0 {
-		add("Fault scenarios", fmt.Sprint(len(r.Scenarios())))
-	}
-	e := r.Environment
-	if e.Cores > 0 {
-		add("Machine", fmt.Sprintf("%s, %s", count(e.Cores, "core"), strings.ReplaceAll(e.CPU, "(R)", "")))
-	}
-	for _, s := range e.Servers {
-		if s.Name == "mysql" || s.Name == "redis" {
-			add(map[string]string{"mysql": "MySQL", "redis": "Redis"}[s.Name], s.Version)
-		}
-	}
-	add("Revision", e.Revision)
-	return facts
-}
-
-func rounds(fewest, most int) string {
-	if fewest == most {
-		return fmt.Sprint(most)
-	}
-	return fmt.Sprintf("%d to %d", fewest, most)
 }
 
 // judgedSection is the workloads that are judged only. It is closed if all claims held: its rows fill many screens.
 type judgedSection struct {
 	Summary string
 	Open    bool
-	Loads   []judgedView
+	Loads   []report.Judged
 }
 
 func newJudgedSection(all []report.Judged) *judgedSection {
 	if len(all) == 0 {
 		return nil
 	}
-	s := &judgedSection{}
+	s := &judgedSection{Loads: all}
 	rows, broken := 0, 0
 	for _, judged := range all {
-		s.Loads = append(s.Loads, newJudged(judged))
 		for _, found := range judged.Found {
 			rows += len(found.Rows)
 			for _, row := range found.Rows {
@@ -304,53 +170,6 @@ func newJudgedSection(all []report.Judged) *judgedSection {
 	return s
 }
 
-// part is a part of the page that readers can go to.
-type part struct{ ID, Title string }
-
-// Parts returns the parts of the page, if there are several.
-func (v *reportView) Parts() (parts []part) {
-	for _, p := range []struct {
-		part
-
-		shown bool
-	}{
-		{part{"problems", "What did not hold"}, len(v.Problems) > 0},
-		{part{"strategies", "Strategies"}, v.Table != nil},
-		{part{"judged", "Judged, not measured"}, v.Judged != nil},
-		{part{"faults", "Faults"}, v.Matrix != nil},
-		{part{"explored", "Every interleaving"}, v.Explored != nil},
-	} {
-		if p.shown {
-			parts = append(parts, p.part)
-		}
-	}
-	if len(parts) < 2 {
-		return nil
-	}
-	return parts
-}
-
-// judgedView is a workload that is judged only.
-type judgedView struct {
-	report.Judged
-
-	Groups []judgedGroup // the wrong ones first
-}
-
-// judgedGroup is the rows with one verdict under such a workload.
-type judgedGroup struct {
-	Class string
-	report.JudgedFound
-}
-
-func newJudged(j report.Judged) judgedView {
-	v := judgedView{Judged: j}
-	for _, found := range slices.Backward(j.Found) {
-		v.Groups = append(v.Groups, judgedGroup{resultClass(found.Result), found})
-	}
-	return v
-}
-
 // count writes a number with its noun: 1 row, 2 rows, 3 strategies.
 func count(n int, noun string) string {
 	switch {
@@ -368,39 +187,6 @@ func are(n int) string {
 	}
 	return "are"
 }
-
-func were(n int) string {
-	if n == 1 {
-		return "was"
-	}
-	return "were"
-}
-
-// every writes that all of something are: the strategy is, both strategies are, all 3 strategies are.
-func every(n int, noun string) string {
-	switch n {
-	case 1:
-		return "the " + noun + " is"
-	case 2:
-		return "both " + strings.TrimPrefix(count(n, noun), "2 ") + " are"
-	}
-	return "all " + count(n, noun) + " are"
-}
-
-// partOf writes how many of several do something: it loses, all of these lose, 2 of these lose.
-func partOf(n, of int, verb string) string {
-	switch {
-	case of == 1:
-		return "it " + verb + "s"
-	case n == of:
-		return "all of these " + verb
-	case n == 1:
-		return "1 of these " + verb + "s"
-	}
-	return fmt.Sprintf("%d of these %s", n, verb)
-}
-
-func capital(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
 
 // safe marks markup that this package made, and in which every text is escaped.
 func safe(markup string) template.HTML { return template.HTML(markup) }

@@ -3,7 +3,6 @@ package page
 import (
 	"cmp"
 	"fmt"
-	"html/template"
 	"math"
 	"slices"
 	"strings"
@@ -18,68 +17,38 @@ type tableView struct {
 	Loads    []loadView
 	Faults   []faultHead // the columns of measured faults
 	Stores   []string    // what can be filtered by
-	Families []string
 	Rows     int
-	Width    int // columns
 	Scale    logScale
 	Known    bool     // some of the strategies that most people compare are there
 	Interval bool     // some rates have an interval
 	LeftOut  []string // why figures are missing
 }
 
+// Width is the number of columns.
+func (t *tableView) Width() int { return 7 + len(t.Faults) }
+
 // loadView is the rows of a workload.
 type loadView struct {
 	Title string
-	Name  string
-	Rows  []rowView
+	Rows  []*rowView
 }
 
 // faultHead is a column of the table: what came of a fault scenario.
 type faultHead struct{ Scenario, Head string }
 
-// rowView is a row of the table.
+// rowView is a row of the table, with what it shows when it is opened.
 type rowView struct {
-	ID               string
-	Strategy, On     string // its name, and its store and replicas if these are unusual
-	Store, Family    string
-	Known            bool
-	Class, Word      string // verdict
-	Note             string // about the verdict
-	Place            int    // of the verdict among others, when rows are sorted by it
-	Ranked           bool   // comes before others, however rows are sorted
-	Rate             float64
-	Bar              *barView
-	RateText, Damage string
-	Share            float64
-	ShareText        string
-	ShareInterval    string
-	Requests         cell
-	Median, Slowest  cell
-	Faults           []faultWord
-	Details          template.HTML
+	*report.Row
+
+	ID         string
+	On         string // its store and replicas, if these are unusual
+	Summary    string // how the strategy works
+	Bar        *barView
+	FaultWords []faultWord // of the faults that have a column
 }
 
-// cell is a number in the table, as a text and as a value to sort by.
-type cell struct {
-	Text  string
-	Value float64
-}
-
-// latencyCell is empty if the latency is not known.
-func latencyCell(ms float64) cell {
-	if ms == 0 {
-		return cell{}
-	}
-	return cell{milliseconds(ms), ms}
-}
-
-// barView is a rate with its interval, which may be missing. At, From and To are places on the scale of the table, in
-// percent of its length.
-type barView struct {
-	Low, High    float64
-	Interval     bool
-	At, From, To float64
-}
+// barView is a rate with its interval, on the scale of the table, in percent of its length.
+type barView struct{ At, From, To float64 }
 
 // faultWord is what came of a fault scenario.
 type faultWord struct {
@@ -103,132 +72,92 @@ var unsafeWords = map[string]string{
 var Compared = []string{"mutex", "update", "for-update", "optimistic-version", "lock-redis-lua", "lock-redlock"}
 
 // newTable makes the table of all measured rows; nil if there is none.
-func newTable(r *report.Report) (*tableView, error) {
+func newTable(r *report.Report) *tableView {
 	t := &tableView{LeftOut: r.LeftOut()}
 	for _, head := range shownFaults {
 		if slices.ContainsFunc(r.Rows, func(row *report.Row) bool { return row.Faults[head.Scenario] != "" }) {
 			t.Faults = append(t.Faults, head)
 		}
 	}
-	t.Width = 7 + len(t.Faults)
-	most := 0
-	stores := map[string][]string{}
-	for _, row := range r.Rows {
-		most = max(most, row.Replicas)
-		if !slices.Contains(stores[row.Strategy], row.Store) {
-			stores[row.Strategy] = append(stores[row.Strategy], row.Store)
-		}
-	}
 	for _, load := range r.Loads() {
-		v := loadView{Title: load.Title, Name: load.Rows[0].Workload.Name}
+		v := loadView{Title: load.Title}
 		for _, row := range load.Rows {
 			t.Rows++
-			view := t.newRow(row)
-			view.ID = fmt.Sprintf("row-%d", t.Rows)
-			view.On = on(row, len(stores[row.Strategy]) > 1, row.Replicas < most)
-			var err error
-			if view.Details, err = t.details(r, row, view); err != nil {
-				return nil, err
+			view := &rowView{Row: row, ID: fmt.Sprintf("row-%d", t.Rows), Summary: r.Summaries[row.Strategy]}
+			view.On = strings.Join(r.Where(row), " · ")
+			for _, head := range t.Faults {
+				view.FaultWords = append(view.FaultWords, newFaultWord(head, row.Faults[head.Scenario]))
 			}
-			t.collect(view)
+			if row.Store != "" && !slices.Contains(t.Stores, row.Store) {
+				t.Stores = append(t.Stores, row.Store)
+			}
+			t.Known = t.Known || view.IsCompared()
+			t.Interval = t.Interval || view.hasBar() && row.GoodputInterval != nil
 			v.Rows = append(v.Rows, view)
-			t.Interval = t.Interval || view.Bar != nil && view.Bar.Interval
 		}
 		t.Loads = append(t.Loads, v)
 	}
 	if t.Rows == 0 {
-		return nil, nil
+		return nil
 	}
 	t.placeBars()
 	slices.Sort(t.Stores)
-	slices.Sort(t.Families)
-	return t, nil
+	return t
 }
 
 // placeBars chooses the scale of the rates and places them on it. Rates differ by a factor of a hundred, so that the
 // scale is logarithmic.
 func (t *tableView) placeBars() {
-	var bars []*rowView
 	least, most := math.Inf(1), 0.0
 	for _, load := range t.Loads {
-		for i := range load.Rows {
-			row := &load.Rows[i]
-			if row.Bar == nil || row.Rate <= 0 {
-				row.Bar = nil
-				continue
+		for _, row := range load.Rows {
+			if row.hasBar() {
+				_, high := row.span()
+				least, most = min(least, row.GoodputPerS), max(most, high)
 			}
-			if !row.Bar.Interval {
-				row.Bar.Low, row.Bar.High = row.Rate, row.Rate
-			}
-			bars = append(bars, row)
-			least, most = min(least, row.Rate), max(most, row.Bar.High)
 		}
 	}
 	t.Scale = newLogScale(least, most)
-	for _, row := range bars {
-		b := row.Bar
-		b.At, b.From, b.To = t.Scale.place(row.Rate), t.Scale.place(b.Low), t.Scale.place(b.High)
+	for _, load := range t.Loads {
+		for _, row := range load.Rows {
+			if row.hasBar() {
+				low, high := row.span()
+				row.Bar = &barView{t.Scale.place(row.GoodputPerS), t.Scale.place(low), t.Scale.place(high)}
+			}
+		}
 	}
 }
 
-// on names the row's store and number of replicas, if a reader could not know them.
-func on(row *report.Row, store, replicas bool) string {
-	var parts []string
-	if store {
-		parts = append(parts, row.Store)
-	}
-	if replicas {
-		parts = append(parts, count(row.Replicas, "replica"))
-	}
-	return strings.Join(parts, " · ")
+// hasBar reports whether the rate is drawn. The baseline is so fast that the other bars would be hard to tell apart.
+func (v *rowView) hasBar() bool {
+	return v.Result == verify.Correct && !v.Baseline && v.GoodputPerS > 0
 }
 
-// collect adds what rows can be filtered by.
-func (t *tableView) collect(v rowView) {
-	if v.Store != "" && !slices.Contains(t.Stores, v.Store) {
-		t.Stores = append(t.Stores, v.Store)
+// span is the interval of the rate, or the rate if there is none.
+func (v *rowView) span() (low, high float64) {
+	if i := v.GoodputInterval; i != nil {
+		return i.Low, i.High
 	}
-	if !slices.Contains(t.Families, v.Family) {
-		t.Families = append(t.Families, v.Family)
-	}
-	t.Known = t.Known || v.Known
+	return v.GoodputPerS, v.GoodputPerS
 }
 
-func (t *tableView) newRow(row *report.Row) rowView {
-	v := rowView{
-		Strategy: row.Strategy, Store: row.Store, Family: family(row.Strategy),
-		Known: slices.Contains(Compared, row.Strategy),
-		Class: verdictClass(row), Rate: row.RatePerS(),
-		Ranked:   row.Ranked() || row.Short && row.Result == verify.Correct && !row.Control && !row.Baseline,
-		Requests: cell{grouped(float64(row.Requests)), float64(row.Requests)},
-		Median:   latencyCell(row.LatencyMS.P50), Slowest: latencyCell(row.LatencyMS.P99),
+// IsCompared reports whether most people compare the strategy.
+func (v *rowView) IsCompared() bool { return slices.Contains(Compared, v.Strategy) }
+
+// ComesFirst reports whether the row comes before others, however rows are sorted.
+func (v *rowView) ComesFirst() bool {
+	return v.Ranked() || v.Short && v.Result == verify.Correct && !v.Control && !v.Baseline
+}
+
+// IsWrong reports whether the damage is shown in place of the rate.
+func (v *rowView) IsWrong() bool { return v.Result == verify.Wrong }
+
+// Share is the share of noop, if it means something.
+func (v *rowView) Share() *float64 {
+	if v.Result != verify.Correct {
+		return nil
 	}
-	v.Word, v.Place = verdictWord(row)
-	v.Note = verdictNote(row)
-	switch row.Result {
-	case verify.Inconclusive:
-		v.RateText = grouped(row.RatePerS())
-	case verify.Wrong:
-		v.Damage = damage(row)
-	default:
-		v.RateText = grouped(row.RatePerS())
-		if !row.Baseline { // which is so fast that the other bars would be hard to tell apart
-			v.Bar = &barView{}
-		}
-		if i := row.GoodputInterval; i != nil && v.Bar != nil {
-			v.Bar.Low, v.Bar.High, v.Bar.Interval = i.Low, i.High, true
-		}
-	}
-	if row.ShareOfNoop != nil && row.Result == verify.Correct {
-		v.Share, v.ShareText = *row.ShareOfNoop, stats.Format(*row.ShareOfNoop)
-		if i := row.ShareInterval; i != nil {
-			v.ShareInterval = stats.Format(i.Low) + " to " + stats.Format(i.High)
-		}
-	}
-	for _, head := range t.Faults {
-		v.Faults = append(v.Faults, newFaultWord(head, row.Faults[head.Scenario]))
-	}
-	return v
+	return v.ShareOfNoop
 }
 
 // verdictClass is the colour of a row's verdict. A correct strategy that loses a late write is not simply correct, and
@@ -256,25 +185,31 @@ func resultClass(result verify.Result) string {
 	return "open"
 }
 
-// verdictWord is the verdict, and its place when rows are sorted by it.
-func verdictWord(row *report.Row) (word string, place int) {
+// Class is the colour of the row's verdict.
+func (v *rowView) Class() string { return verdictClass(v.Row) }
+
+// Word is the verdict.
+func (v *rowView) Word() string {
 	switch {
-	case row.Baseline && row.ClaimHeld:
-		return "baseline", 4
-	case harmlessControl(row):
-		return "control", 2
-	case verdictClass(row) == "late":
-		return "loses a late write", 1
-	case row.Result == verify.Correct:
-		return "correct", 0
-	case row.Result == verify.Wrong:
-		return "wrong", 3
+	case v.Baseline && v.ClaimHeld:
+		return "baseline"
+	case harmlessControl(v.Row):
+		return "control"
+	case v.Class() == "late":
+		return "loses a late write"
 	}
-	return string(row.Result), 2
+	return string(v.Result)
 }
 
-// verdictNote says whether the verdict is what the strategy claims.
-func verdictNote(row *report.Row) string {
+// Place is where rows with this verdict come when rows are sorted by it.
+func (v *rowView) Place() int {
+	words := []string{"correct", "loses a late write", "control", "inconclusive", "wrong", "baseline"}
+	return slices.Index(words, v.Word())
+}
+
+// Note says whether the verdict is what the strategy claims.
+func (v *rowView) Note() string {
+	row := v.Row
 	switch {
 	case row.Untested:
 		return "too few requests raced to tell"
@@ -290,9 +225,9 @@ func verdictNote(row *report.Row) string {
 		return "on purpose: a control"
 	case row.Result == verify.Wrong:
 		return "as it claims"
-	case verdictClass(row) == "late" && row.Faults["late-write"] != string(report.Unsafe):
+	case v.Class() == "late" && row.Faults["late-write"] != string(report.Unsafe):
 		return "claimed, not played; correct under load"
-	case verdictClass(row) == "late":
+	case v.Class() == "late":
 		return "correct under load"
 	}
 	return ""
@@ -340,6 +275,14 @@ func outcomeClass(outcome report.Outcome) (class string, place int) {
 
 // grouped writes a whole number with narrow spaces between the thousands, at which no line is broken.
 func grouped(v float64) string { return strings.ReplaceAll(stats.Grouped(v), " ", "\u202f") }
+
+// latency is empty if the latency is not known.
+func latency(ms float64) string {
+	if ms == 0 {
+		return ""
+	}
+	return milliseconds(ms)
+}
 
 // milliseconds writes a latency with two or three digits.
 func milliseconds(v float64) string {

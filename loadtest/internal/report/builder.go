@@ -87,10 +87,6 @@ func (b *Builder) Add(h *history.History, v verify.Verdict) Cell {
 	latencies := c.addOps(h.Ops)
 	round := newCell(h, v)
 	round.LatencyMS = latency(latencies, round.ElapsedS)
-	if !run.JudgedOnly {
-		round.SoldPerS = soldBySlice(h)
-		round.LatencyOverTime = latencyBySlice(h)
-	}
 	c.latencies.merge(latencies)
 	c.rounds = append(c.rounds, round)
 	c.addWindows(h, v)
@@ -111,7 +107,7 @@ func (c *collected) addWindows(h *history.History, v verify.Verdict) {
 // addOps adds the deductions of a round, and returns their latencies.
 func (c *collected) addOps(ops []history.Op) (latencies histogram) {
 	for _, op := range ops {
-		if op.Again || op.Kind == history.Restock {
+		if op.Again || !op.Sells() {
 			continue
 		}
 		latencies.add(latencyNS(op))
@@ -146,16 +142,16 @@ func newCell(h *history.History, v verify.Verdict) Cell {
 		round.RedisCommands = h.End.RedisCommands
 		if h.Run.Rate > 0 {
 			round.SendLagMS = &Lag{
-				Mean: round3(float64(h.End.MeanLagNS) / 1e6),
-				Max:  round3(float64(h.End.MaxLagNS) / 1e6),
+				Mean: rounded(float64(h.End.MeanLagNS) / 1e6),
+				Max:  rounded(float64(h.End.MaxLagNS) / 1e6),
 			}
 		}
 	}
 	if started, ended := span(h); ended > started {
 		seconds := float64(ended-started) / 1e9
-		round.ElapsedS = round3(seconds)
-		round.GoodputPerS = round3(float64(v.Good) / seconds)
-		round.ThroughputPerS = round3(float64(v.Outcomes[history.Sold]+v.Outcomes[history.SoldOut]) / seconds)
+		round.ElapsedS = rounded(seconds)
+		round.GoodputPerS = rounded(float64(v.Good) / seconds)
+		round.ThroughputPerS = rounded(float64(v.Outcomes[history.Sold]+v.Outcomes[history.SoldOut]) / seconds)
 	}
 	return round
 }
@@ -181,9 +177,8 @@ func (b *Builder) Report() *Report {
 		r.Rows = append(r.Rows, c.row())
 	}
 	r.compareToBaseline()
-	r.rank()
+	r.sort()
 	r.markUntested()
-	r.Sweep = r.sweep()
 	r.Faults = slices.Clone(b.faults)
 	r.Explored = slices.Clone(b.explored)
 	slices.SortStableFunc(r.Faults, func(a, b Fault) int { return a.Place - b.Place })
@@ -250,7 +245,7 @@ func (c *collected) row() *Row {
 	}
 	row.ClaimHeld = verify.Held(c.run, row.Verdict)
 	row.RequestsSent = row.Requests
-	for _, outcome := range outcomes {
+	for _, outcome := range RequestOutcomes {
 		row.Outcomes[outcome] += 0 // every outcome has an entry
 	}
 	for _, units := range c.run.Initial {
@@ -280,9 +275,9 @@ func (r *Row) addRates() {
 	}
 	r.SendLagMS = lag(r.Rounds)
 	mean, interval := stats.Mean(goodput)
-	r.GoodputPerS, r.GoodputInterval = round3(mean), rounded3(interval)
+	r.GoodputPerS, r.GoodputInterval = rounded(mean), roundedEnds(interval)
 	mean, _ = stats.Mean(throughput)
-	r.ThroughputPerS = round3(mean)
+	r.ThroughputPerS = rounded(mean)
 }
 
 // addDriverCPU divides what the load driver used of the CPU by the requests that it sent meanwhile. Of a row that is
@@ -300,11 +295,11 @@ func (r *Row) addDriverCPU() {
 		}
 	}
 	if requests > 0 {
-		r.DriverCPUUSPerRequest = round3(float64(used) / 1e3 / float64(requests))
+		r.DriverCPUUSPerRequest = rounded(float64(used) / 1e3 / float64(requests))
 	}
 }
 
-// addCosts divides what the servers counted by the sales, and by the requests that were answered.
+// addCosts divides what the servers counted by the sales.
 func (r *Row) addCosts(c *collected) {
 	var statements, commands int64
 	for _, round := range r.Rounds {
@@ -313,16 +308,12 @@ func (r *Row) addCosts(c *collected) {
 	}
 	r.ReplicaShares = map[string]float64{}
 	if sales := r.Outcomes[history.Sold]; sales > 0 {
-		perSale := func(n int64) float64 { return round3(float64(n) / float64(sales)) }
+		perSale := func(n int64) float64 { return rounded(float64(n) / float64(sales)) }
 		r.AttemptsPerSale = perSale(c.attempts)
 		r.MySQLStatementsPerSale = perSale(statements)
 		r.RedisCommandsPerSale = perSale(commands)
 		for replica, n := range c.replicas {
 			r.ReplicaShares[replica] = perSale(int64(n))
 		}
-	}
-	if answered := r.Outcomes[history.Sold] + r.Outcomes[history.SoldOut]; answered > 0 {
-		r.MySQLStatementsPerRequest = round3(float64(statements) / float64(answered))
-		r.RedisCommandsPerRequest = round3(float64(commands) / float64(answered))
 	}
 }

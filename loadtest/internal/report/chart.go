@@ -1,10 +1,6 @@
 package report
 
-import (
-	"math"
-
-	"stock/loadtest/internal/history"
-)
+import "math"
 
 // Buckets are a coarse histogram of latencies, which a chart is drawn from.
 type Buckets struct {
@@ -36,65 +32,4 @@ func (h *histogram) buckets() *Buckets {
 		b.Counts[number(ns)-b.First] += n
 	}
 	return b
-}
-
-// slicesOfRun is how many equal parts of the time of a run have a rate of their own.
-const slicesOfRun = 20
-
-// soldBySlice returns the units that were confirmed per second in each part of a run; nil if its duration is unknown.
-func soldBySlice(h *history.History) []float64 {
-	started, ended := span(h)
-	if ended <= started {
-		return nil
-	}
-	units := make([]int64, slicesOfRun)
-	for _, op := range h.Ops {
-		if op.Again || op.Kind == history.Restock || op.Outcome != history.Sold {
-			continue
-		}
-		units[sliceOf(op.ReceivedNS, started, ended)] += unitsOf(op)
-	}
-	seconds := float64(ended-started) / 1e9 / slicesOfRun
-	rates := make([]float64, slicesOfRun)
-	for i, n := range units {
-		rates[i] = math.Round(float64(n) / seconds)
-	}
-	return rates
-}
-
-// latencyBySlice returns the latencies of the requests that were answered in each part of a run; nil if its duration is
-// unknown.
-func latencyBySlice(h *history.History) []MedianAndMax {
-	started, ended := span(h)
-	if ended <= started {
-		return nil
-	}
-	slices := make([]histogram, slicesOfRun)
-	for _, op := range h.Ops {
-		if !op.Again && op.Kind != history.Restock {
-			slices[sliceOf(op.ReceivedNS, started, ended)].add(latencyNS(op))
-		}
-	}
-	latencies := make([]MedianAndMax, slicesOfRun)
-	for i, slice := range slices {
-		if slice.n > 0 {
-			median := slice.percentiles(0.5)[0]
-			latencies[i] = MedianAndMax{round3(float64(median) / 1e6), round3(float64(slice.greatest) / 1e6)}
-		}
-	}
-	return latencies
-}
-
-// sliceOf returns in which part of a run a time is.
-func sliceOf(ns, started, ended int64) int64 {
-	return min(max((ns-started)*slicesOfRun/(ended-started), 0), slicesOfRun-1)
-}
-
-// unitsOf returns how many units a request asks for.
-func unitsOf(op history.Op) int64 {
-	units := op.Count
-	for _, line := range op.Lines {
-		units += line.Count
-	}
-	return units
 }

@@ -1,11 +1,6 @@
 package report
 
-import (
-	"slices"
-	"testing"
-
-	"stock/loadtest/internal/history"
-)
+import "testing"
 
 func TestBucketsHoldEveryLatencyOnce(t *testing.T) {
 	t.Parallel()
@@ -30,29 +25,5 @@ func TestBucketsHoldEveryLatencyOnce(t *testing.T) {
 	}
 	if got := (&histogram{}).buckets(); got != nil {
 		t.Errorf("without latencies, the buckets are %v", got)
-	}
-}
-
-func TestSlicesOfARunHaveTheUnitsThatWereConfirmedInThem(t *testing.T) {
-	t.Parallel()
-	const second = int64(1e9)
-	h := &history.History{
-		End: &history.End{StartedNS: 0, EndedNS: 20 * second},
-		Ops: []history.Op{
-			{ReceivedNS: 0, Count: 1, Outcome: history.Sold},
-			{ReceivedNS: second / 2, Count: 2, Outcome: history.Sold},
-			{ReceivedNS: second / 2, Count: 2, Outcome: history.SoldOut},
-			{ReceivedNS: second / 2, Count: 2, Outcome: history.Sold, Again: true},
-			{ReceivedNS: second / 2, Count: 9, Outcome: history.Sold, Kind: history.Restock},
-			{ReceivedNS: 20 * second, Outcome: history.Sold, Lines: []history.Line{{Count: 2}, {Count: 3}}},
-		},
-	}
-	want := make([]float64, slicesOfRun)
-	want[0], want[slicesOfRun-1] = 3, 5
-	if got := soldBySlice(h); !slices.Equal(got, want) {
-		t.Errorf("got %v, want %v", got, want)
-	}
-	if got := soldBySlice(&history.History{}); got != nil {
-		t.Errorf("a run without requests has the rates %v", got)
 	}
 }

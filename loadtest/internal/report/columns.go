@@ -18,8 +18,8 @@ type column struct {
 	number bool             // aligned right
 }
 
-// columns are the columns of a table, in their order. A table leaves out those in which no row has a text. The JSON and
-// the CSV have every figure.
+// columns are the columns of a table, in their order. A table leaves out those in which no row has a text. The JSON
+// has every figure.
 var columns = []column{
 	{head: strategyHead, show: func(r *Row) string { return r.Strategy }},
 	{head: "verdict", show: (*Row).verdictAndClaim, style: (*Row).verdictStyle},
@@ -46,28 +46,22 @@ func latencyText(ms float64) string {
 	return digits(ms)
 }
 
-// measure is a figure of a single round, which comparisons and benchmark lines have.
+// measure is a figure of a single round, by which two reports are compared.
 type measure struct {
-	round    func(Cell) float64
-	unit     string             // in benchmark lines
-	better   string             // higher or lower, where benchstat does not know it from the unit
-	compared string             // heading in a comparison of two reports; empty: not there
-	ofNoop   func(Cell) float64 // of noop's round, where a comparison divides by another figure than round
+	name    string
+	round   func(Cell) float64
+	ofNoop  func(Cell) float64 // of noop's round, if it is divided by another figure than round
+	latency bool
 }
 
 // lacks reports whether a round has no such figure: a latency that is not known is 0.
-func (m measure) lacks(round Cell) bool { return m.better == "" && m.round(round) == 0 }
+func (m measure) lacks(round Cell) bool { return m.latency && m.round(round) == 0 }
 
 var measures = []measure{
-	{
-		round: func(r Cell) float64 { return r.GoodputPerS },
-		unit:  "goodput/s", better: "higher", compared: "goodput/s", ofNoop: Cell.possible,
-	},
-	{round: func(r Cell) float64 { return r.ThroughputPerS }, unit: "req/s", better: "higher", compared: "throughput/s"},
-	{round: func(r Cell) float64 { return r.LatencyMS.Mean }, unit: "mean-ms"},
-	{round: func(r Cell) float64 { return r.LatencyMS.P50 }, unit: "p50-ms", compared: "p50 ms"},
-	{round: func(r Cell) float64 { return r.LatencyMS.P99 }, unit: "p99-ms", compared: "p99 ms"},
-	{round: func(r Cell) float64 { return r.LatencyMS.Max }, unit: "max-ms"},
+	{name: "goodput/s", round: func(r Cell) float64 { return r.GoodputPerS }, ofNoop: Cell.possible},
+	{name: "throughput/s", round: func(r Cell) float64 { return r.ThroughputPerS }},
+	{name: "p50 ms", round: func(r Cell) float64 { return r.LatencyMS.P50 }, latency: true},
+	{name: "p99 ms", round: func(r Cell) float64 { return r.LatencyMS.P99 }, latency: true},
 }
 
 // verdictAndClaim is the verdict, and the claim if it did not hold.

@@ -11,15 +11,16 @@ import (
 	"stock/loadtest/internal/history"
 )
 
+// significance is the probability that two reports without any difference differ in a given figure (see FigureChange).
+const significance = 0.05
+
 // Comparison holds the differences between two reports.
 type Comparison struct {
-	Before, After Environment
-	Broken        []BrokenClaim   // in either report, or both
-	Changed       []VerdictChange // rows with another verdict
-	Figures       []FigureChange
-	OnlyOld       []string // labels of rows that only one of the reports has
-	OnlyNew       []string
-	Notes         []string // limits of the comparison
+	Broken  []BrokenClaim // in either report, or both
+	Figures []FigureChange
+	OnlyOld []string // labels of rows that only one of the reports has
+	OnlyNew []string
+	Notes   []string // limits of the comparison
 }
 
 // State tells in which of two reports a claim is broken.
@@ -37,13 +38,6 @@ type BrokenClaim struct {
 	State State
 	What  string // the row, or the fault scenario and the strategy
 	Found string // what the judge found, in the later report in which it is broken
-}
-
-// VerdictChange is a row with another verdict.
-type VerdictChange struct {
-	Row string
-	Old string
-	New string
 }
 
 // FigureChange compares one figure of one row over the rounds of each report, and the same figure as a multiple of
@@ -80,18 +74,14 @@ func measured(values []float64) Measured {
 // spread is half the width of the interval in percent of the mean, if that says anything.
 func (m Measured) spread() string { return cmp.Or(spread(m.Mean, m.Interval), "–") }
 
-// vague reports whether the interval is wider than the mean.
-func (m Measured) vague() bool { return m.Interval != nil && spread(m.Mean, m.Interval) == "" }
-
 // Compare compares the rows that two reports have in common, as benchstat compares benchmarks.
 func Compare(before, after *Report) *Comparison {
-	c := &Comparison{Before: before.Environment, After: after.Environment, Broken: brokenClaims(before, after)}
+	c := &Comparison{Broken: brokenClaims(before, after)}
 	bySubject := map[history.Subject]*Row{}
 	for _, row := range after.Rows {
 		bySubject[row.Key()] = row
 	}
 	both := map[history.Subject]bool{}
-	c.noteJudged(before.judgedWorkloads(), after.judgedWorkloads())
 	for _, was := range before.Rows {
 		is := bySubject[was.Key()]
 		if is == nil && !was.JudgedOnly {
@@ -159,19 +149,6 @@ func brokenClaims(before, after *Report) (broken []BrokenClaim) {
 	return broken
 }
 
-// noteJudged notes the workloads that only one of the reports judged and did not measure.
-func (c *Comparison) noteJudged(old, current []string) {
-	only := func(report string, names, others []string) {
-		for _, name := range names {
-			if !slices.Contains(others, name) {
-				c.notef("only the %s report has the workload %s, which is judged and not measured", report, name)
-			}
-		}
-	}
-	only("old", old, current)
-	only("new", current, old)
-}
-
 func (c *Comparison) notef(format string, args ...any) {
 	if text := fmt.Sprintf(format, args...); !slices.Contains(c.Notes, text) {
 		c.Notes = append(c.Notes, text)
@@ -180,9 +157,6 @@ func (c *Comparison) notef(format string, args ...any) {
 
 // compareRows compares two rows, each of which may have a baseline.
 func (c *Comparison) compareRows(was, is, noopWas, noopIs *Row) {
-	if was.Result != is.Result {
-		c.Changed = append(c.Changed, VerdictChange{Row: is.Label(), Old: string(was.Result), New: string(is.Result)})
-	}
 	if is.JudgedOnly {
 		return // it has no speed
 	}
@@ -194,19 +168,13 @@ func (c *Comparison) compareRows(was, is, noopWas, noopIs *Row) {
 		c.notef("a single round tells nothing about chance: at least two in each report are needed to find a difference")
 	}
 	for _, m := range measures {
-		if m.compared == "" {
-			continue
-		}
 		x, y := m.rounds(was), m.rounds(is)
 		if len(x) == 0 || len(y) == 0 || slices.Max(x) == 0 && slices.Max(y) == 0 {
 			continue // such as the baseline's goodput
 		}
 		change := compare(x, y, m.multiples(was, noopWas), m.multiples(is, noopIs))
-		change.Row, change.Figure, change.Rounds = is.Label(), m.compared, fmt.Sprintf("n=%d+%d", len(x), len(y))
+		change.Row, change.Figure, change.Rounds = is.Label(), m.name, fmt.Sprintf("n=%d+%d", len(x), len(y))
 		c.Figures = append(c.Figures, change)
-		if change.Old.vague() || change.New.vague() {
-			c.notef("– stands for an interval that is wider than the figure: more rounds make it narrower")
-		}
 	}
 }
 
@@ -292,18 +260,15 @@ func (e Environment) machine() string {
 const comparisonNote = "A delta is shown if the figure as a multiple of noop's in the same round (× noop) differs, " +
 	"and the figure itself in the same direction.\n" +
 	"For each figure, p is adjusted for the number of rows: " +
-	"of the deltas shown, at most one in twenty is expected to be chance."
+	"of the deltas shown, at most one in twenty is expected to be chance.\n" +
+	"– stands for an interval that is wider than the figure: more rounds make it narrower."
 
 // WriteText writes the comparison as Markdown that is also meant for a terminal.
 func (c *Comparison) WriteText(w io.Writer, colour bool) error {
 	out := newPrinter(w, colour)
 	out.title("Before and after")
-	if len(c.Changed)+len(c.Broken) > 0 {
-		out.section("Verdicts")
-	}
-	for _, change := range c.Changed {
-		out.item(red+bold, fmt.Sprintf("VERDICT CHANGED: %s: %s -> %s",
-			change.Row, strings.ToUpper(change.Old), strings.ToUpper(change.New)))
+	if len(c.Broken) > 0 {
+		out.section("Claims")
 	}
 	for _, claim := range c.Broken {
 		style := red
@@ -318,8 +283,8 @@ func (c *Comparison) WriteText(w io.Writer, colour bool) error {
 			"(users, rate, hold, goods, counts, restocks).")
 	}
 	for _, m := range measures {
-		if t := c.table(m.compared); len(t.rows) > 0 {
-			out.section(m.compared)
+		if t := c.table(m.name); len(t.rows) > 0 {
+			out.section(m.name)
 			t.write(out)
 		}
 	}

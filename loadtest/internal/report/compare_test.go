@@ -21,7 +21,7 @@ func TestReportDoesNotDifferFromItself(t *testing.T) {
 			t.Errorf("%s, %s: a report differs from itself by %s", m.Row, m.Figure, m.Delta)
 		}
 	}
-	if len(c.Changed)+len(c.OnlyOld)+len(c.OnlyNew) != 0 {
+	if len(c.Broken)+len(c.OnlyOld)+len(c.OnlyNew) != 0 {
 		t.Errorf("got %+v", c)
 	}
 }
@@ -45,7 +45,7 @@ func TestCompareNeedsTwoRounds(t *testing.T) {
 		"inside the noise":   {rounds(100, 120, 90), rounds(102, 121, 93), "~", ""},
 		"one with more":      {rounds(100, 102, 98), rounds(200, 204, 196, 199, 201), "+100.0%", ""},
 		"a single round":     {rounds(100), rounds(200, 202), "~", "a single round tells nothing"},
-		"two far apart":      {rounds(1, 1000), rounds(2, 3000), "~", "– stands for an interval"},
+		"two far apart":      {rounds(1, 1000), rounds(2, 3000), "~", ""},
 		"a round of nothing": {rounds(100, 102, 0), rounds(200, 204, 196), "~", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -187,21 +187,6 @@ func TestALabSeldomDiffersFromItself(t *testing.T) {
 	}
 }
 
-func TestMostComparisonsOfALabWithItselfFindNothing(t *testing.T) {
-	t.Parallel()
-	lab := simulated{random: rand.New(rand.NewPCG(7, 8)), noise: 0.1}
-	const runs = 40
-	affected := 0
-	for range runs {
-		if len(differing(Compare(lab.run(1, 1, 1), lab.run(1, 1, 1)))) > 0 {
-			affected++
-		}
-	}
-	if affected > runs/10 {
-		t.Errorf("%d of %d comparisons find a difference, want at most 10 %%", affected, runs)
-	}
-}
-
 func TestCompareFindsTheOneRowThatChanged(t *testing.T) {
 	t.Parallel()
 	quiet := simulated{random: rand.New(rand.NewPCG(5, 6)), noise: 0.06, spoilt: 0.02}
@@ -216,20 +201,5 @@ func TestCompareFindsTheOneRowThatChanged(t *testing.T) {
 		if found < runs*9/10 {
 			t.Errorf("a strategy that is %v as fast is found in %d of %d comparisons", changed, found, runs)
 		}
-	}
-}
-
-func TestCompareReportsThatNothingIsInCommon(t *testing.T) {
-	t.Parallel()
-	row := func(hold int64) *Report {
-		workload := history.Workload{Name: "plenty", HoldMS: hold}
-		return &Report{Rows: []*Row{{Subject: history.Subject{Strategy: "update", Workload: workload}}}}
-	}
-	var out bytes.Buffer
-	if err := Compare(row(0), row(2)).WriteText(&out, false); err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(out.String(), "Nothing to compare") {
-		t.Errorf("reports of different holds: %s", &out)
 	}
 }

@@ -29,9 +29,6 @@ func (r *Report) exploredProblems() {
 	}
 }
 
-// ExploredSentence sums up the exploration; empty if there was none.
-func (r *Report) ExploredSentence() string { return ExploredSentence(r.Explored) }
-
 // ExploredSentence sums up several explorations; empty if there are none.
 func ExploredSentence(results []trace.Result) string {
 	if len(results) == 0 {
@@ -53,33 +50,15 @@ func ExploredSentence(results []trace.Result) string {
 			refuted++
 		}
 	}
-	subject := "strategy"
-	if len(results) > 1 {
-		subject = "strategies"
-	}
-	if results[0].Own {
-		subject = "explored"
-	}
-	text := fmt.Sprintf("%d %s, %s", len(results), subject, plural(schedules, "schedule"))
-	switch exhausted {
-	case len(results):
-		text += ", and these were all"
-	case 0:
-		text += ", which were not all"
-	default:
-		text += fmt.Sprintf(", and these were all of %d", exhausted)
-	}
+	text := fmt.Sprintf("Explored: %d, in %s. Exhausted: %d.", len(results), plural(schedules, "schedule"), exhausted)
 	if results[0].Service() {
-		return text + "." // the heading says what was found
+		return text // the heading says what was found
 	}
-	text += fmt.Sprintf(". Damage without a fault: %d", always)
+	text += fmt.Sprintf(" Damage without a fault: %d", always)
 	if results[0].Bounds.Faults > 0 {
 		text += fmt.Sprintf("; only if one strikes: %d", struck)
 	}
-	if refuted > 0 {
-		return text + fmt.Sprintf(". Claims of %d are refuted.", refuted)
-	}
-	return text + ". No claim is refuted."
+	return text + fmt.Sprintf(". Refuted: %d.", refuted)
 }
 
 // writeExplored writes the summary, and a line for each strategy of which a claim is refuted.
@@ -89,7 +68,7 @@ func (r *Report) writeExplored(out printer) {
 	}
 	out.section("Every interleaving")
 	out.item(plain, fmt.Sprintf("%s Schedules have %s. The traces are in report.html.",
-		r.ExploredSentence(), r.Explored[0].Limits()))
+		ExploredSentence(r.Explored), r.Explored[0].Limits()))
 	for _, found := range r.Explored {
 		for _, c := range found.Cells {
 			if c.Held {

@@ -49,9 +49,6 @@ type Fault struct {
 	Place int    `json:"-"` // among those of a run; they may be added in another order
 	// Windows shows the requests and critical sections, on a time axis that begins with the story.
 	Windows []timeline.Window `json:"windows,omitempty"`
-	// Unexplained and Pictures are those of the verdict.
-	Unexplained []int64  `json:"unexplained,omitempty"`
-	Pictures    []string `json:"pictures,omitempty"`
 }
 
 // FaultStep is one thing that happened.
@@ -177,73 +174,13 @@ func (r *Report) faultProblems() {
 	}
 }
 
-// faultTable has a line for each strategy and a column for each scenario.
-func (r *Report) faultTable() table {
-	scenarios := r.Scenarios()
-	t := table{columns: []tableColumn{{head: strategyHead}}}
-	for _, name := range scenarios {
-		t.columns = append(t.columns, tableColumn{head: name})
-	}
-	type subject struct{ strategy, store string }
-	var subjects []subject
-	cells := map[subject]map[string][]Fault{}
-	for _, f := range r.Faults {
-		s := subject{f.Strategy, f.Store}
-		if cells[s] == nil {
-			subjects = append(subjects, s)
-			cells[s] = map[string][]Fault{}
-		}
-		cells[s][f.Scenario] = append(cells[s][f.Scenario], f)
-	}
-	for _, s := range subjects {
-		line := []tableCell{{text: s.strategy}}
-		for _, name := range scenarios {
-			line = append(line, faultCell(cells[s][name]))
-		}
-		t.rows = append(t.rows, line)
-	}
-	return t
-}
-
-// faultCell shows the repeats of a scenario for a strategy.
-func faultCell(repeats []Fault) tableCell {
-	if len(repeats) == 0 {
-		return tableCell{text: "-", style: faint}
-	}
-	counts := map[Outcome]int{}
-	held, worst := true, repeats[0]
-	for _, f := range repeats {
-		counts[f.Outcome]++
-		held = held && f.ClaimHeld
-		if f.Severity() > worst.Severity() {
-			worst = f
-		}
-	}
-	cell := tableCell{text: worst.String()}
-	if len(repeats) > 1 {
-		cell.text += fmt.Sprintf(" %d/%d", counts[worst.Outcome], len(repeats))
-	}
-	switch {
-	case !held:
-		cell.text, cell.style = cell.text+" ✗", red
-	case worst.Outcome == Unsafe:
-		cell.style = red
-	}
-	return cell
-}
-
 // writeFaults writes the fault scenarios.
 func (r *Report) writeFaults(out printer) {
 	if len(r.Faults) == 0 {
 		return
 	}
 	out.section("Faults")
-	if len(r.Scenarios()) >= wide {
-		r.writeStories(out)
-	} else {
-		t := r.faultTable()
-		t.write(out)
-	}
+	r.writeStories(out)
 	for _, f := range r.Faults {
 		if f.First != "" {
 			out.paragraph(fmt.Sprintf("Played again, alone: %s, %s: first %s, then %s.", f.Scenario, f.Strategy, f.First, f))

@@ -3,12 +3,8 @@ package report
 import (
 	"math"
 	"math/rand/v2"
-	"runtime"
 	"slices"
 	"testing"
-	"time"
-
-	"stock/loadtest/internal/verify"
 )
 
 func TestSmallPercentilesAreTheNearestRank(t *testing.T) {
@@ -62,39 +58,5 @@ func TestMergedPercentilesAreCloseToTheExactOnes(t *testing.T) {
 		if mean := sum / float64(len(all)); math.Abs(merged.mean()-mean) > 1e-9*mean {
 			t.Errorf("%s: the mean is %v, want %v", name, merged.mean(), mean)
 		}
-	}
-}
-
-// It is not parallel: the memory of other tests would count, too.
-func TestMemoryDoesNotGrowWithTheRequests(t *testing.T) {
-	const rounds, requests = 10, 20_000
-	b := NewBuilder(Environment{})
-	add := func(round int) {
-		random := rand.New(rand.NewPCG(uint64(round), 0))
-		run := plenty("update", "correct")
-		run.Round, run.Initial = round, map[int64]int64{1: requests}
-		h := play(run, requests, time.Millisecond)
-		for i := range h.Ops {
-			h.Ops[i].ReceivedNS = h.Ops[i].SentNS + int64(4e6*math.Exp(random.NormFloat64()/2))
-			h.Ops[i].WaitedUS = int64(3e3 * math.Exp(random.NormFloat64()/2))
-			h.Ops[i].HeldUS = int64(1e3 * math.Exp(random.NormFloat64()/2))
-		}
-		b.Add(h, verify.Verdict{Result: verify.Correct, Requests: requests})
-	}
-	kept := func() float64 {
-		runtime.GC()
-		var stats runtime.MemStats
-		runtime.ReadMemStats(&stats)
-		return float64(stats.HeapAlloc)
-	}
-	add(1)
-	first := kept()
-	for round := 2; round <= rounds; round++ {
-		add(round)
-	}
-	grown := kept() - first
-	runtime.KeepAlive(b)
-	if each := grown / ((rounds - 1) * requests); each > 4 {
-		t.Errorf("the builder keeps %.1f bytes for each of %d more requests, want at most 4", each, (rounds-1)*requests)
 	}
 }

@@ -3,6 +3,7 @@ package report
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -15,7 +16,7 @@ import (
 type Judged struct {
 	Title  string
 	Remark string        // what else was counted, in one sentence without its stop; empty: nothing
-	Found  []JudgedFound // those with a result, from the best to the worst
+	Found  []JudgedFound // those with a result, from the worst to the best
 }
 
 // JudgedFound lists the rows with a result, by name.
@@ -32,56 +33,34 @@ type JudgedRow struct {
 	On   string // on how many replicas, if others ran on more; begins with a blank
 }
 
-// Judged returns the workloads that are judged only.
+// Judged returns the workloads that are judged only, by name. What differs in more than the name is several workloads.
 func (r *Report) Judged() (all []Judged) {
-	for _, rows := range r.judgedRows() {
-		all = append(all, r.newJudged(rows))
+	rows := map[history.Workload][]*Row{}
+	for _, row := range r.Rows {
+		if row.JudgedOnly {
+			rows[row.load()] = append(rows[row.load()], row)
+		}
+	}
+	for _, load := range slices.SortedFunc(maps.Keys(rows), func(a, b history.Workload) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Lines, b.Lines))
+	}) {
+		all = append(all, r.newJudged(rows[load]))
 	}
 	return all
 }
 
-// judgedRows returns the rows of each workload that is judged only, by the name of the workload. What differs in more
-// than the name is several workloads.
-func (r *Report) judgedRows() (groups [][]*Row) {
-	rows := map[history.Workload][]*Row{}
-	var loads []history.Workload
-	for _, row := range r.Rows {
-		if !row.JudgedOnly {
-			continue
-		}
-		load := row.load()
-		if rows[load] == nil {
-			loads = append(loads, load)
-		}
-		rows[load] = append(rows[load], row)
-	}
-	slices.SortStableFunc(loads, func(a, b history.Workload) int {
-		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Lines, b.Lines))
-	})
-	for _, load := range loads {
-		groups = append(groups, rows[load])
-	}
-	return groups
-}
-
-// judgedWorkloads returns the names of the workloads that are judged only.
-func (r *Report) judgedWorkloads() (names []string) {
-	for _, row := range r.Rows {
-		if row.JudgedOnly && !slices.Contains(names, row.Workload.Name) {
-			names = append(names, row.Workload.Name)
-		}
-	}
-	return names
-}
-
 // newJudged sorts rows of one workload by their results.
 func (r *Report) newJudged(rows []*Row) Judged {
-	j := Judged{Title: title(rows), Remark: cmp.Or(sentAgain(rows), resold(rows))}
-	for _, result := range []verify.Result{verify.Correct, verify.Inconclusive, verify.Wrong} {
+	j := Judged{Title: title(rows), Remark: cmp.Or(sentAgain(rows), reserved(rows))}
+	for _, result := range []verify.Result{verify.Wrong, verify.Inconclusive, verify.Correct} {
 		found := JudgedFound{Result: result}
 		for _, row := range rows {
 			if row.Result == result {
-				found.Rows = append(found.Rows, r.judgedRow(row))
+				named := JudgedRow{Row: row, Name: r.nameOf(row)}
+				if r.othersHaveMore(row) {
+					named.On = " on " + plural(row.Replicas, "replica")
+				}
+				found.Rows = append(found.Rows, named)
 			}
 		}
 		slices.SortFunc(found.Rows, func(a, b JudgedRow) int {
@@ -92,17 +71,6 @@ func (r *Report) newJudged(rows []*Row) Judged {
 		}
 	}
 	return j
-}
-
-func (r *Report) judgedRow(row *Row) JudgedRow {
-	named := JudgedRow{Row: row, Name: row.Strategy}
-	if r.severalStores() {
-		named.Name += "@" + row.Store
-	}
-	if r.othersHaveMore(row) {
-		named.On = " on " + plural(row.Replicas, "replica")
-	}
-	return named
 }
 
 // othersHaveMore reports whether a row of the report has more replicas.
@@ -126,9 +94,8 @@ func sentAgain(rows []*Row) string {
 		stats.Grouped(float64(all)), stats.Grouped(float64(inStock)), stats.Grouped(float64(elsewhere)))
 }
 
-// resold says how many reservations there were, and how soon expired units were sold again; empty: there were none. Of
-// several strategies, it is the slowest.
-func resold(rows []*Row) string {
+// reserved says how many reservations there were, and how they ended; empty: there were none.
+func reserved(rows []*Row) string {
 	var all verify.Figures
 	for _, row := range rows {
 		all.Add(row.Figures)
@@ -137,14 +104,9 @@ func resold(rows []*Row) string {
 	if figures.Held == 0 {
 		return ""
 	}
-	text := fmt.Sprintf("Of %s reservations, %s were confirmed, %s cancelled, and %s left to expire",
+	return fmt.Sprintf("Of %s reservations, %s were confirmed, %s cancelled, and %s left to expire",
 		stats.Grouped(float64(figures.Held)), stats.Grouped(float64(figures.Confirmed)),
 		stats.Grouped(float64(figures.Cancelled)), stats.Grouped(float64(figures.Expired)))
-	if figures.Resold == 0 {
-		return text
-	}
-	return text + fmt.Sprintf("; units that expired while none was free were held again after %.0f ms (median), "+
-		"%.0f ms (95 %%), %.0f ms (longest)", figures.ResoldMedianMS, figures.Resold95MS, figures.ResoldLongestMS)
 }
 
 // writeJudged writes, for each workload that is judged only, the strategies by verdict. Their evidence follows with

@@ -44,29 +44,23 @@ func (r *Report) compareToBaseline() {
 }
 
 func (r *Row) addShares(base *Row) {
-	of := base.byRound()
+	of := map[int]Cell{}
+	for _, round := range base.Rounds {
+		of[round.Round] = round
+	}
+	var shares []float64
 	for i := range r.Rounds {
 		round := &r.Rounds[i]
 		if possible := of[round.Round].possible(); possible > 0 {
-			share := significant(round.GoodputPerS / possible)
-			round.ShareOfNoop = &share
+			share := rounded(round.GoodputPerS / possible)
+			round.ShareOfNoop, shares = &share, append(shares, share)
 		}
 	}
-	if shares := r.sharesOfNoop(); len(shares) > 0 {
+	if len(shares) > 0 {
 		share, interval := stats.Mean(shares)
-		share = significant(share)
-		r.ShareOfNoop, r.ShareInterval = &share, significantEnds(interval)
+		share = rounded(share)
+		r.ShareOfNoop, r.ShareInterval = &share, roundedEnds(interval)
 	}
-}
-
-// sharesOfNoop returns the share of each round that has one.
-func (r *Row) sharesOfNoop() (shares []float64) {
-	for _, round := range r.Rounds {
-		if round.ShareOfNoop != nil {
-			shares = append(shares, *round.ShareOfNoop)
-		}
-	}
-	return shares
 }
 
 // possible returns the goodput that noop would have had: it sells what it confirmed, as far as there was stock.
@@ -75,15 +69,6 @@ func (c Cell) possible() float64 {
 		return 0
 	}
 	return float64(c.Covered) / c.ElapsedS
-}
-
-// byRound returns the rounds by their numbers.
-func (r *Row) byRound() map[int]Cell {
-	rounds := map[int]Cell{}
-	for _, round := range r.Rounds {
-		rounds[round.Round] = round
-	}
-	return rounds
 }
 
 // baseline finds the baseline under the row's load, preferably with as many replicas.
@@ -97,8 +82,8 @@ func (r *Report) baseline(row *Row) *Row {
 	return found
 }
 
-// rank sorts the rows, and compares the correct strategies with the fastest of them.
-func (r *Report) rank() {
+// sort puts the rows into their order.
+func (r *Report) sort() {
 	// The load with the most stock comes first: rounds run in random order, so the order of arrival means nothing.
 	stock := map[history.Workload]int64{}
 	for _, row := range r.Rows {
@@ -120,22 +105,6 @@ func (r *Report) rank() {
 			cmp.Compare(b.share(), a.share()), cmp.Compare(goodput(b), goodput(a)),
 			cmp.Compare(a.Strategy, b.Strategy), cmp.Compare(a.Store, b.Store), cmp.Compare(a.Replicas, b.Replicas))
 	})
-
-	type group struct {
-		workload history.Workload
-		replicas int
-	}
-	fastest := map[group]*Row{} // the first ranked row of each
-	for _, row := range r.Rows {
-		if !row.Ranked() {
-			continue
-		}
-		g := group{workload: row.load(), replicas: row.Replicas}
-		if fastest[g] == nil {
-			fastest[g] = row
-		}
-		row.Relative = relative(row, fastest[g])
-	}
 }
 
 // kind is 0 for rows that are measured, which come first, and 1 for those that are judged only.
@@ -167,47 +136,4 @@ func (r *Row) share() float64 {
 		return 0
 	}
 	return *r.ShareOfNoop
-}
-
-// enoughPairs is how many rounds two rows must have in common to be compared by these alone. With fewer, the interval
-// of all their shares is narrower.
-const enoughPairs = 4
-
-// relative compares the speeds in the rounds that the two rows have in common, if these are enough and at least half of
-// the rounds of each: then the error of noop does not count. Otherwise it compares all shares of noop.
-func relative(row, fastest *Row) *Relative {
-	if row == fastest {
-		return &Relative{SlowerThanFastestCorrect: 1}
-	}
-	d := stats.Compare(fastest.sharesOfNoop(), row.sharesOfNoop())
-	if d.Ratio == 0 {
-		return nil
-	}
-	pairs := stats.Ratios(fastest.rates(), row.rates())
-	if len(pairs) >= max(enoughPairs, (len(row.Rounds)+1)/2, (len(fastest.Rounds)+1)/2) {
-		d.Ratio, d.Interval = stats.Mean(pairs)
-	}
-	rel := &Relative{SlowerThanFastestCorrect: round3(d.Ratio), Interval: rounded3(d.Interval)}
-	if d.Interval != nil {
-		half := round3((d.Interval.High - d.Interval.Low) / 2)
-		rel.PlusMinus = &half
-		rel.Tied = d.Interval.Low <= 1 && d.Interval.High >= 1
-	}
-	return rel
-}
-
-// mostRanked is how many of the fastest rows say how precise a report is.
-const mostRanked = 10
-
-// precision returns half the width of the interval of × noop, in percent of it: the median of the fastest ranked rows
-// of a load, and how many they are. Rows without an interval have an infinite one.
-func precision(rows []*Row) (percent float64, of int) {
-	var halves []float64
-	for _, row := range rows {
-		if !row.Ranked() || row.ShareOfNoop == nil || len(halves) == mostRanked {
-			continue
-		}
-		halves = append(halves, 100*halfWidth(*row.ShareOfNoop, row.ShareInterval))
-	}
-	return stats.Median(halves), len(halves)
 }

@@ -6,8 +6,6 @@
 //	r := b.Report()                          // at any time, also after an interruption
 //
 //	r.WriteText(w, colour)                   // what people read, with the evidence: Markdown for a terminal and a file
-//	r.WriteCSV(w)                            // the figures of the JSON, a line per row
-//	r.WriteBenchmark(w)                      // Go benchmark lines, a line per round, for benchstat
 //	r.WriteJSON(w); r, err = ReadJSON(rd)    // everything
 //	r.Err()                                  // nil if every claim held and every control was caught
 //
@@ -53,7 +51,6 @@ type Report struct {
 	Inconclusive bool     `json:"inconclusive"`
 	Problems     []string `json:"problems"` // each claim that did not hold, and whatever could not be judged
 	Rows         []*Row   `json:"rows"`     // by workload; of each, the ranked rows come first, by speed
-	Sweep        *Sweep   `json:"sweep,omitempty"`
 	Faults       []Fault  `json:"faults,omitempty"`
 	// Explored is what came of every interleaving of a few requests, by strategy.
 	Explored []trace.Result `json:"explored,omitempty"`
@@ -96,17 +93,12 @@ type Row struct {
 	// stock. It is nil without a baseline.
 	ShareOfNoop   *float64        `json:"share_of_noop"`
 	ShareInterval *stats.Interval `json:"share_interval,omitempty"` // nil as GoodputInterval is
-	// Relative is nil for rows that are not ranked.
-	Relative *Relative `json:"relative"`
 
 	LatencyMS Latency `json:"latency_ms"` // from the (intended) sending to the answer, whatever its outcome
 	// LatencyBuckets is the distribution of these latencies. Older reports have none, nor do rows that are judged only.
 	LatencyBuckets  *Buckets `json:"latency_buckets,omitempty"`
 	AttemptsPerSale float64  `json:"attempts_per_sale"`
-	// All statements, as the servers count them, per request that was answered as sold or sold out.
-	MySQLStatementsPerRequest float64 `json:"mysql_statements_per_request"`
-	RedisCommandsPerRequest   float64 `json:"redis_commands_per_request"`
-	// The same statements per sale. They include the cost of the refusals.
+	// All statements, as the servers count them. They include the cost of the refusals.
 	MySQLStatementsPerSale float64 `json:"mysql_statements_per_sale"`
 	RedisCommandsPerSale   float64 `json:"redis_commands_per_sale"`
 	// WaitedUS is the time of sold requests in the service before the critical section, or if none is on record, before
@@ -146,17 +138,6 @@ type Cell struct {
 	Bounded         string  `json:"bounded,omitempty"`
 	// ShareOfNoop is nil without a baseline in the same round.
 	ShareOfNoop *float64 `json:"share_of_noop,omitempty"`
-	// SoldPerS is how many units were confirmed per second in each twentieth of the round. Older reports have none, nor
-	// do rows that are judged only.
-	SoldPerS []float64 `json:"sold_per_s,omitempty"`
-	// LatencyOverTime is of the requests that were answered in each twentieth of the round, where SoldPerS is.
-	LatencyOverTime []MedianAndMax `json:"latency_over_time_ms,omitempty"`
-}
-
-// MedianAndMax is a short distribution of latencies in milliseconds; zero if there was none.
-type MedianAndMax struct {
-	Median float64 `json:"p50"`
-	Max    float64 `json:"max"`
 }
 
 // Latency is a distribution in milliseconds. Percentiles are nearest ranks with an error of at most 0.05 % (see
@@ -183,18 +164,6 @@ type Wait struct {
 	Mean float64 `json:"mean"`
 	P99  float64 `json:"p99,omitempty"`
 	Max  float64 `json:"max"`
-}
-
-// Relative compares a row with the fastest correct strategy under the same workload on as many replicas, in the rounds
-// that both have, or by their shares of noop if these are too few.
-type Relative struct {
-	// SlowerThanFastestCorrect is how many times slower the row is.
-	SlowerThanFastestCorrect float64 `json:"slower_than_fastest_correct"`
-	// PlusMinus is half the width of its 95 % interval; nil if one of the two has fewer than two rounds.
-	PlusMinus *float64        `json:"plus_minus"`
-	Interval  *stats.Interval `json:"interval"`
-	// Tied is set if the interval includes 1: the rounds cannot tell the two apart.
-	Tied bool `json:"tied"`
 }
 
 // Ranked reports whether the row takes part in the comparison of speed. Rows with restocks do not: units are put back
@@ -239,7 +208,7 @@ func ReadJSON(in io.Reader) (*Report, error) {
 	return &r, nil
 }
 
-// outcomes lists all outcomes.
-var outcomes = []history.Outcome{
+// RequestOutcomes lists all outcomes of a request.
+var RequestOutcomes = []history.Outcome{
 	history.Sold, history.SoldOut, history.BuyerLimit, history.Busy, history.Rejected, history.Unknown,
 }

@@ -28,10 +28,10 @@ func (r *Row) figures(of func(Cell) float64) iter.Seq2[int, float64] {
 
 // latency summarizes nanoseconds of rounds of so many seconds on average.
 func latency(ns histogram, seconds float64) Latency {
-	ms := func(v int64) float64 { return round3(float64(v) / 1e6) }
+	ms := func(v int64) float64 { return rounded(float64(v) / 1e6) }
 	p := ns.known(1e9*seconds, 0.5, 0.9, 0.95, 0.99, 0.999)
 	return Latency{
-		Mean: round3(ns.mean() / 1e6),
+		Mean: rounded(ns.mean() / 1e6),
 		P50:  ms(p[0]), P90: ms(p[1]), P95: ms(p[2]), P99: ms(p[3]), P999: ms(p[4]),
 		Min: ms(ns.lowest), Max: ms(ns.greatest),
 	}
@@ -43,7 +43,7 @@ long on average: requests at the end of a round wait for fewer others.`
 
 // wait summarizes microseconds of rounds of so many seconds on average.
 func wait(us histogram, seconds float64) Wait {
-	return Wait{Mean: round3(us.mean()), P99: float64(us.known(1e6*seconds, 0.99)[0]), Max: float64(us.greatest)}
+	return Wait{Mean: rounded(us.mean()), P99: float64(us.known(1e6*seconds, 0.99)[0]), Max: float64(us.greatest)}
 }
 
 // lag summarizes how late the requests of the rounds were sent; nil for a closed loop.
@@ -60,34 +60,23 @@ func lag(rounds []Cell) *Lag {
 	if requests == 0 {
 		return nil
 	}
-	all.Mean = round3(all.Mean / float64(requests))
+	all.Mean = rounded(all.Mean / float64(requests))
 	return &all
 }
 
-// rounded3 rounds both ends of an interval.
-func rounded3(interval *stats.Interval) *stats.Interval {
-	if interval == nil {
-		return nil
-	}
-	return &stats.Interval{Low: round3(interval.Low), High: round3(interval.High)}
-}
-
-// significant keeps four significant digits: a share of noop may be far below 1.
-func significant(v float64) float64 {
+// rounded keeps six significant digits: more would be noise and hard to read.
+func rounded(v float64) float64 {
 	if v == 0 {
 		return 0
 	}
-	scale := math.Pow(10, 3-math.Floor(math.Log10(math.Abs(v))))
+	scale := math.Pow(10, 5-math.Floor(math.Log10(math.Abs(v))))
 	return math.Round(v*scale) / scale
 }
 
-// significantEnds rounds both ends of an interval.
-func significantEnds(interval *stats.Interval) *stats.Interval {
+// roundedEnds rounds both ends of an interval.
+func roundedEnds(interval *stats.Interval) *stats.Interval {
 	if interval == nil {
 		return nil
 	}
-	return &stats.Interval{Low: significant(interval.Low), High: significant(interval.High)}
+	return &stats.Interval{Low: rounded(interval.Low), High: rounded(interval.High)}
 }
-
-// round3 keeps three decimals: more would be noise and hard to read.
-func round3(v float64) float64 { return math.Round(v*1000) / 1000 }

@@ -1,7 +1,6 @@
 package report
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,40 +10,25 @@ import (
 	"stock/loadtest/internal/verify"
 )
 
-// Sweep describes how the speed of each strategy changes along one axis: the data of a chart with a curve per strategy.
+// Sweep shows how the speed of each strategy changes along one axis.
 type Sweep struct {
-	Axis   string   `json:"axis"`   // users, hold, goods or replicas
-	Values []string `json:"values"` // ascending, as the user writes them: 8, 2ms
-	Curves []*Curve `json:"curves"` // by workload and replicas; of these, the fastest at the first value comes first
-	// Crossovers are the places where one strategy falls below another, as far as they are significant.
-	Crossovers []Crossover `json:"crossovers"`
+	Axis   string   // users, hold, goods or replicas
+	Values []string // ascending, as the user writes them: 8, 2ms
+	Charts []*Chart // by workload and replicas
 }
 
-// Curve is one strategy under one workload, at every value.
+// Chart has the curves that can be compared with each other.
+type Chart struct {
+	Title  string
+	Curves []*Curve // by speed at the first value
+
+	of history.Subject // what its curves have in common
+}
+
+// Curve is one strategy under one workload.
 type Curve struct {
-	Strategy string  `json:"strategy"`
-	Store    string  `json:"store"`
-	Workload string  `json:"workload"`
-	Replicas int     `json:"replicas,omitempty"` // 0 if they are the axis
-	Baseline bool    `json:"baseline"`
-	Points   []Point `json:"points"` // by value, without those that were not run
-}
-
-// Point is what a chart needs of a row.
-type Point struct {
-	Value    string          `json:"value"`
-	At       int64           `json:"at"`         // the value as a number: users, milliseconds of hold, items, replicas
-	RatePerS float64         `json:"rate_per_s"` // goodput, or the baseline's throughput; the mean over the rounds
-	Interval *stats.Interval `json:"interval,omitempty"`
-	// RatioToFirst is the mean of the ratios to the rounds of the same number at the first value. It is nil at the first
-	// value, and if nothing can be compared.
-	RatioToFirst  *float64        `json:"ratio_to_first,omitempty"`
-	RatioInterval *stats.Interval `json:"ratio_interval,omitempty"`
-	Result        verify.Result   `json:"verdict"`
-	ClaimHeld     bool            `json:"claim_held"`
-	Untested      bool            `json:"untested,omitempty"`
-
-	row *Row
+	Label string // the strategy, with its store if there are several
+	Rows  []*Row // by value; nil where it was not run
 }
 
 // markUntested marks the rows of a sweep in which hardly any requests raced, such as those of a single user. Their
@@ -68,28 +52,14 @@ func (r *Row) curve() history.Subject {
 	return c
 }
 
-// sweep arranges the ranked rows in curves; nil if nothing was swept.
-func (r *Report) sweep() *Sweep {
-	s := &Sweep{Crossovers: []Crossover{}}
-	curves := map[history.Subject]*Curve{}
+// Sweep arranges the rows of a sweep in curves; nil if nothing was swept.
+func (r *Report) Sweep() *Sweep {
+	s := &Sweep{}
 	var places []int64
 	for _, row := range r.Rows {
-		if row.Sweep == "" {
-			continue
+		if row.Sweep != "" {
+			s.Axis, places = row.Sweep, append(places, row.At())
 		}
-		s.Axis = row.Sweep
-		curve := row.curve()
-		c := curves[curve]
-		if c == nil {
-			c = &Curve{
-				Strategy: curve.Strategy, Store: curve.Store, Workload: curve.Workload.Name, Replicas: curve.Replicas,
-				Baseline: row.Baseline,
-			}
-			curves[curve] = c
-			s.Curves = append(s.Curves, c)
-		}
-		c.Points = append(c.Points, row.point())
-		places = append(places, row.At())
 	}
 	if s.Axis == "" {
 		return nil
@@ -99,137 +69,103 @@ func (r *Report) sweep() *Sweep {
 	for _, at := range places {
 		s.Values = append(s.Values, history.Value(s.Axis, at))
 	}
-	for _, c := range s.Curves {
-		c.compareToFirst(s.Values[0])
+	curves := map[history.Subject]*Curve{}
+	for _, row := range r.Rows { // the first rows are those of the first value, by speed
+		if row.Sweep == "" {
+			continue
+		}
+		c := curves[row.curve()]
+		if c == nil {
+			c = &Curve{Label: r.nameOf(row), Rows: make([]*Row, len(places))}
+			curves[row.curve()] = c
+			chart := s.chart(row.curve())
+			chart.Curves = append(chart.Curves, c)
+		}
+		c.Rows[slices.Index(places, row.At())] = row
 	}
-	s.sortCurves(r.Rows)
-	s.findCrossovers(places)
 	return s
 }
 
-func (r *Row) point() Point {
-	p := Point{
-		Value: history.Value(r.Sweep, r.At()), At: r.At(), RatePerS: r.RatePerS(), Interval: r.GoodputInterval,
-		Result: r.Result, ClaimHeld: r.ClaimHeld, Untested: r.Untested, row: r,
-	}
-	if r.Baseline {
-		var rates []float64
-		for _, rate := range r.rates() {
-			rates = append(rates, rate)
-		}
-		if _, interval := stats.Mean(rates); interval != nil {
-			p.Interval = rounded3(interval)
+// chart returns the chart of a curve, and adds it if there is none.
+func (s *Sweep) chart(of history.Subject) *Chart {
+	of.Strategy, of.Store = "", ""
+	for _, c := range s.Charts {
+		if c.of == of {
+			return c
 		}
 	}
-	return p
+	parts := []string{of.Workload.Name, "goodput/s by " + s.Axis}
+	if of.Replicas > 0 {
+		parts = append(parts, plural(of.Replicas, "replica"))
+	}
+	c := &Chart{Title: strings.Join(parts, " · "), of: of}
+	s.Charts = append(s.Charts, c)
+	return c
 }
 
-// compareToFirst sorts the points, and compares each with the one at the first value of the sweep.
-func (c *Curve) compareToFirst(value string) {
-	slices.SortFunc(c.Points, func(a, b Point) int { return cmp.Compare(a.At, b.At) })
-	if c.Points[0].Value != value {
-		return
-	}
-	for i := range c.Points[1:] {
-		p := &c.Points[i+1]
-		if ratio := speedRatio(p.row, c.Points[0].row); ratio.mean > 0 {
-			mean := round3(ratio.mean)
-			p.RatioToFirst, p.RatioInterval = &mean, ratio.interval
+const sweepLegend = `Trimmed means over the rounds ± half the width of their 95 % intervals, and the ratio to the first
+value; ~ if its interval includes 1. untested: too few requests raced with each other.`
+
+// writeText writes a table of strategies and values for each chart.
+func (s *Sweep) writeText(out printer) {
+	for _, chart := range s.Charts {
+		out.section(chart.Title)
+		t := table{columns: []tableColumn{{head: strategyHead}}}
+		for _, value := range s.Values {
+			t.columns = append(t.columns, tableColumn{head: value})
 		}
-	}
-}
-
-// sortCurves keeps the workloads in the order of the rows.
-func (s *Sweep) sortCurves(rows []*Row) {
-	workloads := map[string]int{}
-	for _, row := range rows {
-		if _, found := workloads[row.Workload.Name]; !found {
-			workloads[row.Workload.Name] = len(workloads)
+		for _, c := range chart.Curves {
+			line := []tableCell{{text: c.Label}}
+			for _, row := range c.Rows {
+				line = append(line, row.sweepCell(c.Rows[0]))
+			}
+			t.rows = append(t.rows, line)
 		}
+		t.write(out)
 	}
-	last := map[bool]int{true: 1}
-	slices.SortStableFunc(s.Curves, func(a, b *Curve) int {
-		return cmp.Or(
-			cmp.Compare(workloads[a.Workload], workloads[b.Workload]),
-			cmp.Compare(b.Replicas, a.Replicas),
-			cmp.Compare(last[a.Baseline], last[b.Baseline]),
-			cmp.Compare(b.Points[0].RatePerS, a.Points[0].RatePerS))
-	})
+	out.paragraph(sweepLegend)
 }
 
-// point finds a curve's point; nil if it was not run.
-func (c *Curve) point(value string) *Point {
-	for i := range c.Points {
-		if c.Points[i].Value == value {
-			return &c.Points[i]
-		}
+// sweepCell has the rate with its interval, the ratio to the first value, and a mark; nothing for nil.
+func (r *Row) sweepCell(first *Row) (cell tableCell) {
+	if r == nil {
+		return cell
 	}
-	return nil
-}
-
-// meanRatio is a mean over the rounds (see stats.Mean), with its interval if there is one.
-type meanRatio struct {
-	mean     float64
-	interval *stats.Interval
-}
-
-// speedRatio returns how many times as fast one row is as another, by the rounds of the same number.
-func speedRatio(of, as *Row) meanRatio {
-	mean, interval := stats.Mean(stats.Ratios(of.rates(), as.rates()))
-	return meanRatio{mean: mean, interval: rounded3(interval)}
-}
-
-// Label names a curve, with its store only if another curve has the same strategy.
-func (s *Sweep) Label(c *Curve) string {
-	for _, other := range s.Curves {
-		if other.Strategy == c.Strategy && other.Store != c.Store {
-			return c.Strategy + "@" + c.Store
-		}
+	if !r.ClaimHeld && !r.Untested {
+		cell.style = red
 	}
-	return c.Strategy
+	parts := []string{plusMinus(stats.Grouped(r.RatePerS()), r.spread()), r.ratioTo(first), r.Mark()}
+	cell.text = strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), ", ")
+	return cell
 }
 
-// Groups are the curves that share a table.
-func (s *Sweep) Groups() (groups [][]*Curve) {
-	for i, c := range s.Curves {
-		if i == 0 || c.Workload != s.Curves[i-1].Workload || c.Replicas != s.Curves[i-1].Replicas {
-			groups = append(groups, nil)
-		}
-		groups[len(groups)-1] = append(groups[len(groups)-1], c)
-	}
-	return groups
-}
-
-// Title is the heading of a table of curves.
-func (s *Sweep) Title(group []*Curve) string {
-	parts := []string{group[0].Workload, "goodput/s by " + s.Axis}
-	if n := group[0].Replicas; n > 0 {
-		parts = append(parts, plural(n, "replica"))
-	}
-	return strings.Join(parts, " · ")
-}
-
-// ratio is the ratio to the first value, or "~" if its interval includes 1.
-func (p *Point) ratio() string {
-	switch {
-	case p.RatioToFirst == nil:
+// ratioTo tells how many times as fast the row is as another one, by the rounds of the same number: "~" if the interval
+// includes 1, and nothing if they cannot be compared.
+func (r *Row) ratioTo(first *Row) string {
+	if first == nil || r == first {
 		return ""
-	case p.RatioInterval != nil && p.RatioInterval.Low <= 1 && p.RatioInterval.High >= 1:
+	}
+	mean, interval := stats.Mean(stats.Ratios(r.rates(), first.rates()))
+	switch {
+	case mean == 0:
+		return ""
+	case interval != nil && interval.Low <= 1 && interval.High >= 1:
 		return "~"
 	}
-	return fmt.Sprintf("%.2f×", *p.RatioToFirst)
+	return fmt.Sprintf("%.2f×", mean)
 }
 
-// mark is what a reader must know about a point besides its speed: that it is not correct, or was not tested.
-func (p *Point) mark(baseline bool) string {
+// Mark is what a reader of a sweep must know about a row besides its speed: that it is not correct, or was not tested.
+func (r *Row) Mark() string {
 	switch {
-	case p.Untested:
+	case r.Untested:
 		return "untested"
-	case baseline && p.ClaimHeld:
+	case r.Baseline && r.ClaimHeld:
 		return ""
-	case p.Result != verify.Correct:
-		return string(p.Result)
-	case !p.ClaimHeld:
+	case r.Result != verify.Correct:
+		return string(r.Result)
+	}
+	if !r.ClaimHeld {
 		return "not held"
 	}
 	return ""

@@ -14,16 +14,15 @@ const legend = `A control (*) is wrong on purpose. Strategies sell from MySQL, u
 
 Goodput is units sold correctly per second, ± half the width of its 95 % interval; of the baseline, it is requests
 answered per second. Rates are trimmed means of the rounds, latencies are of all requests together, and counts are sums
-over the rounds. Commands per sale are what the servers of MySQL and Redis counted. report.csv and report.json have
-every figure.`
+over the rounds. Commands per sale are what the servers of MySQL and Redis counted. report.json has every figure.`
 
 // WriteText writes the report as Markdown that is also meant for a terminal: a table for each load, the evidence, and
 // whether every claim held.
 func (r *Report) WriteText(w io.Writer, colour bool) error {
 	out := newPrinter(w, colour)
 	out.title("Strategies compared")
-	if r.Sweep != nil {
-		r.Sweep.writeText(out) // the tables of every value would be too long
+	if s := r.Sweep(); s != nil {
+		s.writeText(out) // the tables of every value would be too long
 	} else {
 		r.writeTables(out)
 	}
@@ -46,13 +45,10 @@ func (r *Report) WriteText(w io.Writer, colour bool) error {
 }
 
 func (r *Report) writeTables(out printer) {
-	for _, rows := range r.groups() {
-		out.section(title(rows))
-		t := r.textTable(rows)
+	for _, load := range r.Loads() {
+		out.section(load.Title)
+		t := r.textTable(load.Rows)
 		t.write(out)
-		if percent, n := precision(rows); n > 1 && !math.IsInf(percent, 1) {
-			out.paragraph(fmt.Sprintf("Median half-width of × noop of the %d fastest: %.0f %%.", n, percent))
-		}
 	}
 	if len(r.Rows) > 0 {
 		out.paragraph(legend)
@@ -75,7 +71,10 @@ func (r *Report) textTable(rows []*Row) table {
 				cells[i].style = col.style(row)
 			}
 			if col.head == strategyHead {
-				cells[i].text += r.distinction(row)
+				if row.Control {
+					cells[i].text += " *"
+				}
+				cells[i].text = strings.Join(append([]string{cells[i].text}, r.Where(row)...), ", ")
 			}
 		}
 		if empty {
@@ -92,20 +91,24 @@ func (r *Report) textTable(rows []*Row) table {
 // usualStore is where strategies sell from if nothing else is said.
 const usualStore = "mysql"
 
-// distinction is what the row's name needs, because the table has no column for it: a mark for a control, the store if
-// it is not the usual one, and the replicas if other rows have more.
-func (r *Report) distinction(row *Row) string {
-	text := ""
-	if row.Control {
-		text = " *"
-	}
+// Where tells what a reader could not know of a row's name: the store if it is not the usual one, and the replicas if
+// other rows have more.
+func (r *Report) Where(row *Row) (parts []string) {
 	if row.Store != usualStore && !row.Baseline {
-		text += ", " + row.Store
+		parts = append(parts, row.Store)
 	}
 	if r.othersHaveMore(row) {
-		text += ", " + plural(row.Replicas, "replica")
+		parts = append(parts, plural(row.Replicas, "replica"))
 	}
-	return text
+	return parts
+}
+
+// nameOf is the strategy of a row, with its store if there are several in the report.
+func (r *Report) nameOf(row *Row) string {
+	if r.severalStores() {
+		return row.Strategy + "@" + row.Store
+	}
+	return row.Strategy
 }
 
 // severalStores reports whether the strategies sell from several stores.
@@ -119,12 +122,10 @@ func (r *Report) severalStores() bool {
 	return len(stores) > 1
 }
 
-// writeEvidence writes the first findings of each row, how late an open loop was, and how many rows a time limit has
-// made shorter. With a small budget, that is most of them.
+// writeEvidence writes the first findings of each row, and how late an open loop was.
 func (r *Report) writeEvidence(out printer) {
 	const shown = 2
 	var lines []string
-	bounded := 0
 	for _, row := range r.Rows {
 		evidence := row.ShownEvidence()
 		for _, e := range evidence[:min(shown, len(evidence))] {
@@ -136,13 +137,6 @@ func (r *Report) writeEvidence(out printer) {
 		if late := row.Late(); late != "" {
 			lines = append(lines, row.Label()+": "+late)
 		}
-		if row.Bounded != "" {
-			bounded++
-		}
-	}
-	if bounded > 0 {
-		lines = append(lines, fmt.Sprintf("%d of %d rows sent fewer requests than planned, because of a time limit: "+
-			"see report.html", bounded, len(r.Rows)))
 	}
 	if len(lines) > 0 {
 		out.section("Evidence")
@@ -176,26 +170,20 @@ type Load struct {
 
 // Loads returns the measured rows by workload. Judged returns the others.
 func (r *Report) Loads() (loads []Load) {
-	for _, rows := range r.groups() {
-		loads = append(loads, Load{Title: title(rows), Rows: rows})
-	}
-	return loads
-}
-
-// groups returns the measured rows of each load.
-func (r *Report) groups() [][]*Row {
-	var groups [][]*Row
 	for i, row := range r.Rows {
 		if row.JudgedOnly {
 			break // the others are, too
 		}
 		if i == 0 || row.load() != r.Rows[i-1].load() {
-			groups = append(groups, nil)
+			loads = append(loads, Load{})
 		}
-		last := len(groups) - 1
-		groups[last] = append(groups[last], row)
+		last := &loads[len(loads)-1]
+		last.Rows = append(last.Rows, row)
 	}
-	return groups
+	for i := range loads {
+		loads[i].Title = title(loads[i].Rows)
+	}
+	return loads
 }
 
 // title describes the load that the rows of a group share.

@@ -56,26 +56,3 @@ func TestARowKeepsTheWindowsOfTheFirstRoundWithAFinding(t *testing.T) {
 		t.Errorf("got %+v", f)
 	}
 }
-
-func TestARowWithoutAFindingKeepsTheWindowOfItsFirstRound(t *testing.T) {
-	t.Parallel()
-	b := report.NewBuilder(report.Environment{})
-	for round := 1; round <= 2; round++ {
-		h := inTurn(round)
-		b.Add(h, verify.Judge(h))
-	}
-	baseline := inTurn(1)
-	baseline.Run.Strategy, baseline.Run.Claim = "noop", verify.ClaimSellsNothing
-	b.Add(baseline, verify.Judge(baseline))
-	for _, row := range b.Report().Rows {
-		if row.Baseline {
-			if row.Windows != nil {
-				t.Errorf("the baseline, which has no critical section, has %+v", row.Windows)
-			}
-			continue
-		}
-		if len(row.Windows) != 1 || row.Windows[0].Round != 1 || len(row.Windows[0].Findings) > 0 {
-			t.Errorf("got %+v", row.Windows)
-		}
-	}
-}

@@ -66,17 +66,13 @@ func TestJudgedWorkloadsOfEachStrategy(t *testing.T) {
 
 func TestJudgedWorkloadsRunOnlyWithTheStandardOnes(t *testing.T) {
 	t.Parallel()
-	target := Target{Service: Service{Admin: "http://admin"}}
-	if !(Config{Hold: time.Second, Goods: 3, Rounds: 5}).standard(target) {
+	if !(Config{Hold: time.Second, Goods: 3, Rounds: 5}).standard() {
 		t.Error("not run with the standard workloads")
-	}
-	if (Config{}).standard(Target{}) {
-		t.Error("run although the lab cannot set the stock")
 	}
 	for _, config := range []Config{
 		{Stock: 1}, {Sweep: Sweep{Axis: history.AxisUsers}}, {Rate: 1}, {Restock: 1}, {Duration: time.Second},
 	} {
-		if config.standard(target) {
+		if config.standard() {
 			t.Errorf("run with %+v", config)
 		}
 	}

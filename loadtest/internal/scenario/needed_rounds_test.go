@@ -221,21 +221,6 @@ func TestStoppingEarlyHardlyAffectsTheIntervals(t *testing.T) {
 	}
 }
 
-func TestRoundsOfARowAreSpreadOverTheRun(t *testing.T) {
-	t.Parallel()
-	s := newSimulation(0.3, 0.2)
-	s.run(7)
-	for _, r := range slices.Concat(s.fastest(Plenty)[:5], s.fastest(FlashSale)[:5]) {
-		halves := [2]int{}
-		for _, start := range s.starts[r.Subject] {
-			halves[min(int(2*start/s.clock), 1)]++
-		}
-		if least := r.rounds / 3; slices.Min(halves[:]) < least {
-			t.Errorf("%s: %v of its rounds in each half of the run, want at least %d", r.Label(), halves, least)
-		}
-	}
-}
-
 func TestRoundIsShortAndHasItsBaselineInTheMiddle(t *testing.T) {
 	t.Parallel()
 	s := newSimulation(0.1, 0.1)
@@ -250,26 +235,6 @@ func TestRoundIsShortAndHasItsBaselineInTheMiddle(t *testing.T) {
 				t.Errorf("round %d: row %d is %s, want rows of one workload and its baseline at %d", i+1, k, r.Label(), middle)
 			}
 		}
-	}
-}
-
-func TestScheduleDependsOnSeedAndMeasurementsOnly(t *testing.T) {
-	t.Parallel()
-	labels := func(seed uint64) (labels []string) {
-		s := newSimulation(0.1, 0.1)
-		s.run(seed)
-		for _, round := range s.rounds {
-			for _, r := range round {
-				labels = append(labels, r.Label())
-			}
-		}
-		return labels
-	}
-	if !slices.Equal(labels(7), labels(7)) {
-		t.Error("the same seed and measurements give different schedules")
-	}
-	if slices.Equal(labels(7), labels(8)) {
-		t.Error("two seeds give the same schedule")
 	}
 }
 
@@ -309,15 +274,5 @@ func TestRunnerRunsWhatItNeeds(t *testing.T) {
 	}
 	if got := runner.Progress(); got.Cells != 0 || !strings.HasPrefix(got.Heading(), fmt.Sprintf("[%d runs, ", got.Done)) {
 		t.Errorf("the progress is %q", got.Heading())
-	}
-}
-
-func TestRoundsAsNeededNeedABudget(t *testing.T) {
-	t.Parallel()
-	template := (&shop{}).open(t, Config{Requests: 300})
-	config := template.config
-	config.Rounds = 0
-	if _, err := New(template.target, config, time.Now()); err == nil || !strings.Contains(err.Error(), "budget") {
-		t.Errorf("got %v, want that there is no budget", err)
 	}
 }

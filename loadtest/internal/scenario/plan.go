@@ -14,7 +14,6 @@ const (
 	Plenty     = "plenty"      // as many units as are requested
 	FlashSale  = "flash-sale"  // a sixth of the units that are requested
 	GivenStock = "given-stock" // as many units as the user says
-	FoundStock = "found-stock" // as many units as the service has: the lab cannot set its stock
 )
 
 // row is a strategy under a workload. A round runs it once or not at all.

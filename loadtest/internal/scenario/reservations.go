@@ -12,7 +12,7 @@ import (
 )
 
 // lapseTime is how long the units of expired reservations may be missing from the stock when nobody asks for them. It
-// is generous: how soon they are sold again if somebody asks is measured.
+// is generous: if somebody asks, they must be free at once.
 const lapseTime = 5 * time.Second
 
 // pairTTL is for how long units are held that are about to be confirmed: longer than a confirmation takes.
@@ -24,8 +24,8 @@ func (c *cellRun) awaitLapse(ctx context.Context) error {
 	if c.load.Reservations == nil {
 		return nil
 	}
-	expired := LastExpiry(c.result.Calls)
-	confirmed := ConfirmedUnits(c.result.Calls)
+	expired := LastExpiry(c.result.Ops)
+	confirmed := ConfirmedUnits(c.result.Ops)
 	for deadline := expired + int64(min(lapseTime, c.patience.limit)); ; {
 		stock, err := c.stock.read(ctx, c.mix.Goods())
 		if err != nil {
@@ -48,7 +48,7 @@ func (c *cellRun) awaitLapse(ctx context.Context) error {
 
 // LastExpiry is when every reservation has expired that is not known to be confirmed, in CLOCK_MONOTONIC nanoseconds. A
 // request whose client gave up may still take effect in the service.
-func LastExpiry(calls []history.Call) (expired int64) {
+func LastExpiry(calls []history.Op) (expired int64) {
 	confirmed := map[string]bool{}
 	for _, call := range calls {
 		if call.State == history.Confirmed {
@@ -70,7 +70,7 @@ func LastExpiry(calls []history.Call) (expired int64) {
 }
 
 // ConfirmedUnits sums the units of confirmed reservations, by item.
-func ConfirmedUnits(calls []history.Call) map[int64]int64 {
+func ConfirmedUnits(calls []history.Op) map[int64]int64 {
 	units, known := map[int64]int64{}, map[string]bool{}
 	for _, call := range calls {
 		state := cmp.Or(call.State, call.Error)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"stock/loadtest/internal/history"
@@ -24,9 +23,6 @@ type cellRun struct {
 	load   traffic.Load
 	header history.Run // of the history
 	path   string      // of the history's file
-
-	// rationed is set if the load is limited to this run's share of the stock found.
-	rationed bool
 
 	result   traffic.Result
 	took     time.Duration   // sending and draining
@@ -75,10 +71,6 @@ func (r *Runner) run(ctx context.Context, round int, current row, ahead []row) (
 		return Measured{}, err
 	}
 	measured := Measured{History: h, Verdict: verify.Judge(&h), Path: run.path}
-	v := &measured.Verdict
-	var remarks []string
-	v.Pictures, remarks = WritePictures(&h, v.Unexplained, run.path)
-	v.Evidence = append(v.Evidence, remarks...)
 	r.overhead = (3*r.overhead + time.Since(began) - run.took) / 4 // moving average
 	return measured, nil
 }
@@ -104,12 +96,7 @@ func (r *Runner) prepare(ctx context.Context, current row, round int, limit time
 		}
 	}
 	run.header = run.describe(round)
-	if !r.target.SetsStock() {
-		err = run.ration(ctx, limit)
-	} else {
-		err = run.setStock(ctx, limit)
-	}
-	if err != nil {
+	if err := run.setStock(ctx, limit); err != nil {
 		return nil, err
 	}
 	if err := run.readInitial(ctx); err != nil {
@@ -123,10 +110,6 @@ func (r *Runner) prepare(ctx context.Context, current row, round int, limit time
 func (c *cellRun) describe(round int) history.Run {
 	strategy, cell := c.row.strategy, c.row.Cell
 	cell.Round = round
-	calls := 0
-	if c.load.Reservations != nil {
-		calls = history.CallsVersion
-	}
 	return history.Run{
 		Cell:    cell,
 		Seed:    c.config.Seed,
@@ -148,9 +131,8 @@ func (c *cellRun) describe(round int) history.Run {
 		JudgedOnly: judgedOnly(cell.Workload.Name),
 		Retries:    c.load.Retries,
 		Cancels:    c.load.Cancels,
-
-		CallsVersion: calls,
-		Buyers:       cell.Workload.Buyers > 0,
+		Reserves:   c.load.Reservations != nil,
+		Buyers:     cell.Workload.Buyers > 0,
 	}
 }
 
@@ -174,29 +156,6 @@ func (c *cellRun) readInitial(ctx context.Context) (err error) {
 	return err
 }
 
-// rationReason says why a rationed run is shorter than planned.
-const rationReason = "this run's share of the stock found"
-
-// ration limits the load to this run's share of the stock found, and to the time limit (0: none).
-func (c *cellRun) ration(ctx context.Context, limit time.Duration) error {
-	found, err := c.stock.read(ctx, c.mix.Goods())
-	if err != nil {
-		return err
-	}
-	wanted := c.maxRequests()
-	if c.load.Requests, err = c.affordableShare(ctx, found, wanted); err != nil {
-		return err
-	}
-	c.rationed = c.load.Requests < wanted
-	if planned := c.header.Planned; c.rationed && planned > 0 {
-		c.header.Bounded = fmt.Sprintf("%s of %s requests: %s", thousands(c.load.Requests), thousands(planned), rationReason)
-	}
-	if limit > 0 && c.load.Duration == 0 {
-		c.load.Duration = limit + time.Second
-	}
-	return nil
-}
-
 // send sends the load and collects the answers.
 func (c *cellRun) send(ctx context.Context) (err error) {
 	began := time.Now()
@@ -214,7 +173,7 @@ func (c *cellRun) record(ctx context.Context, runErr error) (history.History, er
 		c.learnRate(answerRate(c.result))
 	}
 	c.recordBound()
-	h := history.History{Run: c.header, Ops: c.result.Ops, Calls: c.result.Calls, Cancellations: c.result.Cancellations}
+	h := history.History{Run: c.header, Ops: c.result.Ops}
 	if runErr == nil {
 		runErr = c.readEnd(ctx, &h)
 	}
@@ -236,15 +195,11 @@ func (c *cellRun) readEnd(ctx context.Context, h *history.History) (err error) {
 // recordBound records how many requests were planned and why fewer were sent, as far as that is known only afterwards.
 func (c *cellRun) recordBound() {
 	result, header := c.result, &c.header
-	byTime := header.Planned == 0
-	if byTime {
-		header.Planned = result.Sent + result.Dropped
-	}
 	switch {
-	case !byTime && result.OutOfTime:
+	case header.Planned == 0: // by time
+		header.Planned = result.Sent + result.Dropped
+	case result.OutOfTime:
 		header.Bounded = limited(result.Sent, header.Planned, c.load.Duration)
-	case byTime && c.rationed && !result.OutOfTime:
-		header.Bounded = fmt.Sprintf("%.1f of %.1f s: %s", c.took.Seconds(), c.config.Duration.Seconds(), rationReason)
 	}
 }
 
@@ -280,31 +235,6 @@ func fileName(number int, run history.Run) string {
 		number, run.Strategy, run.Workload.Name, run.Replicas, sweep, run.Round)
 }
 
-// maxPictures is how many items of a history are drawn: each takes seconds, and none shows more than the first.
-const maxPictures = 3
-
-// WritePictures draws items whose answers no sequence of the requests explains, beside the file of the history. It
-// returns the paths of the pictures, relative to the directory of the run, and what to say about them. A picture that
-// fails is no reason to end a run.
-func WritePictures(h *history.History, items []int64, path string) (pictures, remarks []string) {
-	for _, item := range items[:min(len(items), maxPictures)] {
-		picture := fmt.Sprintf("%s-item%d.html", strings.TrimSuffix(path, ".jsonl"), item)
-		drawn, err := verify.DrawUnexplained(h, item, picture)
-		switch {
-		case err != nil:
-			remarks = append(remarks, fmt.Sprintf("there is no picture: %v", err))
-		case drawn:
-			picture = filepath.Join(filepath.Base(filepath.Dir(picture)), filepath.Base(picture))
-			pictures = append(pictures, picture)
-			remarks = append(remarks, "where the search for a sequence failed is drawn in "+picture)
-		}
-	}
-	if more := len(items) - maxPictures; more > 0 {
-		remarks = append(remarks, fmt.Sprintf("%d more items are not drawn", more))
-	}
-	return pictures, remarks
-}
-
 // WriteHistory writes a history to a file, and creates its directory.
 func WriteHistory(path string, h history.History) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -316,12 +246,6 @@ func WriteHistory(path string, h history.History) error {
 	}
 	for _, op := range h.Ops {
 		w.Op(op)
-	}
-	for _, call := range h.Calls {
-		w.Call(call)
-	}
-	for _, cancellation := range h.Cancellations {
-		w.Cancellation(cancellation)
 	}
 	for _, entry := range h.Ledger {
 		w.Entry(entry)

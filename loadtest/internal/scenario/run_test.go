@@ -183,44 +183,6 @@ func TestFailedReadingKeepsTheRequests(t *testing.T) {
 	}
 }
 
-func TestFoundStockIsSharedAmongTheRuns(t *testing.T) {
-	t.Parallel()
-	s := &shop{takes: 100 * time.Microsecond}
-	runner := s.open(t, Config{Requests: 1000})
-	target := runner.target
-	target.Admin = ""
-	for _, test := range []struct {
-		units    int64
-		requests int
-		duration time.Duration
-		want     int // requests; 0: any number
-		bounded  string
-	}{
-		{400, 1000, 0, 400, "400 of 1 000 requests: this run's share of the stock found"},
-		{400, 0, 20 * time.Second, 400, "of 20.0 s: this run's share of the stock found"},
-		{1 << 50, 0, 100 * time.Millisecond, 0, ""}, // counting the affordable requests would take for ever
-	} {
-		s.stock[1] = test.units
-		config := runner.config
-		config.Requests, config.Duration = test.requests, test.duration
-		config.Budget, config.Dir = time.Minute, t.TempDir()
-		r, err := New(target, config, time.Now())
-		if err != nil {
-			t.Fatal(err)
-		}
-		began := time.Now()
-		m := runAll(t, r)["found-stock on 1"]
-		if took := time.Since(began); took > 10*time.Second {
-			t.Errorf("%d units: Run took %v", test.units, took)
-		}
-		n, bounded := len(m.History.Ops), m.History.Run.Bounded
-		if test.want > 0 && n != test.want || !strings.HasSuffix(bounded, test.bounded) ||
-			test.bounded == "" && bounded != "" {
-			t.Errorf("%d units: %d requests, bounded %q, want %d, %q", test.units, n, bounded, test.want, test.bounded)
-		}
-	}
-}
-
 func TestRejectedStrategyIsAnError(t *testing.T) {
 	t.Parallel()
 	s := &shop{}
@@ -254,15 +216,5 @@ func TestWarmIsCalledAfterTheWarmUpAndDrainedAfterTheRequestsOfEachCell(t *testi
 	}
 	if len(drained) != len(cells) || drained[0][1] < 100 {
 		t.Errorf("called in %d of %d cells, after so many requests: %v, want at least 100", len(drained), len(cells), drained)
-	}
-}
-
-func TestTheErrorOfWarmEndsTheRun(t *testing.T) {
-	t.Parallel()
-	s, failed := &shop{}, errors.New("failed")
-	runner := s.open(t, Config{Requests: 100, Warm: func(context.Context) error { return failed }})
-	err := runner.Run(t.Context(), func(Measured) error { return nil })
-	if !errors.Is(err, failed) || s.deductions != 0 {
-		t.Errorf("got %v after %d deductions, want %v before the first", err, s.deductions, failed)
 	}
 }

@@ -31,9 +31,6 @@ type Target struct {
 	Own *service.Running
 }
 
-// SetsStock reports whether the lab can set the stock.
-func (t Target) SetsStock() bool { return t.Own != nil || t.Admin != "" }
-
 // SetStock sets the stock of each item.
 func (t Target) SetStock(ctx context.Context, units map[int64]int64) error {
 	if t.Own != nil {
@@ -125,15 +122,15 @@ func New(target Target, config Config, began time.Time) (*Runner, error) {
 		return nil, errors.New("neither a number of requests nor a duration is given")
 	case config.Rounds < 0:
 		return nil, fmt.Errorf("%d rounds: must not be negative", config.Rounds)
-	case config.Rounds == 0 && (config.Budget == 0 || config.Requests == 0 || !target.SetsStock()):
-		return nil, errors.New("rounds as needed: a budget, a number of requests and an admin listener must be given")
+	case config.Rounds == 0 && (config.Budget == 0 || config.Requests == 0):
+		return nil, errors.New("rounds as needed: a budget and a number of requests must be given")
 	case config.Users < 1:
 		return nil, fmt.Errorf("%d users: must be at least 1", config.Users)
 	case config.Stock < 0:
 		return nil, fmt.Errorf("stock %d: must not be negative", config.Stock)
 	}
 	oneReplica := target.Fewer[1] != "" && config.Sweep.Axis != history.AxisReplicas
-	measured := rows(config.Choices, workloads(target, config), config.settings(), oneReplica)
+	measured := rows(config.Choices, workloads(config), config.settings(), oneReplica)
 	r := &Runner{
 		target:   target,
 		config:   config,
@@ -154,17 +151,15 @@ func New(target Target, config Config, began time.Time) (*Runner, error) {
 		r.schedule = newNeededRounds(measured, config.Seed)
 		r.longest = longestCell
 	}
-	if config.standard(target) {
+	if config.standard() {
 		r.judged = judgedRows(config.Choices, config.Replicas, oneReplica)
 	}
 	return r, r.openDrivers()
 }
 
 // workloads returns the names of the workloads to run.
-func workloads(target Target, config Config) []string {
+func workloads(config Config) []string {
 	switch {
-	case !target.SetsStock():
-		return []string{FoundStock}
 	case config.Stock > 0:
 		return []string{GivenStock}
 	case config.Workload != "":
@@ -174,8 +169,8 @@ func workloads(target Target, config Config) []string {
 }
 
 // standard reports whether the lab runs the two standard workloads, and nothing else is asked of them.
-func (c Config) standard(target Target) bool {
-	return target.SetsStock() && c.Stock == 0 && c.Workload == "" && c.Sweep.Axis == "" && c.Rate == 0 &&
+func (c Config) standard() bool {
+	return c.Stock == 0 && c.Workload == "" && c.Sweep.Axis == "" && c.Rate == 0 &&
 		c.Restock == 0 && c.Duration == 0
 }
 

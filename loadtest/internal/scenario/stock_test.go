@@ -1,10 +1,7 @@
 package scenario
 
 import (
-	"context"
-	"errors"
 	"maps"
-	"math"
 	"testing"
 	"time"
 
@@ -44,40 +41,6 @@ func TestBoundedFlashSaleHasFewerUnits(t *testing.T) {
 	units := total(unitsFor(FlashSale, mix, requests, 0))
 	if units < 50 || units > int64(requests)/6 {
 		t.Errorf("%d units for %d requests, want a sixth", units, requests)
-	}
-}
-
-func TestAffordableStopsAtTheFirstRequestThatFindsTooLittle(t *testing.T) {
-	t.Parallel()
-	mix := mixOf(t, traffic.MixConfig{Seed: 2, Goods: 3, MinCount: 1, MaxCount: 3})
-	demand := mix.Demand(500)
-	count := func(n int, units map[int64]int64) int {
-		t.Helper()
-		got, err := affordable(t.Context(), mix, n, units)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return got
-	}
-	if got := count(500, demand); got != 500 {
-		t.Errorf("%d of 500 requests are affordable with stock for 500", got)
-	}
-	if got := count(1000, demand); got < 500 || got >= 510 {
-		t.Errorf("%d of 1000 requests are affordable with stock for 500", got)
-	}
-	if got := count(10, map[int64]int64{}); got != 0 {
-		t.Errorf("%d requests are affordable without stock", got)
-	}
-}
-
-// Counting the requests for billions of units takes half a minute. Ctrl-C must not wait for it.
-func TestAffordableEndsWithItsContext(t *testing.T) {
-	t.Parallel()
-	ctx, cancel := context.WithCancel(t.Context())
-	time.AfterFunc(10*time.Millisecond, cancel)
-	mix := mixOf(t, traffic.MixConfig{Goods: 1, MinCount: 1, MaxCount: 1})
-	if n, err := affordable(ctx, mix, math.MaxInt, map[int64]int64{1: math.MaxInt64}); !errors.Is(err, context.Canceled) {
-		t.Errorf("%d requests, %v: want the error of the context", n, err)
 	}
 }
 

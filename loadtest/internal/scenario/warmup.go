@@ -13,11 +13,8 @@ import (
 const abundance = 1_000_000_000
 
 // warmUp runs every strategy briefly, with more stock than it can sell, to open connections, fill caches and learn its
-// rate. Without the admin listener there is no stock to spare, and no warm-up.
+// rate.
 func (r *Runner) warmUp(ctx context.Context) error {
-	if !r.target.SetsStock() {
-		return nil
-	}
 	units := map[int64]int64{}
 	for _, row := range r.rows {
 		for i := range row.Goods {

@@ -54,7 +54,7 @@ func TestAnInterruptedCreationSaysWhatItCouldNotRemove(t *testing.T) {
 		}
 	}
 	proxy := tcpproxy.New(t, server.Addr)
-	create := proxy.Catch(func(m tcpproxy.Message) bool { return bytes.Contains(m.Data, []byte("CREATE TABLE")) })
+	create := proxy.Catch(func(m tcpproxy.Message) bool { return bytes.Contains(m.Data, []byte("CREATE DATABASE")) })
 	ctx, interrupt := context.WithCancel(t.Context())
 	go func() {
 		<-create.Arrived()

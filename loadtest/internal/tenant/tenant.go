@@ -1,34 +1,33 @@
 // Package tenant gives the lab a database and keys of its own on servers that somebody else uses, and removes them.
 //
-// Nothing else on the servers is touched, and no setting is changed. A lab that was killed leaves its database and keys
-// behind, with a marker in them; the next lab of the same name removes them. What has no marker is not the lab's, and
-// stays.
+// Their name is random. So nothing else on the servers can be touched, and labs that run at the same time do not meet.
+// No setting is changed. A lab that was killed leaves its database and its keys behind.
 package tenant
 
 import (
+	"crypto/rand"
 	"fmt"
-	"regexp"
+	"strings"
+	"time"
+
+	"stock/internal/access"
 )
 
-// DefaultName is the usual name of a tenant.
-const DefaultName = "stock_lab"
+// Names is what every name begins with, so that an account can be limited to them.
+const Names = "stock_lab_"
 
-var validName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,22}$`)
+// NewName returns the name of a database. With a colon, it is a prefix of keys.
+func NewName() string { return Names + strings.ToLower(rand.Text()[:10]) }
 
-// serviceName cannot be that of a tenant: the keys of a service without --key-prefix begin with it and a colon. A lab
-// that finds none of them yet would delete those that such a service writes meanwhile.
-const serviceName = "stock"
+const (
+	connectTime = 5 * time.Second  // how long it may take to connect
+	patience    = 10 * time.Second // how long a server may take for one answer
+)
 
-// CheckName returns an error unless a name can be that of a database, and with a colon the prefix of keys.
-func CheckName(name string) error {
-	if name == serviceName {
-		return fmt.Errorf("%q is what the service uses itself: choose another one, such as %s", name, DefaultName)
+// unreachable asks whether a server is running, unless its error says more.
+func unreachable(err error) error {
+	if access.Remedy(err) != "" {
+		return access.Explain(err)
 	}
-	if !validName.MatchString(name) {
-		return fmt.Errorf("%q must have 1 to 23 lower-case letters, digits and _, and begin with a letter", name)
-	}
-	return nil
+	return fmt.Errorf("is it running? %w", err)
 }
-
-// Prefix is the prefix of the keys of a tenant.
-func Prefix(name string) string { return name + ":" }

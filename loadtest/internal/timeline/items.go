@@ -102,7 +102,7 @@ func (s *span) asRequest() {
 // addOthers adds the requests that sold nothing, and the restocks.
 func (it *item) addOthers(h *history.History, prefix string) {
 	for _, op := range h.Ops {
-		if op.Kind != history.Restock && op.Outcome == history.Sold {
+		if op.Kind != history.Restock && (!op.Sells() || op.Outcome == history.Sold) {
 			continue
 		}
 		for _, line := range op.Lines {

@@ -1,6 +1,5 @@
 // Package timeline puts the critical sections of a history on a time axis: who was inside, when, and what was read and
-// written there. A Window is plain data: the page of a report draws it, and WriteTrace writes it as a trace for
-// Perfetto.
+// written there. A Window is plain data, which the page of a report draws.
 package timeline
 
 // Window is a part of the history of one item. Times are nanoseconds since Origin.
@@ -12,8 +11,8 @@ type Window struct {
 	// The window is from From to To. Sections that are open then may begin earlier or end later.
 	From int64 `json:"from,omitempty"`
 	To   int64 `json:"to"`
-	// Of is the number of sections in the whole history. Omitted is the number of sections that belong into this window
-	// and are left out, because there are too many.
+	// Of is the number of sections in the whole history. Omitted is the number of those that the window of a fault
+	// scenario leaves out, because there are too many.
 	Of      int `json:"of"`
 	Omitted int `json:"omitted,omitempty"`
 	// Requests reports that the strategy records no critical sections: the sections are the times from sending a request
@@ -47,7 +46,6 @@ type Section struct {
 	Lane    int    `json:"lane"` // index in Lanes
 	Kind    Kind   `json:"kind,omitempty"`
 	Request string `json:"request,omitempty"`
-	Client  int    `json:"client,omitempty"`
 	Before  *int64 `json:"before,omitempty"` // units read; nil if not known
 	After   *int64 `json:"after,omitempty"`  // units written; nil if not known
 	Count   int64  `json:"count,omitempty"`  // units asked for; 0 if it is what Before and After differ by

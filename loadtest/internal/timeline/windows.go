@@ -1,9 +1,7 @@
 package timeline
 
 import (
-	"cmp"
 	"fmt"
-	"math"
 	"slices"
 
 	"stock/loadtest/internal/history"
@@ -11,14 +9,10 @@ import (
 
 // Limits of a window.
 const (
-	// perWindow is how many sections are drawn around a finding, if there are no more at that time.
+	// perWindow is how many sections are drawn around a finding.
 	perWindow = 24
-	// perCrowd is how many are drawn if there are more than that: they are open at the same time, in a lane each.
-	perCrowd = 16
 	// MaxSections is the largest number of sections in the window of a story.
 	MaxSections = 40
-	// maxGrowth is how much longer than its finding a window may be. Otherwise its sections would be too thin to see.
-	maxGrowth = 12
 )
 
 // Around returns the windows around the first finding of each kind. A history without a finding has one window from its
@@ -31,7 +25,8 @@ func Around(h *history.History) (windows []Window) {
 			if shown[f.kind] {
 				continue
 			}
-			w := it.around(f)
+			w := it.around(f.spans...)
+			w.Title = fmt.Sprintf("Around the first %s of item %d", titles[f.kind], it.id)
 			for _, found := range w.Findings {
 				shown[found.Kind] = true
 			}
@@ -40,102 +35,34 @@ func Around(h *history.History) (windows []Window) {
 	}
 	if windows == nil && len(items) > 0 {
 		busiest := slices.MaxFunc(items, func(a, b *item) int { return len(a.spans) - len(b.spans) })
-		middle := busiest.around(finding{spans: busiest.spans[len(busiest.spans)/2:][:1]})
+		middle := busiest.around(busiest.spans[len(busiest.spans)/2])
 		middle.Title = fmt.Sprintf("From the middle of the run, item %d", busiest.id)
 		windows = []Window{middle}
 	}
 	return windows
 }
 
-// Whole returns a window for each item with all of its sections.
-func Whole(h *history.History) (windows []Window) {
-	for _, it := range byItem(h, h.Run.Story != "", "") {
-		from := it.spans[0].start
-		w := it.window(from, from, it.end(), it.spans)
-		w.Title = fmt.Sprintf("Item %d", it.id)
-		windows = append(windows, w)
-	}
-	return windows
-}
-
-// around returns a window around a finding, or around what has no kind. It grows to both sides, section by section,
-// until it is full.
-func (it *item) around(f finding) Window {
-	from, to := f.spans[0].start, f.spans[0].end
-	for _, s := range f.spans {
-		from, to = min(from, s.start), max(to, s.end)
-	}
-	longest := maxGrowth * (to - from)
-	if f.kind == "" {
-		longest = math.MaxInt64
-	}
-	grow := func(left, right int64) bool {
-		if right-left > longest || len(it.during(left, right)) > perWindow {
-			return false
+// around returns a window of the sections that begin next to some, which are in it in any case.
+func (it *item) around(must ...*span) Window {
+	middle := slices.Index(it.spans, must[0])
+	first := max(0, min(middle-perWindow/2, len(it.spans)-perWindow))
+	shown := slices.Clone(it.spans[first:min(first+perWindow, len(it.spans))])
+	for _, s := range must {
+		if !slices.Contains(shown, s) {
+			shown = append(shown, s)
 		}
-		from, to = left, right
-		return true
 	}
-	for more := true; more; {
-		before, after := it.beside(from, to)
-		more = before < from && grow(before, to)
-		more = after > to && grow(from, after) || more
+	sortByStart(shown)
+	from, to := shown[0].start, shown[0].end
+	for _, s := range shown {
+		to = max(to, s.end)
 	}
-	w := it.cut(from, to, f.spans)
-	w.Title = fmt.Sprintf("Around the first %s of item %d", titles[f.kind], it.id)
-	return w
+	return it.window(from, from, to, shown)
 }
 
 var titles = map[string]string{
 	Overlap: "overlap", string(Lost): "lost update", string(Twice): "deduction that was made twice",
 	string(Oversold): "sale without stock",
-}
-
-// beside returns when the last section that began before from did so, and when the first that ended after to did: from
-// and to if there is none.
-func (it *item) beside(from, to int64) (before, after int64) {
-	before, after = from, to
-	for _, s := range it.spans {
-		if s.start < from && (before == from || s.start > before) {
-			before = s.start
-		}
-		if s.end > to && (after == to || s.end < after) {
-			after = s.end
-		}
-	}
-	return before, after
-}
-
-// during returns the sections that are open at some time between from and to.
-func (it *item) during(from, to int64) (found []*span) {
-	for _, s := range it.spans {
-		if s.start <= to && s.end >= from {
-			found = append(found, s)
-		}
-	}
-	return found
-}
-
-// cut returns a window of the sections between from and to. If there are too many, it keeps those that must be in it,
-// and the ones that begin nearest to the first of them.
-func (it *item) cut(from, to int64, must []*span) Window {
-	found := it.during(from, to)
-	omitted := 0
-	if len(found) > perWindow {
-		distance := func(s *span) int64 {
-			if slices.Contains(must, s) {
-				return -1
-			}
-			return max(s.start-must[0].start, must[0].start-s.start)
-		}
-		slices.SortStableFunc(found, func(a, b *span) int { return cmp.Compare(distance(a), distance(b)) })
-		omitted = len(found) - perCrowd
-		found = found[:perCrowd]
-		sortByStart(found)
-	}
-	w := it.window(from, from, to, found)
-	w.Omitted = omitted
-	return w
 }
 
 // window returns a window of the given sections.
@@ -171,7 +98,7 @@ func (it *item) window(origin, from, to int64, spans []*span) Window {
 func (s *span) section(origin int64) Section {
 	sec := Section{
 		Start: s.start - origin, End: s.end - origin, Lane: s.lane, Kind: s.kind, Request: s.name,
-		Client: s.op.Client, Token: s.op.Token, Overlap: s.overlap, Flaw: s.flaw,
+		Token: s.op.Token, Overlap: s.overlap, Flaw: s.flaw,
 	}
 	before, after := s.op.Remaining+s.op.Count, s.op.Remaining
 	if s.kind == PutBack {

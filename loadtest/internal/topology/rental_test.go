@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -46,34 +45,5 @@ func TestASlowDropDoesNotDelayTheRemovalOfKeys(t *testing.T) {
 	release()
 	if err := <-removed; err != nil {
 		t.Error(err)
-	}
-}
-
-func TestTheLossOfAPrefixIsADeath(t *testing.T) {
-	t.Parallel()
-	store := serverstest.StartRedis(t, servers.RedisOptions{})
-	var rented Topology
-	var err error
-	rented.Tenants.Redis, err = tenant.CreateKeys(t.Context(), []string{store.Addr}, oracle.Account{}, "stock_lab:")
-	if err != nil {
-		t.Fatal(err)
-	}
-	died := rented.Died(t.Context())
-	if err := rented.Check(); err != nil {
-		t.Error(err)
-	}
-	client := serverstest.RedisClient(t, &redis.Options{Addr: store.Addr})
-	if err := client.Set(t.Context(), "stock_lab:lab", "another", 0).Err(); err != nil {
-		t.Fatal(err)
-	}
-	select {
-	case err = <-died:
-	case <-time.After(20 * time.Second):
-	}
-	check, removal := rented.Check(), rented.removeTenants(t.Context())
-	for source, err := range map[string]error{"Died": err, "Check": check, "the removal": removal} {
-		if err == nil || !strings.Contains(err.Error(), "another lab has taken the key prefix") {
-			t.Errorf("%s: %v", source, err)
-		}
 	}
 }

@@ -49,6 +49,8 @@ type Options struct {
 
 	TiDB string // path of tidb-server, which is started instead of MySQL; empty for MySQL
 
+	SlowFlushes bool // see servers.MySQLOptions
+
 	RedisReplica bool // give each master of Redis a Redis replica, which gets every write
 	RedisCluster bool // the replicas use a Cluster of three masters
 	EtcdMembers  int  // of the etcd cluster: 1 or 3; 0: 1
@@ -109,6 +111,7 @@ type Topology struct {
 	MostReplicas int `json:"-"`
 
 	tidb           bool         // MySQLDSN is that of TiDB
+	tenant         string       // name of what the topology has on the user's servers
 	rented         bool         // MySQLDSN is that of a server of the user's, also after Stop
 	mysqlTLS       string       // see UserServers.MySQLTLS
 	redisTLS       string       // see UserServers.RedisTLS
@@ -151,7 +154,8 @@ func Start(ctx context.Context, o Options) (*Topology, error) {
 	}
 	t.TLS = o.User.TLS()
 	if o.User.given() {
-		t.KeyPrefix = tenant.Prefix(o.User.Name) // also of named locks in MySQL, which belong to no database
+		t.tenant = tenant.NewName()
+		t.KeyPrefix = t.tenant + ":" // also of named locks in MySQL, which belong to no database
 	}
 	if err := t.start(ctx, o); err != nil {
 		// If ctx has ended, Stop kills everything at once, which is fine: there is no data to keep yet.
@@ -197,8 +201,8 @@ func (t *Topology) RestartReplicas(ctx context.Context, args ...string) error {
 }
 
 // Stop stops everything that Start started, nginx first, and removes its files and what it has on the user's servers. A
-// process that does not end in time, or before ctx ends, is killed, and the error says so. In the error, tenant.Left
-// finds what could not be removed from the user's servers. Stopping again does nothing.
+// replica that does not end in time, or before ctx ends, is killed, and the error says so. Servers are killed at once.
+// In the error, tenant.Left finds what could not be removed from the user's servers. Stopping again does nothing.
 func (t *Topology) Stop(ctx context.Context) error {
 	var errs []error
 	for _, layer := range t.layers() {
@@ -225,8 +229,7 @@ func forAll[T any](list []T, do func(T) error) error {
 	return errors.Join(errs...)
 }
 
-// Check returns an error if a process that Start started has ended, or if somebody else has taken what the topology has
-// on the user's servers: a measurement is worthless without it.
+// Check returns an error if a process that Start started has ended: a measurement is worthless without it.
 func (t *Topology) Check() error {
 	var errs []error
 	for _, layer := range t.layers() {
@@ -234,21 +237,16 @@ func (t *Topology) Check() error {
 			errs = append(errs, p.death())
 		}
 	}
-	for _, r := range t.rentals() {
-		errs = append(errs, r.Loss())
-	}
 	return errors.Join(errs...)
 }
 
 // Died returns a channel that receives an error for each process that runs now, as soon as it has ended, whether by
-// itself or by Stop, and for each of the user's servers on which somebody else has taken what the topology has. The
-// channel is closed when all have done so, or ctx has ended.
+// itself or by Stop. The channel is closed when all have ended, or ctx has.
 func (t *Topology) Died(ctx context.Context) <-chan error {
-	return deaths(ctx, slices.Concat(t.layers()...), t.rentals()...)
+	return deaths(ctx, slices.Concat(t.layers()...))
 }
 
-// Died returns a channel that receives an error as soon as the process of the replica that runs now has ended. The
-// channel is closed then, or when ctx ends.
+// Died does so for the process of the replica that runs now.
 func (r *Replica) Died(ctx context.Context) <-chan error {
 	return deaths(ctx, []part{{process: r.Process(), stop: r.Stop}})
 }
@@ -256,23 +254,17 @@ func (r *Replica) Died(ctx context.Context) <-chan error {
 // Death returns how the process of the replica ended, with the end of its log; nil while it runs.
 func (r *Replica) Death() error { return part{process: r.Process()}.death() }
 
-func deaths(ctx context.Context, running []part, rentals ...rental) <-chan error {
-	died := make(chan error, len(running)+len(rentals))
+func deaths(ctx context.Context, running []part) <-chan error {
+	died := make(chan error, len(running))
 	var watching sync.WaitGroup
-	watch := func(done <-chan struct{}, death func() error) {
+	for _, p := range running {
 		watching.Go(func() {
 			select {
-			case <-done:
-				died <- death()
+			case <-p.process.Done():
+				died <- p.death()
 			case <-ctx.Done():
 			}
 		})
-	}
-	for _, p := range running {
-		watch(p.process.Done(), p.death)
-	}
-	for _, r := range rentals {
-		watch(r.Lost(), r.Loss)
 	}
 	go func() {
 		watching.Wait()
@@ -285,17 +277,6 @@ func deaths(ctx context.Context, running []part, rentals ...rental) <-chan error
 type part struct {
 	process *servers.Process
 	stop    func(context.Context) error
-}
-
-// stopEtcd returns what stops a member of etcd. The only one is asked to end. One of several is killed: a leader would
-// first hand over to another member.
-func (t *Topology) stopEtcd(member *servers.Etcd) func(context.Context) error {
-	return func(ctx context.Context) error {
-		if t.Servers.EtcdCluster != nil {
-			member.Kill()
-		}
-		return member.Stop(ctx)
-	}
 }
 
 // death returns how the process ended, with the end of its log; nil while it runs.
@@ -325,7 +306,7 @@ func (t *Topology) layers() [][]part {
 	}
 	for _, etcd := range t.etcdMembers() {
 		if etcd != nil {
-			stores = append(stores, part{process: etcd.Process, stop: t.stopEtcd(etcd)})
+			stores = append(stores, part{process: etcd.Process, stop: etcd.Stop})
 		}
 	}
 	if zookeeper := t.Servers.ZooKeeper; zookeeper != nil {

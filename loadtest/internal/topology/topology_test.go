@@ -3,8 +3,6 @@ package topology_test
 import (
 	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -72,63 +70,6 @@ func TestNginxAsksNoReplicaThatDoesNotListenYet(t *testing.T) {
 	}()
 	if log := fresh.Servers.Nginx.Tail(20); strings.Contains(log, "connect() failed") {
 		t.Errorf("nginx asked a replica that did not listen: %s", log)
-	}
-}
-
-func TestNginxPassesTheRequestIDOrCreatesOne(t *testing.T) {
-	for name, test := range map[string]struct{ sent, want string }{
-		"sent":           {"request-7/a", "^request-7/a$"},
-		"none":           {"", "^[0-9a-f]{32}$"},
-		"breaks JSON":    {`a"b`, "^[0-9a-f]{32}$"},
-		"has a space":    {"a b", "^[0-9a-f]{32}$"},
-		"129 characters": {strings.Repeat("x", 129), "^[0-9a-f]{32}$"},
-		"128 characters": {strings.Repeat("x", 128), "^x{128}$"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			reply := do(t, http.MethodGet, lab.URL+"/stock/1", http.Header{"X-Request-Id": {test.sent}}, "")
-			if !regexp.MustCompile(test.want).MatchString(reply.requestID) {
-				t.Errorf("request ID of the reply is %q, want a match of %s", reply.requestID, test.want)
-			}
-		})
-	}
-}
-
-func TestTooLargeBodyIsAProblemFromNginxAndFromTheService(t *testing.T) {
-	for name, size := range map[string]int{"the service": 5 << 10, "nginx": 2 << 20} {
-		t.Run(name, func(t *testing.T) {
-			header := http.Header{"Content-Type": {"application/json"}}
-			reply := do(t, http.MethodPost, lab.URL+"/stock/deduct", header, strings.Repeat(" ", size))
-			reply.wantProblem(t, http.StatusRequestEntityTooLarge, "/problems/too-large")
-		})
-	}
-}
-
-func TestARequestToAKilledReplicaIsRefusedAndTheOtherServes(t *testing.T) {
-	first := lab.Replicas[0]
-	if err := first.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	restartAfter(t, first)
-
-	header := http.Header{"X-Request-Id": {"request-8"}}
-	reply := do(t, http.MethodPost, lab.SingleURL+"/stock/deduct?goods_id=1&count=1", header, "")
-	reply.wantProblem(t, http.StatusServiceUnavailable, "/problems/unavailable")
-	if reply.replica != "" {
-		t.Errorf("nginx names %s as the replica that answered", reply.replica)
-	}
-	if reply.requestID != "request-8" || reply.problem.RequestID != "request-8" {
-		t.Errorf("request IDs are %q and %q, want request-8", reply.requestID, reply.problem.RequestID)
-	}
-
-	// nginx passes the requests that it cannot send on to the other replica.
-	for range 6 {
-		reply := do(t, http.MethodPost, lab.URL+"/stock/deduct?goods_id=1&count=1", nil, "")
-		if reply.status != http.StatusOK || reply.replica != "replica-2" {
-			t.Errorf("the reply is %d %s from %q, want 200 from replica-2", reply.status, reply.body, reply.replica)
-		}
-	}
-	if err := lab.Check(); err == nil || !strings.Contains(err.Error(), "replica-1 ended (signal: killed)") {
-		t.Errorf("Check() = %v, want that replica-1 ended", err)
 	}
 }
 
@@ -355,45 +296,6 @@ func TestReplicaStartedElsewhereCannotBeControlled(t *testing.T) {
 	}
 }
 
-func TestJSONHasWhatOtherToolsNeed(t *testing.T) {
-	text, err := json.Marshal(lab)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got struct {
-		URL      string
-		Replicas []struct {
-			Name, URL string
-			AdminURL  string `json:"admin_url"`
-			PID       int
-		}
-		MySQLDSN  string `json:"mysql_dsn"`
-		Redis     []string
-		Etcd      []string
-		ZooKeeper []string
-		Nginx     struct {
-			PID  int
-			Conf string
-		}
-		Environment struct{ Etcd, ZooKeeper string }
-	}
-	if err := json.Unmarshal(text, &got); err != nil {
-		t.Fatal(err)
-	}
-	if got.URL == "" || len(got.Replicas) != 2 || got.MySQLDSN == "" || len(got.Redis) != 1 ||
-		got.Nginx.PID == 0 || got.Nginx.Conf == "" {
-		t.Errorf("something is missing in %s", text)
-	}
-	if len(got.Etcd) != 1 || len(got.ZooKeeper) != 1 || got.Environment.Etcd == "" || got.Environment.ZooKeeper == "" {
-		t.Errorf("etcd or ZooKeeper is missing in %s", text)
-	}
-	for _, replica := range got.Replicas {
-		if replica.Name == "" || replica.URL == "" || replica.AdminURL == "" || replica.PID == 0 {
-			t.Errorf("something is missing in %+v", replica)
-		}
-	}
-}
-
 // The nginx image replaces every ${NAME} from the environment, so one of nginx's own variables written in braces would
 // become empty.
 func TestTemplateBracesOnlyItsOwnVariables(t *testing.T) {
@@ -432,25 +334,8 @@ func restartAfter(t *testing.T, replica *topology.Replica) {
 }
 
 type reply struct {
-	status                          int
-	replica, requestID, contentType string
-	body                            string
-	problem                         struct {
-		Type      string
-		Status    int
-		RequestID string `json:"request_id"`
-	}
-}
-
-func (r reply) wantProblem(t *testing.T, status int, kind string) {
-	t.Helper()
-	if r.status != status || r.contentType != "application/problem+json" ||
-		r.problem.Type != kind || r.problem.Status != status {
-		t.Errorf("the reply is %d %s %s, want problem %d %s", r.status, r.contentType, r.body, status, kind)
-	}
-	if r.requestID == "" || r.problem.RequestID != r.requestID {
-		t.Errorf("request IDs %q in the header, %q in the body: want the same one", r.requestID, r.problem.RequestID)
-	}
+	status        int
+	replica, body string
 }
 
 func do(t *testing.T, method, url string, header http.Header, body string) (r reply) {
@@ -472,11 +357,7 @@ func do(t *testing.T, method, url string, header http.Header, body string) (r re
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
 	r.status, r.body = response.StatusCode, string(text)
-	r.replica, r.requestID = response.Header.Get("X-Replica"), response.Header.Get("X-Request-Id")
-	r.contentType = response.Header.Get("Content-Type")
-	if r.contentType == "application/problem+json" {
-		err = errors.Join(err, json.Unmarshal(text, &r.problem))
-	}
+	r.replica = response.Header.Get("X-Replica")
 	if err != nil {
 		t.Errorf("%s %s: %v in %s", method, url, err, text)
 	}

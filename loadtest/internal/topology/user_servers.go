@@ -19,7 +19,6 @@ type UserServers struct {
 	Account  oracle.Account
 	// MySQLTLS and RedisTLS are the settings of TLS from which those of Account were read, for the replicas.
 	MySQLTLS, RedisTLS string
-	Name               string // of the database, and without a colon of the prefix
 	// Replicas is how many replicas may run at the same time, those of fault scenarios included; 0: Options.Replicas. They
 	// divide the connections of MySQL. If it has too few, Topology.MostReplicas is smaller.
 	Replicas int
@@ -49,7 +48,7 @@ const noRedlock = "with --redis-tls, there is none: the replicas use the setting
 
 // rentMySQL creates the database on the user's server.
 func (t *Topology) rentMySQL(ctx context.Context, o Options) (err error) {
-	database, err := tenant.CreateDatabase(ctx, o.User.MySQLDSN, o.User.Account, o.User.Name)
+	database, err := tenant.CreateDatabase(ctx, o.User.MySQLDSN, o.User.Account, t.tenant)
 	if err != nil {
 		return err
 	}
@@ -67,7 +66,7 @@ func (t *Topology) rentMySQL(ctx context.Context, o Options) (err error) {
 
 // rentRedis takes the prefix on the user's server.
 func (t *Topology) rentRedis(ctx context.Context, o Options) (err error) {
-	t.Tenants.Redis, err = tenant.CreateKeys(ctx, o.User.Redis, o.User.Account, tenant.Prefix(o.User.Name))
+	t.Tenants.Redis, err = tenant.CreateKeys(ctx, o.User.Redis, o.User.Account, t.KeyPrefix)
 	account := o.User.Account
 	t.Redis, t.redisTLS, t.Account.RedisTLS = o.User.Redis, o.User.RedisTLS, account.RedisTLS
 	t.Account.RedisUser, t.Account.RedisPassword = account.RedisUser, account.RedisPassword
@@ -90,29 +89,18 @@ func (t *Topology) redisReplica() bool {
 	return t.Servers.Replica != nil
 }
 
-// rental is what the topology has on a server of the user's.
-type rental interface {
-	Lost() <-chan struct{}
-	Loss() error
-	Remove(ctx context.Context) error
-}
-
-func (t *Topology) rentals() (rentals []rental) {
+// removeTenants removes the database and the keys, also after an interrupt. It takes as long as the servers need, and
+// does not wait for one that does not answer.
+func (t *Topology) removeTenants(ctx context.Context) error {
+	var rented []func(context.Context) error
 	if t.Tenants.MySQL != nil {
-		rentals = append(rentals, t.Tenants.MySQL)
+		rented = append(rented, t.Tenants.MySQL.Remove)
 	}
 	if t.Tenants.Redis != nil {
-		rentals = append(rentals, t.Tenants.Redis)
+		rented = append(rented, t.Tenants.Redis.Remove)
 	}
-	return rentals
-}
-
-// removeTenants removes the database and the keys, also after an interrupt: ctx may have ended. It takes as long as the
-// servers need, and does not wait for one that does not answer.
-func (t *Topology) removeTenants(ctx context.Context) error {
-	err := forAll(t.rentals(), func(r rental) error { return r.Remove(context.WithoutCancel(ctx)) })
 	t.Tenants.MySQL, t.Tenants.Redis = nil, nil
-	return err
+	return forAll(rented, func(remove func(context.Context) error) error { return remove(ctx) })
 }
 
 // ShownDSN is the DSN of the database for people to read. The password of a private server is in it, because nobody

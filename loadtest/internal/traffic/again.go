@@ -37,7 +37,7 @@ func chooseAgain(ops []history.Op, users int) (chosen [][]history.Op) {
 	answered, unknown := make([]int, users), make([]int, users)
 	limit := max(1, maxAgain/users)
 	for _, op := range slices.Backward(ops) {
-		if op.Kind == history.Restock || op.Client >= len(chosen) {
+		if !op.Sells() || op.Client >= len(chosen) {
 			continue
 		}
 		var n *int

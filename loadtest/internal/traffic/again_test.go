@@ -50,20 +50,6 @@ func TestSendAgainUsesTheSameKeyAfterTheLoad(t *testing.T) {
 	}
 }
 
-func TestLoadWithoutKeysSendsNone(t *testing.T) {
-	t.Parallel()
-	driver := serve(t, 1, func(w http.ResponseWriter, r *http.Request) {
-		if r.Header["Idempotency-Key"] != nil {
-			t.Error("a request has a key")
-		}
-		sell(w, r)
-	})
-	result, err := driver.Run(t.Context(), Load{Mix: one(t), Users: 1, Requests: 10, Timeout: time.Minute})
-	if err != nil || len(result.Ops) != 10 {
-		t.Errorf("%d requests, %v", len(result.Ops), err)
-	}
-}
-
 func TestRestocksGoOnDuringTheLoad(t *testing.T) {
 	t.Parallel()
 	answers := []struct {

@@ -67,19 +67,6 @@ func TestAConnectionThatTheServerClosedIsReplacedBeforeTheNextRequest(t *testing
 	}
 }
 
-func TestAReplyThatClosesItsConnectionIsComplete(t *testing.T) {
-	t.Parallel()
-	server, opened := counting(t, func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Connection", "close")
-		sell(w, r)
-	})
-	server.Start()
-	mustSell(t, drive(t, server.URL, 1), 3)
-	if opened.Load() != 3 {
-		t.Errorf("%d connections were opened, want one for each of 3 requests", opened.Load())
-	}
-}
-
 func TestAServerWithTLSIsDriven(t *testing.T) {
 	t.Parallel()
 	server, opened := counting(t, sell)

@@ -5,8 +5,8 @@
 // sent, so that a stalled service cannot hide its stall (coordinated omission).
 //
 // The load shares its host with the service, so it must be cheap: each user has a connection of its own, requests are
-// encoded and replies are parsed without an allocation, and whatever can wait, such as the names of requests, is added
-// to the records after the load.
+// encoded without an allocation and replies are parsed with one, and whatever can wait, such as the names of requests,
+// is added to the records after the load.
 package traffic
 
 import (
@@ -76,15 +76,13 @@ func (l Load) validate() error {
 
 // Result is what came of a Load.
 type Result struct {
-	Ops                []history.Op           // by the time of sending
-	Cancellations      []history.Cancellation // by the time of sending
-	Calls              []history.Call         // the same, of a load of reservations, which has no Ops
-	Sent               int                    // requests, or buyers who hold; without restocks and what was sent again
-	StartedNS, EndedNS int64                  // CLOCK_MONOTONIC
-	Dropped            int                    // open loop: not sent, because every client was busy
-	MeanLag, MaxLag    time.Duration          // open loop: how much later than intended requests were sent
-	OutOfTime          bool                   // Duration ended the load before Requests
-	CPU                time.Duration          // that this process used during the load, in user and system mode
+	Ops                []history.Op  // by the time of sending
+	Sent               int           // requests, or buyers who hold; without what follows them, restocks and repeats
+	StartedNS, EndedNS int64         // CLOCK_MONOTONIC
+	Dropped            int           // open loop: not sent, because every client was busy
+	MeanLag, MaxLag    time.Duration // open loop: how much later than intended requests were sent
+	OutOfTime          bool          // Duration ended the load before Requests
+	CPU                time.Duration // that this process used during the load, in user and system mode
 }
 
 // Driver holds the connections to one service. It is kept from load to load, so that a measurement does not include

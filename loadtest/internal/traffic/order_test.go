@@ -120,11 +120,6 @@ func TestOutcomeOfAnOrder(t *testing.T) {
 		"unreadable":        {200, `{"lines":[`, history.Unknown, -1},
 		"sold out":          {409, soldOut(b.GoodsID), history.SoldOut, 1},
 		"other item is out": {409, soldOut(99), history.Unknown, -1},
-		"in progress":       {409, `{"type":"/problems/in-progress"}`, history.Busy, -1},
-		"busy":              {503, `{"type":"/problems/busy","goods_id":1,"lines":[0]}`, history.Busy, -1},
-		"no orders":         {400, `{"type":"/problems/no-orders"}`, history.Rejected, -1},
-		"outcome unknown":   {500, `{"type":"/problems/outcome-unknown"}`, history.Unknown, -1},
-		"bad gateway":       {502, `bad gateway`, history.Unknown, -1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

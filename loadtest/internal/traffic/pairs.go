@@ -17,7 +17,7 @@ type pair struct {
 	customer, other *user
 	op              history.Op   // the request that it has taken
 	later           []history.Op // those that it will send again
-	held            history.Call // the hold that was granted
+	held            history.Op   // the hold that was granted
 }
 
 // step is one of the things that a customer does with a request.
@@ -55,7 +55,7 @@ func (p *pair) take(n int) {
 	p.op.Name = p.customer.run.load.name(n)
 }
 
-func deduct(p *pair) { p.customer.deduct(p.ctx, p.op) }
+func deduct(p *pair) { p.customer.send(p.ctx, p.op) }
 
 // together does two things at the same time. The second is the customer's.
 func together(others, customers step) step {
@@ -119,10 +119,8 @@ func (p *pair) sendLater() {
 
 // sendAgain sends a request of a load with Keys once more.
 func (u *user) sendAgain(ctx context.Context, op history.Op, how string) {
-	u.again++
-	u.deduct(ctx, history.Op{
+	u.send(ctx, history.Op{
 		Kind:       op.Kind,
-		Client:     u.number,
 		Name:       op.Name,
 		GoodsID:    op.GoodsID,
 		Count:      op.Count,

@@ -2,6 +2,8 @@ package traffic
 
 import (
 	"fmt"
+	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 
@@ -20,6 +22,49 @@ func (s server) header(method, path string) []byte {
 		"User-Agent: stock-loadtest\r\n%s", method, s.path, path, s.host, contentType, contentType, requestID)
 }
 
+const (
+	deductPath       = "/stock/deduct"
+	reservationsPath = "/stock/reservations"
+)
+
+// route returns where a request of a kind is sent, and whether it has a body.
+func (l *Load) route(op *history.Op) (method, path string, hasBody bool) {
+	reservation := reservationsPath + "/" + op.Reservation
+	switch op.Kind {
+	case history.Order:
+		return http.MethodPost, "/stock/orders", true
+	case history.Restock:
+		path := fmt.Sprintf("/admin/stock/%d/restock?store=%s", op.GoodsID, url.QueryEscape(l.Restock.Store))
+		return http.MethodPost, path, true
+	case history.CancelSale:
+		return http.MethodPost, "/stock/sales/" + url.PathEscape(op.Name) + "/cancel", true
+	case history.Hold:
+		return http.MethodPost, reservationsPath, true
+	case history.Confirm:
+		return http.MethodPost, reservation + "/confirm" + l.query(), false
+	case history.Cancel:
+		return http.MethodDelete, reservation + l.query(), false
+	case history.Inspect:
+		return http.MethodGet, reservation + l.query(), false
+	}
+	return http.MethodPost, deductPath, true
+}
+
+// query names the strategy and the store of a request without a body.
+func (l *Load) query() string {
+	query := url.Values{}
+	if l.Strategy != "" {
+		query.Set("strategy", l.Strategy)
+	}
+	if l.Store != "" {
+		query.Set("store", l.Store)
+	}
+	if len(query) == 0 {
+		return ""
+	}
+	return "?" + query.Encode()
+}
+
 // appendRequest appends a request that begins with the given header. key may be empty. Neither id nor key may contain
 // what is special in HTTP.
 func appendRequest(request, header, id, key, body []byte) []byte {
@@ -35,7 +80,7 @@ func appendRequest(request, header, id, key, body []byte) []byte {
 	return append(request, body...)
 }
 
-// bodyPrefix is the body of a deduction or an order up to its items, which all requests of a load share.
+// bodyPrefix is the body of a request up to its items, which all requests of a load share.
 func bodyPrefix(load Load) []byte {
 	var b strings.Builder
 	b.WriteString(`{`)
@@ -51,18 +96,42 @@ func bodyPrefix(load Load) []byte {
 	return []byte(b.String())
 }
 
-// appendBody appends the body of a deduction. The name of a buyer must not contain what is special in JSON.
+// appendBody appends the body of a request. The name of a buyer must not contain what is special in JSON.
 func appendBody(body, prefix []byte, op *history.Op) []byte {
+	if op.Kind == history.Restock {
+		return append(appendMember(body, `{"count":`, op.Count), '}')
+	}
 	body = append(body, prefix...)
-	body = append(body, `"goods_id":`...)
-	body = strconv.AppendInt(body, op.GoodsID, 10)
-	body = append(body, `,"count":`...)
-	body = strconv.AppendInt(body, op.Count, 10)
+	if op.Kind == history.Order {
+		body = append(body, `"lines":[`...)
+		for i, line := range op.Lines {
+			if i > 0 {
+				body = append(body, ',')
+			}
+			body = appendMember(body, `{"goods_id":`, line.GoodsID)
+			body = append(appendMember(body, `,"count":`, line.Count), '}')
+		}
+		return append(body, `]}`...)
+	}
+	body = appendMember(body, `"goods_id":`, op.GoodsID)
+	if op.Kind == history.CancelSale {
+		if op.Count != everything {
+			body = appendMember(body, `,"cancelled":`, op.Count)
+		}
+		return append(body, '}')
+	}
+	body = appendMember(body, `,"count":`, op.Count)
+	if op.Kind == history.Hold {
+		body = appendMember(body, `,"ttl_ms":`, op.TTLMS)
+	}
 	if op.Buyer != "" {
 		body = append(body, `,"buyer":"`...)
 		body = append(body, op.Buyer...)
-		body = append(body, `","buyer_limit":`...)
-		body = strconv.AppendInt(body, op.BuyerLimit, 10)
+		body = appendMember(body, `","buyer_limit":`, op.BuyerLimit)
 	}
 	return append(body, '}')
+}
+
+func appendMember(body []byte, name string, value int64) []byte {
+	return strconv.AppendInt(append(body, name...), value, 10)
 }

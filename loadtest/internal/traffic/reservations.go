@@ -1,11 +1,7 @@
 package traffic
 
 import (
-	"cmp"
 	"context"
-	"fmt"
-	"math"
-	"slices"
 	"strconv"
 	"time"
 
@@ -49,11 +45,11 @@ func holdAgain(p *pair) {
 	if p.held.Keyed {
 		again := About(p.held, history.Hold, true)
 		again.Reservation, again.Keyed = "", true
-		p.customer.call(p.ctx, again)
+		p.customer.send(p.ctx, again)
 	}
 }
 
-func otherCancels(p *pair) { p.other.call(p.ctx, About(p.held, history.Cancel, false)) }
+func otherCancels(p *pair) { p.other.send(p.ctx, About(p.held, history.Cancel, false)) }
 
 // habits are what buyers do with the units that they hold. Those who do nothing let them expire.
 var habits = [][]step{
@@ -86,18 +82,18 @@ func (r *run) sellReservations(ctx context.Context) {
 }
 
 // holdOf is the hold of the n-th request.
-func (l *Load) holdOf(n int) history.Call {
+func (l *Load) holdOf(n int) history.Op {
 	goodsID, count := l.Mix.At(n)
-	return history.Call{
+	return history.Op{
 		Kind: history.Hold, Name: l.name(n), GoodsID: goodsID, Count: count, TTLMS: l.Reservations.TTL.Milliseconds(),
 	}
 }
 
 // holdAndConfirm holds the units of the n-th request, and confirms.
 func (u *user) holdAndConfirm(ctx context.Context, n int) {
-	held := u.call(ctx, u.run.load.holdOf(n))
+	held := u.send(ctx, u.run.load.holdOf(n))
 	if held.Outcome == history.Done {
-		u.call(ctx, About(held, history.Confirm, false))
+		u.send(ctx, About(held, history.Confirm, false))
 	}
 }
 
@@ -126,18 +122,18 @@ func (p *pair) buy(n int) {
 
 // hold sends a hold; if twice is set, the other client sends it at the same time. A client with a key asks until it
 // knows what became of its request.
-func (p *pair) hold(asked history.Call, twice bool) (held history.Call) {
+func (p *pair) hold(asked history.Op, twice bool) (held history.Op) {
 	again := asked
 	again.Again = true
-	first := step(func(p *pair) { held = p.customer.call(p.ctx, asked) })
+	first := step(func(p *pair) { held = p.customer.send(p.ctx, asked) })
 	if twice {
-		first = together(func(p *pair) { p.other.call(p.ctx, again) }, first)
+		first = together(func(p *pair) { p.other.send(p.ctx, again) }, first)
 	}
 	insist(p.ctx, func(try int) bool {
 		if try == 0 {
 			first(p)
 		} else {
-			held = p.customer.call(p.ctx, again)
+			held = p.customer.send(p.ctx, again)
 		}
 		return asked.Keyed && open(held)
 	})
@@ -146,17 +142,17 @@ func (p *pair) hold(asked history.Call, twice bool) (held history.Call) {
 
 // insist sends a request about the reservation until the client knows what became of it.
 func (p *pair) insist(kind string) {
-	insist(p.ctx, func(try int) bool { return open(p.customer.call(p.ctx, About(p.held, kind, try > 0))) })
+	insist(p.ctx, func(try int) bool { return open(p.customer.send(p.ctx, About(p.held, kind, try > 0))) })
 }
 
 // open reports whether a client got no answer to its request, or was told to try again.
-func open(answer history.Call) bool {
+func open(answer history.Op) bool {
 	return answer.Outcome == history.Busy || answer.Outcome == history.Unknown && answer.Error != history.Mismatch
 }
 
 // About is a request about a reservation.
-func About(held history.Call, kind string, again bool) history.Call {
-	return history.Call{
+func About(held history.Op, kind string, again bool) history.Op {
+	return history.Op{
 		Kind: kind, Name: held.Name, Reservation: held.Reservation, GoodsID: held.GoodsID, Count: held.Count,
 		TTLMS: held.TTLMS, Again: again,
 	}
@@ -165,64 +161,19 @@ func About(held history.Call, kind string, again bool) history.Call {
 // ReadReservations reads every reservation that a load has told of, and adds the answers to its result.
 func (d *Driver) ReadReservations(ctx context.Context, load Load, result *Result) {
 	known := map[string]bool{}
-	var held []history.Call
-	for _, call := range result.Calls {
-		if id := call.Reservation; id != "" && !known[id] {
+	var held []history.Op
+	for _, op := range result.Ops {
+		if id := op.Reservation; id != "" && !known[id] {
 			known[id] = true
-			held = append(held, call)
+			held = append(held, op)
 		}
 	}
 	r := newRun(d, load)
 	r.eachUser(ctx, func(u *user) {
 		for n := u.number; n < len(held) && ctx.Err() == nil; n += len(r.users) {
-			u.call(ctx, About(held[n], history.Inspect, false))
+			u.send(ctx, About(held[n], history.Inspect, false))
 		}
 	})
-	result.Calls = r.collectCalls(result.Calls)
-}
-
-// reservationsResult completes the result of a load of reservations.
-func (r *run) reservationsResult(ctx context.Context, result Result) Result {
-	result.Calls = r.collectCalls(nil)
-	result.Sent = min(int(r.next.Load()), cmp.Or(r.load.Requests, math.MaxInt))
-	result.OutOfTime = r.load.Requests > 0 && ctx.Err() == nil && result.Sent < r.load.Requests
-	return result
-}
-
-// collectCalls appends what the users recorded about reservations, in the sequence in which it was sent.
-func (r *run) collectCalls(calls []history.Call) []history.Call {
-	for i := range r.users {
-		calls = append(calls, r.users[i].calls...)
-		r.users[i].calls = nil
-	}
-	slices.SortStableFunc(calls, func(a, b history.Call) int { return cmp.Compare(a.SentNS, b.SentNS) })
-	return calls
-}
-
-// call sends a request about reservations, and records it with its answer.
-func (u *user) call(ctx context.Context, c history.Call) history.Call {
-	c.Client = u.number
-	id := fmt.Appendf(nil, "%s-%s-%d-%d", c.Name, c.Kind, u.number, len(u.calls))
-	var key, body []byte
-	if c.Keyed {
-		key = []byte(c.Name)
-	}
-	if c.Kind == history.Hold {
-		body = fmt.Appendf(nil, `%s"goods_id":%d,"count":%d,"ttl_ms":%d}`, u.run.body, c.GoodsID, c.Count, c.TTLMS)
-	}
-	sent, replied := u.exchange(ctx, u.run.callHeader(c), id, key, body)
-	c.SentNS, c.ReceivedNS, c.Status = sent.SentNS, sent.ReceivedNS, sent.Status
-	c.Outcome, c.Error = sent.Outcome, sent.Error
-	if replied {
-		readCall(&c, &u.connection.reply)
-	}
-	u.calls = append(u.calls, c)
-	return c
-}
-
-// exchange sends a request that is neither a deduction nor an order. The result says when, and what became of it.
-func (u *user) exchange(ctx context.Context, header, id, key, body []byte) (sent history.Op, replied bool) {
-	request := appendRequest(nil, header, id, key, body)
-	replied = u.connection.exchange(ctx, request, u.run.load.Timeout, &sent)
-	return sent, replied
+	result.Ops = r.collect(result.Ops)
+	result.sort()
 }

@@ -16,8 +16,8 @@ import (
 type desk struct {
 	mu    sync.Mutex
 	free  int64
-	held  map[string]*callReply // by id
-	byKey map[string]string     // id
+	held  map[string]*reply // by id
+	byKey map[string]string // id
 	// lose is called with the number of each request, from 1: if it returns true, the client gets no reply.
 	lose     func(n int) bool
 	requests int
@@ -25,7 +25,7 @@ type desk struct {
 }
 
 func newDesk(free int64) *desk {
-	return &desk{free: free, held: map[string]*callReply{}, byKey: map[string]string{}}
+	return &desk{free: free, held: map[string]*reply{}, byKey: map[string]string{}}
 }
 
 func (d *desk) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -39,21 +39,21 @@ func (d *desk) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			d.free += held.Count
 		}
 	}
-	status, reply := d.answer(r)
+	status, answer := d.answer(r)
 	if d.lose != nil && d.lose(d.requests) {
 		panic(http.ErrAbortHandler)
 	}
 	w.Header().Set("X-Replica", "one")
 	w.Header().Set("X-Request-Id", r.Header.Get("X-Request-Id"))
 	w.WriteHeader(status)
-	body, err := json.Marshal(reply)
+	body, err := json.Marshal(answer)
 	if err != nil {
 		panic(err)
 	}
 	_, _ = w.Write(body)
 }
 
-func (d *desk) answer(r *http.Request) (status int, reply callReply) {
+func (d *desk) answer(r *http.Request) (status int, answer reply) {
 	if r.URL.Path == reservationsPath {
 		return d.hold(r)
 	}
@@ -61,21 +61,21 @@ func (d *desk) answer(r *http.Request) (status int, reply callReply) {
 	held := d.held[id]
 	switch {
 	case held == nil:
-		return http.StatusNotFound, callReply{Type: history.ProblemUnknownHold}
+		return http.StatusNotFound, reply{Type: history.ProblemUnknownHold}
 	case action == "confirm" && held.State == history.Held:
 		held.State, held.EndedAt = history.Confirmed, time.Now()
 	case action == "confirm" && held.State != history.Confirmed:
-		return http.StatusConflict, callReply{Type: "/problems/reservation-" + held.State}
+		return http.StatusConflict, reply{Type: "/problems/reservation-" + held.State}
 	case r.Method == http.MethodDelete && held.State == history.Held:
 		held.State, held.EndedAt = history.Cancelled, time.Now()
 		d.free += held.Count
 	case r.Method == http.MethodDelete && held.State == history.Confirmed:
-		return http.StatusConflict, callReply{Type: history.ProblemConfirmed}
+		return http.StatusConflict, reply{Type: history.ProblemConfirmed}
 	}
 	return http.StatusOK, *held
 }
 
-func (d *desk) hold(r *http.Request) (status int, reply callReply) {
+func (d *desk) hold(r *http.Request) (status int, answer reply) {
 	var asked struct {
 		Strategy string `json:"strategy"`
 		GoodsID  int64  `json:"goods_id"`
@@ -83,18 +83,18 @@ func (d *desk) hold(r *http.Request) (status int, reply callReply) {
 		TTLMS    int64  `json:"ttl_ms"`
 	}
 	if err := json.NewDecoder(r.Body).Decode(&asked); err != nil || asked.Strategy != "reserve" {
-		return http.StatusBadRequest, callReply{}
+		return http.StatusBadRequest, reply{}
 	}
 	key := r.Header.Get("Idempotency-Key")
 	if id := d.byKey[key]; id != "" {
 		return http.StatusCreated, *d.held[id]
 	}
 	if d.free < asked.Count {
-		return http.StatusConflict, callReply{Type: problemSoldOut, Remaining: &d.free}
+		return http.StatusConflict, reply{Type: problemSoldOut, Remaining: &d.free}
 	}
 	d.free -= asked.Count
 	now := time.Now()
-	held := &callReply{
+	held := &reply{
 		ID: fmt.Sprintf("id-%d", len(d.held)), State: history.Held, GoodsID: asked.GoodsID, Count: asked.Count,
 		CreatedAt: now, ExpiresAt: now.Add(time.Duration(asked.TTLMS) * time.Millisecond),
 	}
@@ -124,12 +124,12 @@ func TestBuyersHoldAndConfirmAndCancelInEveryWay(t *testing.T) {
 		t.Fatalf("%d buyers, out of time %v, %v", result.Sent, result.OutOfTime, err)
 	}
 	driver.ReadReservations(t.Context(), load, &result)
-	if len(result.Calls) != d.requests {
-		t.Errorf("%d requests are recorded, and %d were received", len(result.Calls), d.requests)
+	if len(result.Ops) != d.requests {
+		t.Errorf("%d requests are recorded, and %d were received", len(result.Ops), d.requests)
 	}
 	seen := map[string]int{}
 	last := int64(0)
-	for _, c := range result.Calls {
+	for _, c := range result.Ops {
 		if c.SentNS < last || c.ReceivedNS < c.SentNS || c.GoodsID != 7 || c.Replica != "one" || c.RequestID == "" {
 			t.Errorf("after %d: %+v", last, c)
 		}
@@ -160,7 +160,7 @@ func TestARefusedBuyerComesAgainUnderANewName(t *testing.T) {
 		t.Fatal(err)
 	}
 	first, refused := map[string]bool{}, 0
-	for _, c := range result.Calls {
+	for _, c := range result.Ops {
 		if c.Kind != history.Hold {
 			continue
 		}
@@ -187,7 +187,7 @@ func TestAClientAsksUntilItKnowsWhatBecameOfItsReservation(t *testing.T) {
 		t.Fatal(err)
 	}
 	unknown, known := map[string]bool{}, map[string]bool{}
-	for _, c := range result.Calls {
+	for _, c := range result.Ops {
 		call := c.Kind + " " + c.Name
 		if c.Kind == history.Confirm && c.Outcome == history.Unknown {
 			unknown[call] = true
@@ -218,10 +218,10 @@ func TestAReplyForAnotherReservationConfirmsNothing(t *testing.T) {
 		load := reservationLoad(t, 2)
 		load.Mix = newMix(t, MixConfig{Goods: 1, MinCount: 1, MaxCount: 1})
 		result, err := driver.Run(t.Context(), load)
-		if err != nil || len(result.Calls) == 0 {
-			t.Fatalf("%d calls, %v", len(result.Calls), err)
+		if err != nil || len(result.Ops) == 0 {
+			t.Fatalf("%d calls, %v", len(result.Ops), err)
 		}
-		for _, c := range result.Calls {
+		for _, c := range result.Ops {
 			if c.Outcome != history.Unknown || c.Error != history.Mismatch {
 				t.Errorf("%q: %+v", body, c)
 			}

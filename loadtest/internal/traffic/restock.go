@@ -3,8 +3,6 @@ package traffic
 import (
 	"context"
 	"fmt"
-	"net/http"
-	"net/url"
 	"sync"
 	"time"
 
@@ -25,6 +23,7 @@ func (l Load) restock(ctx context.Context) (stop func() []history.Op, err error)
 	if l.Restock == nil {
 		return func() []history.Op { return nil }, nil
 	}
+	l.Service = nil
 	u, end, err := oneUser(ctx, l.Restock.Admin, l)
 	if err != nil {
 		return nil, err
@@ -54,23 +53,11 @@ func (u *user) restockUntil(ctx context.Context, over <-chan struct{}) {
 		case <-ctx.Done():
 			return
 		}
-		u.restock(ctx, history.Op{
+		u.send(ctx, history.Op{
 			Kind:    history.Restock,
 			Name:    fmt.Sprintf("%s-back-%d", load.RequestPrefix, n),
 			GoodsID: goods[n%len(goods)],
 			Count:   load.Restock.Units,
 		})
-	}
-}
-
-// restock sends the restock that op describes to an admin listener, and records it with its answer.
-func (u *user) restock(ctx context.Context, op history.Op) {
-	path := fmt.Sprintf("/admin/stock/%d/restock?store=%s", op.GoodsID, url.QueryEscape(u.run.load.Restock.Store))
-	header := u.connection.server.header(http.MethodPost, path)
-	request := appendRequest(nil, header, []byte(op.Name), nil, fmt.Appendf(nil, `{"count":%d}`, op.Count))
-	rec := u.newRecord()
-	*rec = record{op: op, number: -1}
-	if u.connection.exchange(ctx, request, u.run.load.Timeout, &rec.op) {
-		u.reader.readRestocked(&rec.op, &u.connection.reply)
 	}
 }

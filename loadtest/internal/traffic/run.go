@@ -3,6 +3,7 @@ package traffic
 import (
 	"cmp"
 	"context"
+	"math"
 	"net/http"
 	"slices"
 	"sync"
@@ -17,10 +18,9 @@ import (
 type run struct {
 	load         Load
 	deductHeader []byte // of each deduction, up to its id
-	orderHeader  []byte // of each order, up to its id
 	body         []byte // of each request, up to its items
 	startedNS    int64
-	next         atomic.Int64 // the number of the next request
+	next         atomic.Int64 // the number of the next request; in an open loop, how many were sent
 	users        []user
 }
 
@@ -28,8 +28,7 @@ func newRun(d *Driver, load Load) *run {
 	d.reserve(load.Users)
 	r := &run{
 		load:         load,
-		deductHeader: d.servers[0].header(http.MethodPost, "/stock/deduct"),
-		orderHeader:  d.servers[0].header(http.MethodPost, "/stock/orders"),
+		deductHeader: d.servers[0].header(http.MethodPost, deductPath),
 		body:         bodyPrefix(load),
 		users:        make([]user, load.Users),
 	}
@@ -84,19 +83,14 @@ func (d *Driver) Run(ctx context.Context, load Load) (Result, error) {
 	case load.Cancels:
 		r.byPairs(ctx, (*pair).sellAndCancel)
 	default:
-		r.loop(ctx, len(r.users), func(i, n int) { r.users[i].send(ctx, n, 0) })
+		r.loop(ctx, len(r.users), func(i, n int) { r.users[i].sendNth(ctx, n, 0) })
 	}
 	result.EndedNS = monotonic.Now()
 	result.CPU = cpuTime() - cpuBefore
 	restocks := stopRestocking()
 
-	if load.Reservations != nil {
-		return r.reservationsResult(ctx, result), nil
-	}
-	result.Sent = r.recorded()
-	result.Ops = slices.Grow(result.Ops, result.Sent+len(restocks))
-	result.Ops = append(r.collect(result.Ops), restocks...)
-	result.Cancellations = r.collectCancellations()
+	result.Sent = min(int(r.next.Load()), cmp.Or(load.Requests, math.MaxInt))
+	result.Ops = append(r.collect(slices.Grow(result.Ops, result.Sent+len(restocks))), restocks...)
 	result.sort()
 	result.OutOfTime = load.Requests > 0 && ctx.Err() == nil && result.Sent+result.Dropped < load.Requests
 	result.measureLag()
@@ -115,14 +109,6 @@ func (r *run) connect(ctx context.Context) {
 	wg.Wait()
 }
 
-// recorded returns how many requests were sent, without those that were sent again.
-func (r *run) recorded() (n int) {
-	for i := range r.users {
-		n += r.users[i].recorded - r.users[i].again
-	}
-	return n
-}
-
 // collect appends what the users recorded, and frees their memory.
 func (r *run) collect(ops []history.Op) []history.Op {
 	for i := range r.users {
@@ -132,7 +118,7 @@ func (r *run) collect(ops []history.Op) []history.Op {
 }
 
 func (r *Result) sort() {
-	slices.SortFunc(r.Ops, func(a, b history.Op) int { return cmp.Compare(a.SentNS, b.SentNS) })
+	slices.SortStableFunc(r.Ops, func(a, b history.Op) int { return cmp.Compare(a.SentNS, b.SentNS) })
 }
 
 func (r *Result) measureLag() {
@@ -206,7 +192,7 @@ func (r *run) openLoop(ctx context.Context) (dropped int) {
 		free <- struct{}{}
 		wg.Go(func() {
 			for a := range arrivals {
-				r.users[i].send(ctx, a.number, a.intendedNS)
+				r.users[i].sendNth(ctx, a.number, a.intendedNS)
 				free <- struct{}{}
 			}
 		})
@@ -224,6 +210,7 @@ func (r *run) openLoop(ctx context.Context) (dropped int) {
 		select {
 		case <-free:
 			arrivals <- arrival{number: n, intendedNS: intended}
+			r.next.Add(1)
 		default:
 			dropped++
 		}

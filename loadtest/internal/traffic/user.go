@@ -3,6 +3,7 @@ package traffic
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"strconv"
 
 	"stock/loadtest/internal/history"
@@ -16,14 +17,10 @@ type user struct {
 	connection  *connection      // the current one of them
 	records     []*[chunk]record // full but for the last
 	recorded    int
-	again       int // of those: requests that were sent again
-	calls       []history.Call
-
-	cancellations []history.Cancellation
-	reader        replyReader
 
 	// Reused from request to request.
 	id, body, request []byte
+	answer            reply
 	replica           string // that answered last
 }
 
@@ -31,7 +28,7 @@ type user struct {
 type record struct {
 	op     history.Op
 	number int  // of the request in its load; -1: op has its name already
-	echoed bool // the reply had the request's own id
+	echoed bool // the reply had the request's own id, which is its name
 }
 
 // chunk is how many records are allocated at once: a slice that grows would copy them in the middle of the load.
@@ -46,8 +43,8 @@ func (u *user) newRecord() *record {
 	return &u.records[(u.recorded-1)/chunk][(u.recorded-1)%chunk]
 }
 
-// send sends the n-th request of the load. In an open loop, intendedNS is when it should have been sent.
-func (u *user) send(ctx context.Context, n int, intendedNS int64) {
+// sendNth sends the n-th request of the load. In an open loop, intendedNS is when it should have been sent.
+func (u *user) sendNth(ctx context.Context, n int, intendedNS int64) {
 	op := u.op(n)
 	op.IntendedNS = intendedNS
 	u.id = strconv.AppendInt(append(append(u.id[:0], u.run.load.RequestPrefix...), '-'), int64(n), 10)
@@ -60,7 +57,7 @@ func (u *user) send(ctx context.Context, n int, intendedNS int64) {
 
 // op describes the n-th request of the load, without its name.
 func (u *user) op(n int) history.Op {
-	op := history.Op{Kind: history.Deduct, Client: u.number}
+	op := history.Op{Kind: history.Deduct}
 	if op.Lines = u.run.load.Mix.Order(n); op.Lines != nil {
 		op.Kind = history.Order
 	} else {
@@ -79,32 +76,38 @@ func (l *Load) countAnswered() {
 	}
 }
 
-// deduct sends the deduction or order that op describes, and records it with its answer.
-func (u *user) deduct(ctx context.Context, op history.Op) {
+// send sends the request that op describes, and records it with its answer, which it returns.
+func (u *user) send(ctx context.Context, op history.Op) history.Op {
 	u.id = append(u.id[:0], op.Name...)
-	key := u.id
-	if op.Again {
+	switch {
+	case !op.Sells() && op.Kind != history.Restock:
+		u.id = fmt.Appendf(u.id, "-%s-%d-%d", op.Kind, u.number, u.recorded)
+	case op.Again:
 		u.id = append(u.id, "-again"...)
-		key = u.id[:len(op.Name)]
 	}
-	u.post(ctx, -1, key, op)
+	return *u.post(ctx, -1, u.id[:len(op.Name)], op)
 }
 
-// post sends the deduction or order that op describes with the id u.id, and records it with its answer. It returns the
-// record.
+// post sends the request that op describes with the id u.id, and records it with its answer. It returns the record.
 func (u *user) post(ctx context.Context, number int, key []byte, op history.Op) *history.Op {
+	op.Client = u.number
 	r := u.run
 	if r.load.Service != nil {
 		return u.ask(ctx, number, key, op)
 	}
-	if !r.load.Keys {
+	if !op.Keyed && (!r.load.Keys || !op.Sells()) {
 		key = nil
 	}
+	u.body = u.body[:0]
 	header := r.deductHeader
-	if op.Kind == history.Order {
-		header, u.body = r.orderHeader, appendOrder(u.body[:0], r.body, op.Lines)
+	if op.Kind == history.Deduct {
+		u.body = appendBody(u.body, r.body, &op)
 	} else {
-		u.body = appendBody(u.body[:0], r.body, &op)
+		method, path, hasBody := r.load.route(&op)
+		header = u.connection.server.header(method, path)
+		if hasBody {
+			u.body = appendBody(u.body, r.body, &op)
+		}
 	}
 	u.request = appendRequest(u.request[:0], header, u.id, key, u.body)
 	rec := u.newRecord()
@@ -112,20 +115,16 @@ func (u *user) post(ctx context.Context, number int, key []byte, op history.Op) 
 	if !u.connection.exchange(ctx, u.request, r.load.Timeout, &rec.op) {
 		return &rec.op
 	}
-	reply := &u.connection.reply
-	if replica := reply.Header.Peek("X-Replica"); string(replica) != u.replica {
+	response := &u.connection.reply
+	if replica := response.Header.Peek("X-Replica"); string(replica) != u.replica {
 		u.replica = string(replica)
 	}
 	rec.op.Replica = u.replica
-	id := reply.Header.Peek("X-Request-Id")
-	if rec.echoed = bytes.Equal(id, u.id); !rec.echoed {
+	id := response.Header.Peek("X-Request-Id")
+	if rec.echoed = number >= 0 && bytes.Equal(id, u.id); !rec.echoed {
 		rec.op.RequestID = string(id)
 	}
-	if op.Kind == history.Order {
-		readOrder(&rec.op, reply)
-	} else {
-		u.reader.readDeduction(&rec.op, reply)
-	}
+	u.answer.read(&rec.op, response)
 	return &rec.op
 }
 
@@ -153,9 +152,6 @@ func (u *user) appendOps(ops []history.Op) []history.Op {
 		}
 		if rec.echoed {
 			op.RequestID = op.Name
-			if op.Again {
-				op.RequestID += "-again"
-			}
 		}
 		ops = append(ops, op)
 	}

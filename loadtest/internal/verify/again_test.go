@@ -2,7 +2,6 @@ package verify_test
 
 import (
 	"slices"
-	"strings"
 	"testing"
 
 	"stock/loadtest/internal/history"
@@ -103,74 +102,7 @@ func TestPlantedBugsOfRetriesAreFound(t *testing.T) {
 			t.Parallel()
 			h := simulate(c.shop)
 			c.plant(t, h)
-			v := verify.Judge(h)
-			evidence := strings.Join(v.Evidence, "\n")
-			if v.Result != c.result || !strings.Contains(evidence, c.says) {
-				t.Errorf("%s, want %s and %q in\n%s", v.Result, c.result, c.says, evidence)
-			}
+			expect(t, h, c.result, c.says)
 		})
-	}
-}
-
-func TestRetriesAreCounted(t *testing.T) {
-	t.Parallel()
-	h := simulate(withRetries(flashSale(3)))
-	var want verify.Figures
-	first := map[string]string{}
-	for _, op := range h.Ops {
-		if !op.Again {
-			first[op.Name] = op.Replica
-		}
-	}
-	for _, op := range h.Ops {
-		if op.Again {
-			want.SentAgain++
-			if op.Replica != first[op.Name] {
-				want.AgainElsewhere++
-			}
-		}
-	}
-	v := verify.Judge(h)
-	if v.SentAgain != want.SentAgain || v.AgainElsewhere != want.AgainElsewhere || want.SentAgain == 0 {
-		t.Errorf("%d sent again, %d of them to another replica, want %d and %d",
-			v.SentAgain, v.AgainElsewhere, want.SentAgain, want.AgainElsewhere)
-	}
-	// More than half of the requests, and of the retries, come when the stock is sold.
-	if v.AgainInStock < 1 || v.AgainInStock > v.SentAgain/2 {
-		t.Errorf("%d of %d were sent again while stock was left", v.AgainInStock, v.SentAgain)
-	}
-	if v.Requests != 400 {
-		t.Errorf("%d requests, want those of the load alone: 400", v.Requests)
-	}
-}
-
-func TestStockThatIsNotWhatWasSetConvicts(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		change func(run *history.Run)
-		says   string // empty: correct
-	}{
-		"as set":          {func(*history.Run) {}, ""},
-		"as it was found": {func(run *history.Run) { run.Set = nil }, ""},
-		"one too few": {
-			func(run *history.Run) { run.Set[1]++ },
-			"item 1: the stock was set to 1001, but before the run there were 1000",
-		},
-		"one too few in the store that sells": {
-			func(run *history.Run) { run.InitialSeller = map[int64]int64{1: 999} },
-			"the stock was set to 1000, but before the run there were 999 in the store that sells",
-		},
-	} {
-		h := simulate(plenty(80))
-		c.change(&h.Run)
-		v := verify.Judge(h)
-		want := verify.Wrong
-		if c.says == "" {
-			want = verify.Correct
-		}
-		if v.Result != want || (v.SetWrong != 0) != (want == verify.Wrong) ||
-			!strings.Contains(strings.Join(v.Evidence, "\n"), c.says) {
-			t.Errorf("%s: %s, %d units set wrong, want %s: %q", name, v.Result, v.SetWrong, want, v.Evidence)
-		}
 	}
 }

@@ -79,8 +79,8 @@ func openBooks(h *history.History) *books {
 		run: h.Run, end: h.End, ops: h.Ops, ledger: h.Ledger,
 		byID: map[int64]*item{}, outcomes: map[history.Outcome]int{},
 	}
-	b.enterCalls(h)
-	b.enterCancellations(h)
+	b.enterReservations()
+	b.enterCancellations()
 	for op := range b.deductions() {
 		if op.Kind != history.Confirm && op.Kind != history.Cancel && op.Kind != history.Inspect {
 			b.requests++
@@ -94,6 +94,9 @@ func openBooks(h *history.History) *books {
 	}
 	ops, entries := map[int64][]*history.Op{}, map[int64][]history.Entry{}
 	for i := range h.Ops {
+		if one := &h.Ops[i]; !one.Sells() && one.Kind != history.Restock {
+			continue
+		}
 		for _, op := range lineByLine(&h.Ops[i]) {
 			ops[op.GoodsID] = append(ops[op.GoodsID], op)
 			if !isRejected(op) {
@@ -122,7 +125,8 @@ func openBooks(h *history.History) *books {
 	return b
 }
 
-// deductions yields the deductions, orders and calls of the load, without those that were sent again.
+// deductions yields the deductions and orders of the load, and what was asked about reservations, without what was sent
+// again.
 func (b *books) deductions() iter.Seq[history.Op] { return b.sent(false) }
 
 // again yields those that were sent again.
@@ -131,7 +135,7 @@ func (b *books) again() iter.Seq[history.Op] { return b.sent(true) }
 func (b *books) sent(again bool) iter.Seq[history.Op] {
 	return func(yield func(history.Op) bool) {
 		for _, op := range b.ops {
-			if op.Kind != history.Restock && op.Again == again && !yield(op) {
+			if op.Kind != history.Restock && op.Kind != history.CancelSale && op.Again == again && !yield(op) {
 				return
 			}
 		}

@@ -2,7 +2,6 @@ package verify_test
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 
 	"stock/loadtest/internal/history"
@@ -87,17 +86,14 @@ func TestPlantedBugsOfLimitsAreFound(t *testing.T) {
 	} {
 		h := limited()
 		c.plant(h)
-		v := verify.Judge(h)
-		if v.BeyondLimit != c.beyond || v.RefusedWithinLimit != c.within {
-			t.Errorf("%s: %d beyond, %d refused within, want %d, %d", c.name, v.BeyondLimit, v.RefusedWithinLimit,
-				c.beyond, c.within)
-		}
 		want := verify.Wrong
 		if c.says == "" {
 			want = verify.Correct
 		}
-		if v.Result != want || !strings.Contains(strings.Join(v.Evidence, "\n"), c.says) {
-			t.Errorf("%s: %s: %q, want %s: %q", c.name, v.Result, v.Evidence, want, c.says)
+		v := expect(t, h, want, c.says)
+		if v.BeyondLimit != c.beyond || v.RefusedWithinLimit != c.within {
+			t.Errorf("%s: %d beyond, %d refused within, want %d, %d", c.name, v.BeyondLimit, v.RefusedWithinLimit,
+				c.beyond, c.within)
 		}
 	}
 }
@@ -128,10 +124,7 @@ func TestLimitsThatWereNotTestedMakeARunInconclusive(t *testing.T) {
 	} {
 		h := limited()
 		c.plant(h)
-		if v := verify.Judge(h); v.Result != verify.Inconclusive ||
-			!strings.Contains(strings.Join(v.Evidence, "\n"), c.says) {
-			t.Errorf("%s: %q, want inconclusive: %s", v.Result, v.Evidence, c.says)
-		}
+		expect(t, h, verify.Inconclusive, c.says)
 	}
 }
 

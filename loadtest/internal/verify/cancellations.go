@@ -10,15 +10,18 @@ import (
 
 // cancelled is what is known of the cancellations of one sale.
 type cancelled struct {
-	all    []history.Cancellation
+	all    []history.Op
 	sold   int64 // units, as the answers tell; 0 if none does
 	wholly int64 // when the first answer came that all was cancelled; 0 if none did
 	unsold bool  // an answer was that all was cancelled, and nothing had been sold
 }
 
-func (b *books) enterCancellations(h *history.History) {
+func (b *books) enterCancellations() {
 	b.cancelled = map[string]*cancelled{}
-	for _, c := range h.Cancellations {
+	for _, c := range b.ops {
+		if c.Kind != history.CancelSale {
+			continue
+		}
 		of := b.cancelled[c.Name]
 		if of == nil {
 			of = &cancelled{}
@@ -51,7 +54,7 @@ func (c *cancelled) givenBack(sold int64) (restocks []*history.Op) {
 	asked := int64(0) // by those of unknown outcome
 	for _, one := range c.all {
 		if one.Outcome == history.Unknown {
-			asked = max(asked, cmp.Or(one.Asked, sold))
+			asked = max(asked, cmp.Or(one.Count, sold))
 		}
 	}
 	if asked > before {
@@ -64,7 +67,7 @@ func (c *cancelled) givenBack(sold int64) (restocks []*history.Op) {
 func (c *cancelled) restock(total, units int64, outcome history.Outcome) *history.Op {
 	op := &history.Op{Kind: history.Restock, Count: units, Outcome: outcome}
 	for _, one := range c.all {
-		if op.SentNS == 0 || (one.Asked == 0 || one.Asked >= total) && one.SentNS < op.SentNS {
+		if op.SentNS == 0 || (one.Count == 0 || one.Count >= total) && one.SentNS < op.SentNS {
 			op.GoodsID, op.SentNS = one.GoodsID, one.SentNS
 		}
 		if one.Cancelled >= total && (op.ReceivedNS == 0 || one.ReceivedNS < op.ReceivedNS) {
@@ -116,9 +119,9 @@ func (b *books) cancellations() (r result) {
 			case c.Cancelled > counts[name] || c.Sold > counts[name]:
 				r.findf("item %d: sale %s of %d units was told to be of %d, of which %d were cancelled", c.GoodsID, name,
 					counts[name], c.Sold, c.Cancelled)
-			case c.GivenBack != c.Cancelled || c.Cancelled < min(c.Asked, c.Sold) || c.Asked == 0 && c.Cancelled != c.Sold:
+			case c.GivenBack != c.Cancelled || c.Cancelled < min(c.Count, c.Sold) || c.Count == 0 && c.Cancelled != c.Sold:
 				r.findf("item %d: a cancellation of %d units of sale %s, 0 for all, cancelled %d of %d and gave back %d",
-					c.GoodsID, c.Asked, name, c.Cancelled, c.Sold, c.GivenBack)
+					c.GoodsID, c.Count, name, c.Cancelled, c.Sold, c.GivenBack)
 			}
 		}
 	}

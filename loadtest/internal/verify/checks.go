@@ -22,7 +22,6 @@ type result struct {
 	findings     int64
 	remarks      []string // for the reader; they weigh nothing
 	linearizable *answer  // set by one check alone
-	unexplained  []int64  // set by the same check
 }
 
 func (r *result) add(other result) {
@@ -58,7 +57,6 @@ func (r *result) evidence() []string {
 var checks = []check{
 	{name: "sums", look: eachItem((*item).sums)},
 	{name: "reservation count", applies: reserves, look: (*books).countReservations},
-	{name: "resold", applies: reserves, look: (*books).resold},
 	{name: "set", applies: deducts, means: Wrong, look: (*books).setAsAsked},
 	{name: "one end", applies: reserves, means: Wrong, look: eachReservation((*reservation).endsTwice, endedTwice)},
 	{name: "known", applies: reserves, means: Wrong, look: eachReservation((*reservation).isGone, nil)},
@@ -106,7 +104,7 @@ var checks = []check{
 	{name: "witness", look: (*books).witness},
 }
 
-func reserves(run history.Run) bool          { return run.CallsVersion > 0 }
+func reserves(run history.Run) bool          { return run.Reserves }
 func sellsAtAll(run history.Run) bool        { return !reserves(run) }
 func sellsNothing(run history.Run) bool      { return sellsAtAll(run) && run.Claim == ClaimSellsNothing }
 func sells(run history.Run) bool             { return sellsAtAll(run) && run.Claim != ClaimSellsNothing }

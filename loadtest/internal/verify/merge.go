@@ -28,7 +28,6 @@ func Merge(rounds ...Verdict) Verdict {
 			m.Outcomes[outcome] += n
 		}
 		m.Figures.Add(v.Figures)
-		m.Pictures = append(m.Pictures, v.Pictures...)
 		m.DemandExceeded = m.DemandExceeded || v.DemandExceeded
 		linearizable = max(linearizable, answerOf(v.Linearizable))
 		for _, e := range v.Evidence {

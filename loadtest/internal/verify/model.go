@@ -1,7 +1,6 @@
 package verify
 
 import (
-	"fmt"
 	"math"
 	"slices"
 	"sync/atomic"
@@ -65,8 +64,6 @@ func (m *model) porcupine(initial int64) porcupine.Model {
 			}
 			return states
 		},
-		DescribeOperation: func(input, _ any) string { return input.(step).describe() },
-		DescribeState:     func(of any) string { return fmt.Sprintf("%d in stock", of.(state).stock) },
 	}
 	return nondeterministic.ToModel()
 }

@@ -1,6 +1,10 @@
 package verify
 
-import "stock/loadtest/internal/history"
+import (
+	"slices"
+
+	"stock/loadtest/internal/history"
+)
 
 // receiptsMatch checks that every reply is for what its client asked for.
 func (b *books) receiptsMatch() (r result) {
@@ -14,8 +18,9 @@ func (b *books) receiptsMatch() (r result) {
 
 // replaysFollow checks that an answer is marked as a replay only if the same request had been sent earlier.
 func (b *books) replaysFollow() (r result) {
+	sales := slices.DeleteFunc(slices.Clone(b.ops), func(op history.Op) bool { return !op.Sells() })
 	sent := map[string][]int64{} // when each request with such an answer was sent, by name
-	for _, op := range b.ops {
+	for _, op := range sales {
 		if op.Replayed {
 			sent[op.Name] = nil
 		}
@@ -23,12 +28,12 @@ func (b *books) replaysFollow() (r result) {
 	if len(sent) == 0 {
 		return r // most histories are long and have none
 	}
-	for _, op := range b.ops {
+	for _, op := range sales {
 		if times, replayed := sent[op.Name]; replayed {
 			sent[op.Name] = append(times, op.SentNS)
 		}
 	}
-	for _, op := range b.ops {
+	for _, op := range sales {
 		if !op.Replayed || op.Outcome == history.Withdrawn { // that answer repeats the one to a cancellation
 			continue
 		}

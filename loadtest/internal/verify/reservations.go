@@ -10,11 +10,11 @@ import (
 
 // reservation is units that were held, with everything that clients were told about them.
 type reservation struct {
-	history.Call // the first answer that told its id; without one, the hold whose outcome is unknown
-	known        bool
-	sentNS       int64 // when the first hold with its name was sent
-	calls        []*history.Call
-	told         []ending // in the sequence of the answers
+	history.Op // the first answer that told its id; without one, the hold whose outcome is unknown
+	known      bool
+	sentNS     int64 // when the first hold with its name was sent
+	calls      []*history.Op
+	told       []ending // in the sequence of the answers
 
 	// The interval, on the lab's clock, in which its time ends. If it is not known, nobody can tell.
 	expiresNS, expiredNS int64
@@ -22,7 +22,7 @@ type reservation struct {
 
 // ending is an answer that told how a reservation has ended.
 type ending struct {
-	*history.Call
+	*history.Op
 	state string
 }
 
@@ -30,7 +30,7 @@ type ending struct {
 const gone = "unknown to the service"
 
 // endTold returns the end that an answer tells; empty: none.
-func endTold(c *history.Call) string {
+func endTold(c *history.Op) string {
 	switch {
 	case c.Outcome == history.Done && c.State != history.Held:
 		return c.State
@@ -73,7 +73,7 @@ func (r *reservation) first(kind string) int64 {
 
 // collectReservations sorts the calls of a run by reservation. A hold without a key is asked for once, so if its
 // outcome is unknown, it may be a reservation that nobody knows.
-func collectReservations(calls []history.Call) (all []*reservation) {
+func collectReservations(calls []history.Op) (all []*reservation) {
 	byID, byName, first := map[string]*reservation{}, map[string]bool{}, map[string]int64{}
 	for i := range calls {
 		c := &calls[i]
@@ -85,7 +85,7 @@ func collectReservations(calls []history.Call) (all []*reservation) {
 		}
 		if c.Outcome == history.Done && byID[c.Reservation] == nil {
 			byName[c.Name] = true
-			r := &reservation{Call: *c, known: true}
+			r := &reservation{Op: *c, known: true}
 			byID[c.Reservation] = r
 			all = append(all, r)
 		}
@@ -94,7 +94,7 @@ func collectReservations(calls []history.Call) (all []*reservation) {
 		c := &calls[i]
 		if c.Kind == history.Hold && c.Outcome == history.Unknown && !byName[c.Name] {
 			byName[c.Name] = true
-			all = append(all, &reservation{Call: *c})
+			all = append(all, &reservation{Op: *c})
 		}
 		if r := byID[c.Reservation]; r != nil {
 			r.calls = append(r.calls, c)
@@ -102,7 +102,7 @@ func collectReservations(calls []history.Call) (all []*reservation) {
 	}
 	for _, r := range all {
 		r.sentNS = first[r.Name]
-		slices.SortStableFunc(r.calls, func(a, b *history.Call) int { return cmp.Compare(a.ReceivedNS, b.ReceivedNS) })
+		slices.SortStableFunc(r.calls, func(a, b *history.Op) int { return cmp.Compare(a.ReceivedNS, b.ReceivedNS) })
 		for _, c := range r.calls {
 			if state := endTold(c); state != "" {
 				r.told = append(r.told, ending{c, state})
@@ -116,9 +116,9 @@ func collectReservations(calls []history.Call) (all []*reservation) {
 // one is a sale. It also returns the refused holds.
 func (b *books) asOps() (ops []*history.Op) {
 	for _, r := range b.reservations {
-		sale := asOp(&r.Call)
+		sale := r.Op
 		sale.Kind, sale.Name, sale.SentNS, sale.OmitsRemaining = history.Deduct, r.Reservation, r.sentNS, true
-		sale.Outcome, sale.Again = history.Sold, false
+		sale.Outcome, sale.Again, sale.Replayed = history.Sold, false, false
 		if r.wasTold(history.Confirmed) {
 			ops = append(ops, &sale)
 		} else if r.maybeConfirmed() {
@@ -128,23 +128,11 @@ func (b *books) asOps() (ops []*history.Op) {
 	}
 	for _, op := range b.ops {
 		if op.Kind == history.Hold && op.Outcome == history.SoldOut {
-			op.Kind, op.Again = history.Deduct, false
+			op.Kind, op.Again, op.Replayed = history.Deduct, false, false
 			ops = append(ops, &op)
 		}
 	}
 	return ops
-}
-
-// asOp returns what a call has in common with other requests.
-func asOp(c *history.Call) history.Op {
-	op := history.Op{
-		Kind: c.Kind, Name: c.Name, GoodsID: c.GoodsID, Count: c.Count, SentNS: c.SentNS, ReceivedNS: c.ReceivedNS,
-		Status: c.Status, Outcome: c.Outcome, Replica: c.Replica, RequestID: c.RequestID, Error: c.Error, Again: c.Again,
-	}
-	if c.Remaining != nil {
-		op.Remaining = *c.Remaining
-	}
-	return op
 }
 
 // serviceClock is how much the clock of the service is ahead of that of the lab, in nanoseconds. They need not run on
@@ -181,13 +169,9 @@ func (c serviceClock) inLab(us int64) (since, until int64) {
 	return us*1000 - high - clockReading, us*1000 - low + clockReading
 }
 
-// enterCalls sorts the calls of a run of reservations.
-func (b *books) enterCalls(h *history.History) {
-	b.ops = slices.Clip(b.ops)
-	for i := range h.Calls {
-		b.ops = append(b.ops, asOp(&h.Calls[i]))
-	}
-	b.reservations = collectReservations(h.Calls)
+// enterReservations sorts what was asked about reservations.
+func (b *books) enterReservations() {
+	b.reservations = collectReservations(b.ops)
 	b.clock, b.clockKnown = readClock(b.reservations)
 	for _, r := range b.reservations {
 		r.expiresNS, r.expiredNS = math.MinInt64, math.MaxInt64

@@ -67,12 +67,6 @@ type Verdict struct {
 	// Linearizable is nil if the checker ran out of time or memory, or the run was interrupted.
 	Linearizable *bool `json:"linearizable"`
 
-	// Unexplained holds the items for which the checker found that no sequence of the requests explains their answers.
-	// DrawUnexplained shows where the search for one failed.
-	Unexplained []int64 `json:"unexplained,omitempty"`
-	// Pictures are the paths of what DrawUnexplained has drawn, relative to the directory of the run.
-	Pictures []string `json:"pictures,omitempty"`
-
 	// Uncontended reports that the run is inconclusive only because too few requests were in flight at the same time.
 	Uncontended bool `json:"uncontended,omitempty"`
 	// DemandExceeded reports that buyers who were answered asked for more units of some item than there were.
@@ -131,13 +125,6 @@ type Reservations struct {
 	EndedTwice        int64 `json:"ended_twice"`        // reservations of which clients were told different ends
 	EndedEarly        int64 `json:"ended_early"`        // reservations that were called expired with time left
 	WrongStates       int64 `json:"wrong_states"`       // reservations that were told to be in an impossible state
-
-	// How long units waited for the next buyer that expired while none was free: how many there were, and the time of
-	// most, as the service tells it. Of several rounds, it is that of the slowest.
-	Resold          int64   `json:"resold"`
-	ResoldMedianMS  float64 `json:"resold_median_ms"`
-	Resold95MS      float64 `json:"resold_p95_ms"`
-	ResoldLongestMS float64 `json:"resold_max_ms"`
 }
 
 // counts returns the figures that are summed.
@@ -149,7 +136,7 @@ func (f *Figures) counts() []*int64 {
 		&f.BeyondLimit, &f.RefusedWithinLimit, &f.PartialOrders, &f.SentAgain, &f.AgainInStock, &f.AgainElsewhere,
 		&f.Replays, &f.DifferentAnswers,
 		&r.Held, &r.Confirmed, &r.Cancelled, &r.Expired, &r.GhostUnits, &r.LateConfirmations, &r.EndedTwice, &r.EndedEarly,
-		&r.WrongStates, &r.Resold,
+		&r.WrongStates,
 	}
 }
 
@@ -159,10 +146,6 @@ func (f *Figures) Add(g Figures) {
 	for i, n := range g.counts() {
 		*sums[i] += *n
 	}
-	r, s := &f.Reservations, g.Reservations
-	r.ResoldMedianMS = max(r.ResoldMedianMS, s.ResoldMedianMS)
-	r.Resold95MS = max(r.Resold95MS, s.Resold95MS)
-	r.ResoldLongestMS = max(r.ResoldLongestMS, s.ResoldLongestMS)
 }
 
 // Judge judges one recorded run by every check of the table in checks.go. It is Wrong if a check found what convicts,
@@ -184,7 +167,6 @@ func Judge(h *history.History) Verdict {
 		v.Figures.Add(r.figures)
 		if r.linearizable != nil {
 			v.Linearizable = r.linearizable.pointer()
-			v.Unexplained = r.unexplained
 		}
 		remarks = append(remarks, r.remarks...)
 		switch {

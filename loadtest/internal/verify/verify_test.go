@@ -85,37 +85,23 @@ func TestPlantedBugsAreToldApart(t *testing.T) {
 			t.Parallel()
 			h := simulate(bug.shop)
 			bug.plant(h)
-			bug.check(t, h)
+			if got := of(expect(t, h, bug.want.result, bug.says)); got != bug.want {
+				t.Errorf("got  %+v\nwant %+v", got, bug.want)
+			}
 		})
 	}
 }
 
-func TestPlantedBugsAreToldApartWithoutTheRemainingStock(t *testing.T) {
-	t.Parallel()
-	for _, bug := range plantedBugsOmitting {
-		t.Run(bug.name, func(t *testing.T) {
-			t.Parallel()
-			h := simulate(bug.shop)
-			bug.plant(h)
-			hush(h)
-			bug.check(t, h)
-		})
-	}
-}
-
-func (bug plantedBug) check(t *testing.T, h *history.History) {
+// expect judges a history, and fails the test if the result is another one, or if the evidence does not say something.
+// A run that is correct has no evidence, unless it should say something.
+func expect(t *testing.T, h *history.History, want verify.Result, says string) verify.Verdict {
 	t.Helper()
 	v := verify.Judge(h)
-	if got := of(v); got != bug.want {
-		t.Errorf("got  %+v\nwant %+v", got, bug.want)
-	}
 	evidence := strings.Join(v.Evidence, "\n")
-	if !strings.Contains(evidence, bug.says) {
-		t.Errorf("evidence does not say %q:\n%s", bug.says, evidence)
+	if v.Result != want || !strings.Contains(evidence, says) || (says == "" && want == verify.Correct && evidence != "") {
+		t.Errorf("got %s, want %s and %q:\n%s", v.Result, want, says, evidence)
 	}
-	if (v.Result == verify.Correct) != (evidence == "") {
-		t.Errorf("%s with evidence %q", v.Result, evidence)
-	}
+	return v
 }
 
 var plantedBugs = []plantedBug{
@@ -221,49 +207,6 @@ func hush(h *history.History) {
 	}
 }
 
-// The remaining stock is only one kind of evidence: without it, the sums must still add up, and refusals still count.
-var plantedBugsOmitting = []plantedBug{
-	{"a lost update", plenty(82), func(h *history.History) {
-		neverHappened(h, 200)
-	}, figures{result: verify.Wrong, lost: 1, linearizable: "false"}, "units sold but still in stock: 1 ("},
-	{"an oversell by one", flashSale(83), func(h *history.History) {
-		i := slices.IndexFunc(h.Ops, func(op history.Op) bool { return op.Outcome == history.SoldOut })
-		h.Ops[i].Outcome = history.Sold
-		h.End.Final[1] = -1
-	}, figures{result: verify.Wrong, oversold: 1, linearizable: "false"},
-		"units sold beyond the stock: 1 (151 sold, of 150)"},
-	{"a false sold-out", plenty(85), func(h *history.History) {
-		op := neverHappened(h, 100)
-		op.Outcome, op.Status, op.EnteredNS, op.LeftNS = history.SoldOut, 409, 0, 0
-	}, figures{result: verify.Wrong, undersold: 1, linearizable: "false"}, "was refused while at least"},
-	{"a sold-out before all was sold", flashSale(86), func(h *history.History) {
-		i := slices.IndexFunc(h.Ops, func(op history.Op) bool { return op.Outcome == history.SoldOut })
-		h.Ops[i].SentNS, h.Ops[i].ReceivedNS = 1000, 2000
-	}, figures{result: verify.Wrong, undersold: 1, linearizable: "false"}, "wanted 1 and was refused while at least 1"},
-	{"a sold-out after a restock", flashSale(87), func(h *history.History) {
-		soldOut := slices.IndexFunc(h.Ops, func(op history.Op) bool { return op.Outcome == history.SoldOut })
-		at := h.Ops[soldOut].SentNS - 10
-		h.Ops = append(h.Ops, history.Op{
-			Kind: history.Restock, GoodsID: 1, Count: 500, SentNS: at, ReceivedNS: at + 1, Outcome: history.Sold,
-		})
-		h.End.Final[1] += 500
-		for i, op := range h.Ops {
-			if op.Outcome == history.SoldOut && i != soldOut {
-				h.Ops[i].Outcome = history.Busy
-			}
-		}
-	}, figures{result: verify.Wrong, undersold: 1, linearizable: "false"}, "was refused while at least 500 were left"},
-	{"a sold-out that contradicts itself", flashSale(88), func(h *history.History) {
-		i := slices.IndexFunc(h.Ops, func(op history.Op) bool { return op.Outcome == history.SoldOut })
-		h.Ops[i].Remaining = 1
-	}, figures{result: verify.Wrong, undersold: 1, linearizable: "false"},
-		"wanted 1 and was refused while at least 1 were left"},
-	{"a duplicate", plenty(89), func(h *history.History) {
-		at := sales(h)
-		h.Ops[at[41]].Name = h.Ops[at[40]].Name
-	}, figures{result: verify.Wrong, duplicates: 1, linearizable: "true"}, "does not say what it left"},
-}
-
 func TestOneItemDoesNotCompensateForAnother(t *testing.T) {
 	t.Parallel()
 	s := plenty(30)
@@ -307,29 +250,13 @@ func TestCheckerTriesOnlyRequestsInFlight(t *testing.T) {
 	}
 }
 
-// Ten thousand requests, more than the lab sends in any run by default, should be judged in well under a second.
-func BenchmarkJudge(b *testing.B) {
-	h := crowded(10_000, 0)
-	for _, sales := range []string{"told", "omitting"} {
-		b.Run(sales, func(b *testing.B) {
-			for b.Loop() {
-				if v := verify.Judge(h); v.Result != verify.Correct {
-					b.Fatalf("%s: %q", v.Result, v.Evidence)
-				}
-			}
-		})
-		hush(h)
-	}
-}
-
 func TestCorrectServiceIsNeverWrong(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(60) {
+	for seed := range uint64(40) {
 		for name, s := range map[string]shop{
 			"plenty":         {users: 10, requests: 300, goods: 1, stock: 1000, counts: 1},
 			"flash sale":     {users: 10, requests: 300, goods: 1, stock: 100, counts: 1},
-			"unequal counts": {users: 10, requests: 300, goods: 2, stock: 200, counts: 3},
-			"lost replies":   {users: 10, requests: 300, goods: 1, stock: 150, counts: 1, unknown: 0.04},
+			"unequal counts": {users: 10, requests: 300, goods: 2, stock: 400, counts: 8},
 			"late effects":   {users: 10, requests: 300, goods: 1, stock: 150, counts: 3, unknown: 0.04, late: true},
 			"replays": {
 				users: 10, requests: 300, goods: 1, stock: 150, counts: 2,
@@ -340,40 +267,21 @@ func TestCorrectServiceIsNeverWrong(t *testing.T) {
 				users: 4, requests: 300, goods: 2, stock: 50, counts: 3,
 				restocks: 0.3, unknown: 0.03, late: true,
 			},
-
 			"omitting": {users: 10, requests: 300, goods: 2, stock: 200, counts: 3, omitting: 1},
-			"omitting, lost replies": {
-				users: 10, requests: 300, goods: 1, stock: 150, counts: 3,
-				omitting: 1, unknown: 0.04, late: true,
-			},
 			"omitting, replays": {
 				users: 10, requests: 300, goods: 1, stock: 150, counts: 2,
 				omitting: 1, unknown: 0.04, late: true, replay: 1,
 			},
-			"omitting, restocks": {users: 4, requests: 300, goods: 1, stock: 50, counts: 2, omitting: 1, restocks: 0.3},
-			"some omitting":      {users: 4, requests: 300, goods: 1, stock: 150, counts: 2, omitting: 0.3},
 			"some omitting and all": {
 				users: 4, requests: 300, goods: 2, stock: 50, counts: 3,
 				omitting: 0.3, restocks: 0.3, unknown: 0.03, late: true,
 			},
-
-			"unequal counts, refusals that tell what is left": {users: 10, requests: 300, goods: 2, stock: 400, counts: 8},
-
 			"orders": {users: 10, requests: 300, goods: 8, stock: 120, counts: 3, lines: 5},
-			"orders, lost replies": {
-				users: 10, requests: 300, goods: 8, stock: 120, counts: 3, lines: 5,
-				unknown: 0.04, late: true,
-			},
 			"few orders, lost replies": {
 				users: 10, requests: 100, goods: 20, stock: 40, counts: 3, lines: 5,
 				unknown: 0.04, late: true,
 			},
 			"retries": {users: 10, requests: 300, goods: 2, stock: 250, counts: 2, retries: 0.3},
-			"retries, lost replies": {
-				users: 10, requests: 300, goods: 2, stock: 250, counts: 2,
-				retries: 0.5, unknown: 0.04, late: true,
-			},
-			"retries of orders": {users: 10, requests: 300, goods: 8, stock: 150, counts: 2, lines: 3, retries: 0.5},
 			"retries of orders, lost replies": {
 				users: 10, requests: 300, goods: 8, stock: 150, counts: 2,
 				lines: 3, retries: 0.5, unknown: 0.04, late: true,
@@ -542,6 +450,27 @@ var changedRuns = map[string]struct {
 		lose(op)
 		op.Status, op.Error = 200, history.Mismatch
 	}, verify.Wrong, "for something else"},
+	"a sold-out before all was sold, of sales that do not report what remains": {flashSale(86),
+		func(h *history.History) {
+			hush(h)
+			i := slices.IndexFunc(h.Ops, func(op history.Op) bool { return op.Outcome == history.SoldOut })
+			h.Ops[i].SentNS, h.Ops[i].ReceivedNS = 1000, 2000
+		}, verify.Wrong, "wanted 1 and was refused while at least 1"},
+	"a sold-out after a restock": {flashSale(87), func(h *history.History) {
+		hush(h)
+		soldOut := slices.IndexFunc(h.Ops, func(op history.Op) bool { return op.Outcome == history.SoldOut })
+		at := h.Ops[soldOut].SentNS - 10
+		h.Ops = append(h.Ops, history.Op{
+			Kind: history.Restock, GoodsID: 1, Count: 500, SentNS: at, ReceivedNS: at + 1, Outcome: history.Sold,
+		})
+		h.End.Final[1] += 500
+	}, verify.Wrong, "was refused while at least 500 were left"},
+	"a stock that is not what was set": {plenty(80), func(h *history.History) { h.Run.Set[1]++ }, verify.Wrong,
+		"item 1: the stock was set to 1001, but before the run there were 1000"},
+	"a stock that was found": {plenty(80), func(h *history.History) { h.Run.Set = nil }, verify.Correct, ""},
+	"a stock that is not what was set in the store that sells": {plenty(80), func(h *history.History) {
+		h.Run.InitialSeller = map[int64]int64{1: 999}
+	}, verify.Wrong, "the stock was set to 1000, but before the run there were 999 in the store that sells"},
 	"a first answer that is marked as a replay": {plenty(5), func(h *history.History) {
 		h.Ops[sales(h)[3]].Replayed = true
 	}, verify.Wrong, "was sent once, but its answer is marked as a replay"},
@@ -554,10 +483,7 @@ func TestAChangedRunIsJudgedByWhatChanged(t *testing.T) {
 			t.Parallel()
 			h := simulate(c.shop)
 			c.change(h)
-			v := verify.Judge(h)
-			if v.Result != c.want || !strings.Contains(strings.Join(v.Evidence, "\n"), c.says) {
-				t.Errorf("got %s: %q, want %s: %q", v.Result, v.Evidence, c.want, c.says)
-			}
+			expect(t, h, c.want, c.says)
 		})
 	}
 }
@@ -687,12 +613,10 @@ func TestRefusingNearlyEverybodyForNoReasonIsWrong(t *testing.T) {
 		"while another was served":    {turnedAway(true, history.BusyProblem), verify.Inconclusive},
 		"because a server was broken": {turnedAway(false, "/problems/unavailable"), verify.Inconclusive},
 	} {
-		v := verify.Judge(test.h)
-		if test.want == verify.Wrong {
-			expectWrong(t, test.h, "while stock was left and nobody else was served")
-		} else if v.Result != test.want {
-			t.Errorf("%s: %s, want %s: %q", name, v.Result, test.want, v.Evidence)
-		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			expect(t, test.h, test.want, "turned away as busy while stock was left")
+		})
 	}
 }
 

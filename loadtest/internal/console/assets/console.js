@@ -123,18 +123,19 @@
   // lines draws values over time. Each line is [class, values]; the first one has an area below it. A value that is
   // null is not known.
   function lines(times, ...all) {
+    const begin = times[0] < 1 ? 0 : times[0]; // later if only the last minute is known
     const end = Math.max(...times, 1), top = Math.max(...all.flatMap(([, values]) => values), 1);
     const picture = svg("svg", { viewBox: "0 0 100 40", preserveAspectRatio: "none", "aria-hidden": "true" });
     for (const [i, [name, values]] of all.entries()) {
       const known = [...values.keys()].filter((n) => values[n] !== null);
       if (known.length < 2) continue;
-      const x = known.map((n) => (100 * times[n] / end).toFixed(2));
+      const x = known.map((n) => (100 * (times[n] - begin) / (end - begin)).toFixed(2));
       const at = known.map((n, k) => `${x[k]},${(39 - 37 * Math.max(values[n], 0) / top).toFixed(2)}`);
       if (i === 0) picture.append(svg("path", { class: "area", d: `M${x[0]},40 L${at.join(" L")} L${x.at(-1)},40 Z` }));
       picture.append(svg("path", { class: "stroke " + name, d: "M" + at.join(" L") }));
     }
     return h("div", { class: "plot" }, h("span", { class: "top" }, whole(top)), picture,
-      h("span", null, "0 s"), h("span", null, `${end.toFixed(1)} s`));
+      h("span", null, `${begin.toFixed(0)} s`), h("span", null, `${end.toFixed(1)} s`));
   }
 
   // bars draws critical sections in as many lanes as are needed to draw none over another.

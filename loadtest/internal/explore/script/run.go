@@ -32,14 +32,11 @@ type Result struct {
 
 // Env is what a function gets.
 type Env struct {
-	Item   int64
-	Prefix string // of keys in Redis
+	Item int64
 	// Args are the arguments by name. A function gets those that it takes.
 	Args   map[string]any
 	Stores *Stores
-	// HTTP passes on a request that is described by a text; nil: it is sent at once.
-	HTTP func(ctx context.Context, text string, send func() (reply string, err error)) error
-	Say  func(string) // gets what the script prints; nil: nobody
+	Say    func(string) // gets what the script prints; nil: nobody
 }
 
 // Limits of one function.
@@ -52,7 +49,7 @@ const (
 
 // names are those of what a script can use beside Starlark's own.
 var names = []string{
-	"item", "key", "refuse", "sql", "redis", "lua", "http", "try_sql", "try_redis", "try_lua", "try_http",
+	"item", "key", "refuse", "sql", "redis", "lua", "try_sql", "try_redis", "try_lua",
 }
 
 // run is a function while it is executed.
@@ -164,7 +161,7 @@ func (r *run) predeclared(ctx context.Context) starlark.StringDict {
 	add("key", func(args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 		var name string
 		err := starlark.UnpackArgs("key", args, kwargs, "name", &name)
-		return starlark.String(fmt.Sprintf("%s%s:{%d}", r.env.Prefix, name, r.env.Item)), err
+		return starlark.String(fmt.Sprintf("%s:{%d}", name, r.env.Item)), err
 	})
 	add("refuse", func(args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 		var why string
@@ -177,7 +174,7 @@ func (r *run) predeclared(ctx context.Context) starlark.StringDict {
 		return nil, stop{Refused, why}
 	})
 	for name, call := range map[string]func(context.Context, starlark.Tuple, []starlark.Tuple) (starlark.Value, error){
-		"sql": r.sql, "redis": r.redis, "lua": r.lua, "http": r.http,
+		"sql": r.sql, "redis": r.redis, "lua": r.lua,
 	} {
 		add(name, func(args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 			value, err := r.step(ctx, call, args, kwargs)
@@ -212,7 +209,7 @@ func (r *run) predeclared(ctx context.Context) starlark.StringDict {
 	return all
 }
 
-// step makes one call to a store or a service.
+// step makes one call to a store.
 func (r *run) step(
 	ctx context.Context, call func(context.Context, starlark.Tuple, []starlark.Tuple) (starlark.Value, error),
 	args starlark.Tuple, kwargs []starlark.Tuple,

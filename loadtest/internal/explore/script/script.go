@@ -1,5 +1,5 @@
 // Package script reads sessions that are written in Starlark, a dialect of Python, and executes them. What a session
-// asks of MySQL, Redis or a service is one call of a function. Nobody else notices what it computes.
+// asks of MySQL or Redis is one call of a function. Nobody else notices what it computes.
 package script
 
 import (

@@ -1,7 +1,6 @@
 package script
 
 import (
-	"bytes"
 	"context"
 	"database/sql"
 	"database/sql/driver"
@@ -9,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"regexp"
 	"slices"
 	"strconv"
@@ -20,7 +18,6 @@ import (
 	"github.com/jmoiron/sqlx"
 	"github.com/redis/go-redis/v9"
 	"go.starlark.net/starlark"
-	"go.starlark.net/starlarkstruct"
 )
 
 // Stores are the connections of one session. A connection is opened when it is first needed, and after it was lost.
@@ -38,7 +35,7 @@ type Stores struct {
 const patience = 30 * time.Second
 
 // Open returns stores that are not connected yet.
-func Open(dsn, isolation string, keys *redis.Options) (*Stores, error) {
+func Open(dsn, isolation, addr string) (*Stores, error) {
 	config, err := mysql.ParseDSN(dsn)
 	if err != nil {
 		return nil, err
@@ -48,11 +45,11 @@ func Open(dsn, isolation string, keys *redis.Options) (*Stores, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := *keys
-	o.PoolSize, o.MaxRetries, o.DisableIdentity, o.ReadTimeout = 1, -1, true, patience
-	o.ContextTimeoutEnabled = true
+	keys := redis.NewClient(&redis.Options{
+		Addr: addr, PoolSize: 1, MaxRetries: -1, DisableIdentity: true, ReadTimeout: patience, ContextTimeoutEnabled: true,
+	})
 	return &Stores{
-		db: sqlx.NewDb(sql.OpenDB(connector), "mysql"), keys: redis.NewClient(&o), isolation: isolation,
+		db: sqlx.NewDb(sql.OpenDB(connector), "mysql"), keys: keys, isolation: isolation,
 		conns: map[string]*sqlx.Conn{}, open: map[string]bool{},
 	}, nil
 }
@@ -275,52 +272,6 @@ func (r *run) command(ctx context.Context, args []any) (starlark.Value, error) {
 	}
 	return nil, failure{text: "the connection to Redis was lost", lost: true}
 }
-
-func (r *run) http(ctx context.Context, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
-	var method, url, body string
-	var headers *starlark.Dict
-	err := starlark.UnpackArgs("http", args, kwargs, "method", &method, "url", &url, "body?", &body, "headers?", &headers)
-	if err != nil {
-		return nil, err
-	}
-	request, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
-	if err != nil {
-		return nil, err
-	}
-	if headers != nil {
-		for _, item := range headers.Items() {
-			name, _ := starlark.AsString(item[0])
-			value, _ := starlark.AsString(item[1])
-			request.Header.Set(name, value)
-		}
-	}
-	var status int
-	var text []byte
-	send := func() (string, error) {
-		response, err := client.Do(request)
-		if err != nil {
-			return "", err
-		}
-		defer response.Body.Close()
-		status = response.StatusCode
-		text, err = io.ReadAll(io.LimitReader(response.Body, 1<<20))
-		return fmt.Sprintf("%s %s", response.Status, bytes.TrimSpace(text)), err
-	}
-	if r.env.HTTP == nil {
-		_, err = send()
-	} else {
-		err = r.env.HTTP(ctx, strings.TrimSpace(method+" "+url+" "+body), send)
-	}
-	if err != nil {
-		return nil, failure{text: "the request was not answered", lost: true}
-	}
-	return starlarkstruct.FromStringDict(starlarkstruct.Default, starlark.StringDict{
-		"status": starlark.MakeInt(status), "body": starlark.String(text),
-	}), nil
-}
-
-// client opens a connection for each request.
-var client = &http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}}
 
 // unpack returns the text and the values of a call.
 func unpack(function string, args starlark.Tuple) (text string, values []any, err error) {

@@ -13,7 +13,6 @@ import (
 type Result struct {
 	Strategy  string        `json:"strategy"`
 	Store     string        `json:"store"`
-	Control   bool          `json:"control"`
 	Own       bool          `json:"own,omitempty"`  // Strategy is the command of a user's service, or the file of a script
 	File      string        `json:"file,omitempty"` // that describes the user's service; empty: the command says it all
 	Tally     Tally         `json:"tally"`
@@ -41,10 +40,8 @@ type Cell struct {
 
 // Workload is what the schedules of a search asked for.
 type Workload struct {
-	Name      string         `json:"name"`
-	Title     string         `json:"title"`
-	Schedules map[string]int `json:"schedules"` // by fault; empty: none
-	Took      time.Duration  `json:"took_ns"`
+	Name  string `json:"name"`
+	Title string `json:"title"`
 }
 
 // Held reports whether no claim is refuted.
@@ -108,8 +105,6 @@ type Schedule struct {
 // Tally counts what a search did.
 type Tally struct {
 	Schedules int `json:"schedules"` // executed to their end
-	Redundant int `json:"redundant"` // given up, because they differ from others only in the order of steps that commute
-	Disturbed int `json:"disturbed"` // executed again, because a step that they offered could not be taken
 	Diverged  int `json:"diverged"`  // beginnings that two executions offered, and none could repeat
 	Waiting   int `json:"waiting"`   // not executed: the search was interrupted
 	Settled   int `json:"settled"`   // beginnings that were not needed any more; see Search.Settled
@@ -120,8 +115,6 @@ type Tally struct {
 // Add adds what another search did.
 func (t *Tally) Add(o Tally) {
 	t.Schedules += o.Schedules
-	t.Redundant += o.Redundant
-	t.Disturbed += o.Disturbed
 	t.Diverged += o.Diverged
 	t.Waiting += o.Waiting
 	t.Settled += o.Settled

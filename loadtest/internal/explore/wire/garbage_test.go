@@ -3,7 +3,6 @@ package wire
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -12,80 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-sql-driver/mysql"
-
 	"stock/internal/servers/serverstest"
 )
-
-func TestGarbageDoesNoHarm(t *testing.T) {
-	config, err := mysql.ParseDSN(shared.Database(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	redis := shared.Redis(t).Addr
-	asked := commands(t)
-	before := runtime.NumGoroutine()
-	random := rand.New(rand.NewPCG(1, 2))
-	for protocol, server := range map[Protocol]string{MySQL: config.Addr, Redis: redis, Frames: redis} {
-		g := &gate{errs: map[*Exchange]error{}, held: make(chan *heldExchange, 1)}
-		p, err := Start(protocol, server, g, asked)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var drivers []io.Closer
-		for i := range 60 {
-			var conn net.Conn
-			if protocol == MySQL && i%4 < 2 {
-				var driver io.Closer
-				conn, driver = loggedIn(t, config, p.Addr())
-				drivers = append(drivers, driver)
-			} else if conn, err = net.Dial("tcp", p.Addr()); err != nil {
-				t.Fatal(err)
-			}
-			_, _ = conn.Write(garbage(random, protocol)) // the proxy may have closed the connection
-			if i%2 == 0 {
-				conn.SetReadDeadline(time.Now().Add(5 * time.Millisecond))
-				_, _ = io.Copy(io.Discard, conn)
-			}
-			conn.Close()
-		}
-		idle, err := net.Dial("tcp", p.Addr())
-		if err != nil {
-			t.Fatal(err)
-		}
-		p.Close()
-		idle.Close()
-		for _, driver := range drivers {
-			_ = driver.Close() // its connection is closed
-		}
-		if g.arrived != len(g.answered) || g.arrived == 0 && protocol != Frames {
-			t.Errorf("%d exchanges arrived, and %d were answered", g.arrived, len(g.answered))
-		}
-	}
-	serverstest.Eventually(t, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= before })
-}
-
-// loggedIn returns a connection to MySQL that the driver has opened and does not use any more.
-func loggedIn(t *testing.T, config *mysql.Config, address string) (conn net.Conn, driver io.Closer) {
-	t.Helper()
-	config = config.Clone()
-	config.Logger = &mysql.NopLogger{}
-	config.Addr = address
-	config.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
-		var err error
-		conn, err = (&net.Dialer{}).DialContext(ctx, network, address)
-		return conn, err
-	}
-	connector, err := mysql.NewConnector(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	driver, err = connector.Connect(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return conn, driver
-}
 
 func garbage(random *rand.Rand, protocol Protocol) []byte {
 	data := make([]byte, random.IntN(300))

@@ -65,7 +65,6 @@ const (
 )
 
 type mysqlSession struct {
-	conn      *Conn
 	phase     mysqlPhase
 	sql       sqlState
 	answered  bool // the client has answered the greeting
@@ -93,7 +92,7 @@ type statement struct {
 
 func newMySQLSession(conn *Conn) *mysqlSession {
 	conn.Store = "mysql"
-	return &mysqlSession{conn: conn, statements: map[uint32]*statement{}, sql: sqlState{autocommit: true}}
+	return &mysqlSession{statements: map[uint32]*statement{}, sql: sqlState{autocommit: true}}
 }
 
 func (s *mysqlSession) ready() bool { return s.phase > logsIn }
@@ -272,7 +271,7 @@ func (s *mysqlSession) reply(f frame, e *Exchange) meaning {
 	}
 	switch {
 	case s.phase == greets:
-		s.greeting(body)
+		withhold(body)
 		s.phase = logsIn
 		return aside
 	case s.phase == logsIn:
@@ -294,14 +293,13 @@ func (s *mysqlSession) reply(f frame, e *Exchange) meaning {
 	return final
 }
 
-// greeting notes the connection's id, and withholds capabilities from the client.
-func (s *mysqlSession) greeting(body []byte) {
+// withhold takes capabilities out of the greeting.
+func withhold(body []byte) {
 	version := bytes.IndexByte(body, 0)
 	if version < 0 || len(body) < version+32 || body[0] != 10 {
 		return // an error, such as too many connections
 	}
 	rest := body[version+1:]
-	s.conn.ID = binary.LittleEndian.Uint32(rest)
 	low, high := rest[13:], rest[18:]
 	offered := uint32(binary.LittleEndian.Uint16(low)) | uint32(binary.LittleEndian.Uint16(high))<<16
 	offered &^= withheld

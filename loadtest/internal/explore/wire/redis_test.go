@@ -142,59 +142,6 @@ func TestScriptsAreNamedOnceTheyAreKnown(t *testing.T) {
 		"redis:channel:*", "redis:stock:{17}:x")
 }
 
-func TestMessagesArePushed(t *testing.T) {
-	eachProtocol(t, func(t *testing.T, protocol int) {
-		through, direct, _, g := openRedis(t, protocol)
-		channel := t.Name()
-		sub := through.Subscribe(t.Context(), channel, channel+"2")
-		defer sub.Close()
-		for range 2 {
-			if _, err := sub.Receive(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-		}
-		e := g.find(t, "SUBSCRIBE")
-		wantNames(t, "reads", e.Reads, "redis:channel:*")
-		g.holding("SUBSCRIBE") // messages pass all the same
-		if err := sub.Subscribe(t.Context(), channel+"3"); err != nil {
-			t.Fatal(err)
-		}
-		h := g.next(t)
-		if err := direct.Publish(t.Context(), channel, "hello").Err(); err != nil {
-			t.Fatal(err)
-		}
-		message, err := sub.ReceiveMessage(t.Context())
-		if err != nil || message.Payload != "hello" {
-			t.Fatalf("%v, %v", message, err)
-		}
-		h.decide <- Pass
-		if _, err := sub.Receive(t.Context()); err != nil { // the confirmation
-			t.Fatal(err)
-		}
-		g.holding("")
-		if err := sub.Ping(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if pong, err := sub.Receive(t.Context()); err != nil || !strings.HasPrefix(fmt.Sprint(pong), "Pong") {
-			t.Fatalf("%v, %v", pong, err)
-		}
-		if err := sub.Unsubscribe(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if e := g.find(t, "UNSUBSCRIBE"); !strings.Contains(e.Reply, "unsubscribe") {
-			t.Errorf("the reply is %q", e.Reply)
-		}
-		if err := direct.Publish(t.Context(), channel, "nobody").Err(); err != nil {
-			t.Fatal(err)
-		}
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		if g.heard != 4 {
-			t.Errorf("%d frames were pushed, want a message and three further confirmations", g.heard)
-		}
-	})
-}
-
 func TestMessagesComeBetweenReplies(t *testing.T) {
 	t.Parallel()
 	const message = "3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$2\r\nhi\r\n"

@@ -54,8 +54,6 @@ func (e *Exchange) Noted() {
 // Conn is a connection of a client.
 type Conn struct {
 	Store string // "mysql" or "redis"
-	// ID is the connection's id in MySQL (CONNECTION_ID()), 0 for Redis.
-	ID uint32
 }
 
 // Action is what becomes of an exchange.

@@ -3,7 +3,6 @@
 (() => {
   const stories = JSON.parse(document.getElementById("stories").textContent);
   const judgements = { skip: "It was not played.", open: "That could not be judged." }; // by the class of the outcome
-  const titles = JSON.parse(document.getElementById("titles").textContent);
   const dialog = document.getElementById("story");
 
   function element(tag, properties, ...children) {
@@ -16,13 +15,13 @@
     return e;
   }
 
-  const seconds = ms => (ms / 1000).toFixed(2) + " s";
+  const seconds = ns => (ns / 1e9).toFixed(2) + " s";
 
   function steps(story) {
     const list = element("ol", {className: "steps"});
     const words = {proof: "Proof: ", strike: "Fault: "};
-    for (const [ms, text, kind] of story.steps || []) {
-      list.append(element("li", {className: kind}, element("time", {}, seconds(ms)),
+    for (const {after_ns, text, kind} of story.steps || []) {
+      list.append(element("li", {className: kind || ""}, element("time", {}, seconds(after_ns)),
         element("span", {}, words[kind] ? element("b", {}, words[kind]) : "", text)));
     }
     return list;
@@ -32,8 +31,7 @@
     const found = story.evidence || [];
     if (found.length === 0) return null;
     return element("div", {}, element("h3", {}, "Evidence"),
-      element("ul", {className: "evidence"}, ...found.map(text => element("li", {}, text)),
-        ...(story.pictures || []).map(path => element("li", {}, element("a", {href: path}, path)))));
+      element("ul", {className: "evidence"}, ...found.map(text => element("li", {}, text))));
   }
 
   function open(number) {
@@ -44,11 +42,11 @@
       element("div", {className: "story-head"},
         element("div", {},
           element("p", {className: "faint"}, element("code", {}, story.scenario)),
-          element("h2", {id: "story-title"}, element("code", {}, story.subject), " ",
-            element("span", {className: "word " + story.class}, story.outcome))),
+          element("h2", {id: "story-title"}, element("code", {}, story.strategy), " ",
+            element("span", {className: "word " + story.class}, story.found))),
         close),
-      element("p", {className: "big"}, titles[story.scenario]),
-      element("p", {}, (story.claimed ? "It claims: " + story.claimed + ". " : "") +
+      element("p", {className: "big"}, story.title),
+      element("p", {}, (story.claims ? "It claims: " + story.claims + ". " : "") +
         (judgements[story.class] || (story.held ? "That held." : "That did not hold.")) + (story.repeats ? " " + story.repeats : "")),
       element("h3", {}, "Step by step"), steps(story),
       element("div", {className: "timeline", hidden: true, "data-story": number}),
@@ -60,7 +58,7 @@
     ].filter(child => child));
     if (!dialog.open) dialog.showModal();
     dialog.scrollTop = 0;
-    history.replaceState(null, "", "#" + story.scenario + "/" + story.subject);
+    history.replaceState(null, "", "#" + story.scenario + "/" + story.strategy);
     dialog.dispatchEvent(new CustomEvent("opened", {bubbles: true, detail: dialog}));
   }
 
@@ -75,14 +73,14 @@
   document.addEventListener("opened", event => {
     for (const list of event.detail.querySelectorAll("[data-faults]")) {
       stories.forEach((story, number) => {
-        if (story.subject !== list.dataset.faults) return;
-        list.append(element("li", {}, element("span", {className: "word " + story.class}, story.outcome), " ",
+        if (story.strategy !== list.dataset.faults) return;
+        list.append(element("li", {}, element("span", {className: "word " + story.class}, story.found), " ",
           element("button", {type: "button", className: "link", "data-story": number}, story.scenario)));
       });
     }
   });
 
-  const find = name => stories.findIndex(s => s.scenario + "/" + s.subject === name);
+  const find = name => stories.findIndex(s => s.scenario + "/" + s.strategy === name);
   document.addEventListener("click", event => {
     const button = event.target.closest("button[data-story]");
     if (button) open(Number(button.dataset.story));

@@ -7,9 +7,9 @@
     if (own) return JSON.parse(own.textContent);
     stories = stories || JSON.parse(document.getElementById("stories").textContent);
     const story = stories[element.dataset.story];
-    const marks = (story.steps || []).map(([ms, text]) => ({at: ms * 1e6, text}));
-    const strike = (story.steps || []).find(([, , kind]) => kind === "strike");
-    return (story.windows || []).map(w => ({...w, marks, focus: strike && strike[0] * 1e6}));
+    const marks = (story.steps || []).map(({after_ns, text}) => ({at: after_ns, text}));
+    const strike = (story.steps || []).find(({kind}) => kind === "strike");
+    return (story.windows || []).map(w => ({...w, marks, focus: strike && strike.after_ns}));
   }
 
   document.addEventListener("opened", event => {

@@ -1,0 +1,165 @@
+package size
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// The exact solutions are those of mean value analysis (Reiser and Lavenberg, 1980) and of Erlang.
+func TestPredictionsAreCloseToExactSolutions(t *testing.T) {
+	exact := func(users int, think, service float64) (throughput float64) {
+		queue := 0.0
+		for n := 1; n <= users; n++ {
+			wait := service * (1 + queue)
+			throughput = float64(n) / (think + wait)
+			queue = throughput * wait
+		}
+		return throughput
+	}
+	for _, users := range []int{1, 4, 16, 64} {
+		p := &Profile{RoundTrips: 1, Costs: []Cost{{Users: 1, Serial: 0.001, CPU: map[Station]float64{}}}}
+		s := Setting{Users: users, Items: 1, Replicas: 1, AddedRTT: 10 * time.Millisecond}
+		got, want := p.Predict(Machine{}, s).Goodput, exact(users, 0.010, 0.001)
+		if off := math.Abs(got/want - 1); off > 0.06 {
+			t.Errorf("%d users of one item: %.1f sales/s, want %.1f", users, got, want)
+		}
+	}
+}
+
+// The exact times are those of Erlang's formula for M/M/c.
+func TestSlownessIsCloseToErlangsFormula(t *testing.T) {
+	for _, servers := range []int{1, 2, 4, 8, 32} {
+		for _, utilization := range []float64{0.3, 0.6, 0.9, 0.95} {
+			offered := float64(servers) * utilization
+			term, sum := 1.0, 0.0 // offered^k / k!
+			for k := range servers {
+				sum += term
+				term *= offered / float64(k+1)
+			}
+			waits := term / (1 - utilization) / (sum + term/(1-utilization))
+			want := 1 + waits/(float64(servers)*(1-utilization))
+			if got := slow(offered*want, float64(servers)); math.Abs(got/want-1) > 0.05 {
+				t.Errorf("%d servers, utilization %v: %.2f times as long, want %.2f", servers, utilization, got, want)
+			}
+		}
+	}
+}
+
+func TestCoresLimitTheGoodput(t *testing.T) {
+	p := &Profile{Costs: []Cost{{Users: 1, CPU: map[Station]float64{Service: 0.001, MySQL: 0.0005}}}}
+	s := Setting{Users: 500, Items: 1, Replicas: 2}
+	for _, test := range []struct {
+		name  string
+		host  Machine
+		cores map[Station]float64
+		want  float64 // sales per second
+		by    string
+	}{
+		{"two shared", Machine{Cores: 2}, nil, 2 / 0.0015, string(Service)},
+		{"a quarter for MySQL", Machine{Cores: 2}, map[Station]float64{MySQL: 0.25}, 0.25 / 0.0005, string(MySQL)},
+		{
+			"one thread in each of two replicas", Machine{Threads: map[Station]float64{Service: 1}}, nil, 2 / 0.001,
+			string(Service),
+		},
+	} {
+		s.Cores = test.cores
+		got := p.Predict(test.host, s)
+		if math.Abs(got.Goodput/test.want-1) > 0.05 || got.Bottleneck != test.by {
+			t.Errorf("%s: %.0f sales/s limited by %s, want %.0f by %s",
+				test.name, got.Goodput, got.Bottleneck, test.want, test.by)
+		}
+	}
+}
+
+// lock is a made-up strategy with four round trips, three of them under a lock, and two flushes.
+func lock() *Profile {
+	p := &Profile{Strategy: "lock", RoundTrips: 4, Flushes: 2, Inside: 3}
+	for _, users := range Levels {
+		p.Costs = append(p.Costs, Cost{
+			Users: users, Serial: 0.0004, RoundTrips: 3, Flushes: 2,
+			CPU: map[Station]float64{Load: 30e-6, Nginx: 20e-6, Service: 80e-6, MySQL: 120e-6, Redis: 10e-6},
+		})
+	}
+	return p
+}
+
+func TestAFitFindsTheCosts(t *testing.T) {
+	made := lock()
+	fitted := &Profile{Strategy: made.Strategy}
+	for _, s := range Calibrations() {
+		fitted.Samples = append(fitted.Samples, Sample{
+			Setting: s, Goodput: made.Predict(Host(), s).Goodput, CPU: made.Costs[0].CPU,
+		})
+	}
+	fitted.Fit(Host())
+	for _, s := range TestSettings(true) {
+		want, got := made.Predict(Host(), s).Goodput, fitted.Predict(Host(), s).Goodput
+		if math.Abs(got/want-1) > 0.05 {
+			t.Errorf("%v: %.0f sales/s, want %.0f", s, got, want)
+		}
+	}
+}
+
+func TestNoisySamplesLeadToFinitePredictions(t *testing.T) {
+	for seed := range uint64(3) {
+		random := rand.New(rand.NewPCG(seed, 57))
+		made, noisy := lock(), &Profile{}
+		for _, s := range Calibrations() {
+			sample := Sample{Setting: s, CPU: map[Station]float64{Load: 1e-6, Nginx: 20e-6, Service: 20e-6, Redis: 10e-6}}
+			sample.Goodput = made.Predict(Host(), s).Goodput * (0.5 + random.Float64())
+			noisy.Samples = append(noisy.Samples, sample)
+		}
+		noisy.Fit(Host())
+		for _, s := range TestSettings(true) {
+			if got := noisy.Predict(Host(), s).Goodput; !(got > 0) || math.IsInf(got, 0) {
+				t.Errorf("seed %d, %v: %v sales/s", seed, s, got)
+			}
+		}
+	}
+}
+
+func TestAnAnswerHasTheCoresThatItsGoodputNeeds(t *testing.T) {
+	q := Question{Sales: 300, Setting: Setting{Items: 1, Replicas: 2, AddedRTT: 100 * time.Microsecond}}
+	a := lock().Answer(q)
+	if !a.Possible() {
+		t.Fatalf("%v sales/s are not possible, the limit is %.0f", q.Sales, a.Limit)
+	}
+	s := q.Setting
+	s.Users, s.Cores = a.Users, a.Cores
+	if got := lock().onTarget().Predict(target, s).Goodput; got < q.Sales {
+		t.Errorf("with what the answer says, %.0f sales/s, want %v", got, q.Sales)
+	}
+	if a.Cores[Load] != 0 {
+		t.Errorf("the load needs no cores of the target, but has %v", a.Cores[Load])
+	}
+}
+
+func TestAnImpossibleGoodputHasALimit(t *testing.T) {
+	q := Question{Sales: 100_000, Setting: Setting{Items: 1, Replicas: 2, AddedFlush: 5 * time.Millisecond}}
+	a := lock().Answer(q)
+	if a.Possible() || a.Limit > 100 || a.LimitedBy != "commits" {
+		t.Errorf("possible %v, limit %.0f by %s; two flushes of 5 ms allow for less than 100",
+			a.Possible(), a.Limit, a.LimitedBy)
+	}
+	q.Items = 100
+	if more := lock().Answer(q); more.Limit < 20*a.Limit {
+		t.Errorf("100 items allow for %.0f sales/s, one item for %.0f", more.Limit, a.Limit)
+	}
+}
+
+func TestErrorsAreThoseOfTheStrategy(t *testing.T) {
+	tests := []Test{
+		{Strategy: "a", Predicted: 110, Measured: 100}, {Strategy: "a", Predicted: 70, Measured: 100},
+		{Strategy: "a", Predicted: 100, Measured: 100}, {Strategy: "b", Predicted: 900, Measured: 100},
+		{Strategy: "c", Predicted: 1},
+	}
+	e, ok := ErrorsOf(tests, "a")
+	if !ok || math.Abs(e.Median-0.1) > 1e-9 || math.Abs(e.Worst-0.3) > 1e-9 || e.WorstTest.Predicted != 70 {
+		t.Errorf("%+v, want a median of 0.1 and at worst 0.3", e)
+	}
+	if _, ok := ErrorsOf(tests, "c"); ok {
+		t.Error("a prediction that was not measured counts as tested")
+	}
+}

@@ -1,0 +1,126 @@
+package size
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/redis/go-redis/v9"
+
+	"stock/internal/stats"
+)
+
+// A Record is what was measured on a machine, and all that predictions need.
+type Record struct {
+	Machine string `json:"machine"`
+	Basis
+	Profiles []*Profile `json:"profiles"`
+	Tests    []Test     `json:"tests"`
+}
+
+// A Basis is what round trips and commits took when nothing was added.
+type Basis struct {
+	RTT              time.Duration `json:"rtt"`
+	Commit           time.Duration `json:"commit"`             // of a transaction with one update
+	FlushesPerCommit float64       `json:"flushes_per_commit"` // that one user waits for
+}
+
+// ReadRecord reads a record that was written as JSON.
+func ReadRecord(text []byte) (*Record, error) {
+	r := &Record{}
+	if err := json.Unmarshal(text, r); err != nil {
+		return nil, fmt.Errorf("it is no record of loadtest size: %w", err)
+	}
+	if len(r.Profiles) == 0 || r.RTT <= 0 || r.Commit <= 0 || r.FlushesPerCommit <= 0 {
+		return nil, errors.New("it is no record of loadtest size, or not a complete one")
+	}
+	for _, p := range r.Profiles {
+		if len(p.Costs) == 0 || p.FlushTime <= 0 {
+			return nil, fmt.Errorf("the profile of %s is not complete", p.Strategy)
+		}
+	}
+	return r, nil
+}
+
+// Profile returns the profile of a strategy, or nil.
+func (r *Record) Profile(strategy string) *Profile {
+	i := slices.IndexFunc(r.Profiles, func(p *Profile) bool { return p.Strategy == strategy })
+	if i < 0 {
+		return nil
+	}
+	return r.Profiles[i]
+}
+
+// Target is the setting with round trips and commits of the given length. Shorter ones than those of the record cannot
+// be predicted: they count as equal.
+func (r *Record) Target(items int, rtt, commit time.Duration) Setting {
+	more := float64(max(0, commit-r.Commit)) / r.FlushesPerCommit
+	return Setting{Items: items, Replicas: usualReplicas, AddedRTT: max(0, rtt-r.RTT), AddedFlush: time.Duration(more)}
+}
+
+// Trusted is the largest error in a test with which a strategy is still predicted.
+const Trusted = 0.25
+
+// Basis measures the round trips and commits of the rig.
+func (r *Rig) Basis(ctx context.Context) (b Basis, err error) {
+	proxies := r.lab.Topology.Proxies[0]
+	client := redis.NewClient(&redis.Options{Addr: proxies.Redis.Addr()})
+	defer client.Close()
+	b.RTT, err = median(200, func() error { return client.Ping(ctx).Err() })
+	if err != nil {
+		return b, err
+	}
+	config, err := mysql.ParseDSN(r.lab.Topology.MySQLDSN)
+	if err != nil {
+		return b, err
+	}
+	config.Addr = proxies.MySQL.Addr()
+	connector, err := mysql.NewConnector(config)
+	if err != nil {
+		return b, err
+	}
+	db := sql.OpenDB(connector)
+	defer db.Close()
+	exec := func(statement string) func() error {
+		return func() error { _, err := db.ExecContext(ctx, statement); return err }
+	}
+	err = cmp.Or(exec("CREATE TABLE flushed (n BIGINT)")(), exec("INSERT INTO flushed VALUES (0)")())
+	if err != nil {
+		return b, err
+	}
+	update := exec("UPDATE flushed SET n = n + 1")
+	quick, err := median(200, update)
+	slower, slowErr := time.Duration(0), r.apply(Setting{AddedFlush: slowFlushes})
+	if slowErr == nil {
+		slower, slowErr = median(20, update)
+	}
+	b.Commit = quick - b.RTT
+	b.FlushesPerCommit = float64(slower-quick) / float64(slowFlushes)
+	if err := errors.Join(err, slowErr, r.apply(Setting{}), exec("DROP TABLE flushed")()); err != nil {
+		return b, err
+	}
+	if b.Commit <= 0 || b.FlushesPerCommit < 0.5 {
+		return b, fmt.Errorf("a commit takes %v, and %v if each flush takes %v longer: flushes are not on its way here",
+			quick, slower, slowFlushes)
+	}
+	return b, nil
+}
+
+// median is the median time that something takes.
+func median(times int, do func() error) (time.Duration, error) {
+	var all []float64
+	for range times {
+		began := time.Now()
+		if err := do(); err != nil {
+			return 0, err
+		}
+		all = append(all, float64(time.Since(began)))
+	}
+	return time.Duration(stats.Median(all)), nil
+}
