@@ -70,9 +70,9 @@ record: servers build ## explore the checkout of real shops, from PyPI and npm (
 test: servers ## run all tests on real servers, with the race detector
 	@# On 2 busy cores, the tests of the lab's commands and of the explorer take about 10 minutes.
 	go test -race -timeout 15m ./...
-	@# Tests that cut the connections of ZooKeeper are skipped with the detector (internal/locks/race_test.go), so all
-	@# ZooKeeper tests run once more without it.
-	go test -run 'ZooKeeper|/zookeeper' ./internal/locks
+	@# Tests that cut the connections of ZooKeeper are skipped with the detector (internal/locks/race_test.go), and the
+	@# one that counts allocations cannot run with it, so they run without it.
+	go test -run 'ZooKeeper|/zookeeper|Allocations' ./internal/locks ./loadtest/internal/traffic
 	cd $(BENCH_MODULE) && go test -race ./...
 
 # golangci-lint comes from a module of its own, so that its dependencies stay out of the service's.

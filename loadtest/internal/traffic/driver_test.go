@@ -424,22 +424,6 @@ func benchLoad(tb testing.TB, requests int) Load {
 	}
 }
 
-// The name of each request is the only thing that its record needs of its own, and it is made after the load. What
-// remains is a pointer in the reply.
-func TestARequestCostsThreeAllocations(t *testing.T) {
-	driver := drive(t, canned(t), 100)
-	const requests = 10_000
-	run := func() {
-		if _, err := driver.Run(t.Context(), benchLoad(t, requests)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	run() // opens the connections
-	if perRequest := testing.AllocsPerRun(1, run) / requests; perRequest >= 4 {
-		t.Errorf("%.2f allocations per request, want 3", perRequest)
-	}
-}
-
 func BenchmarkDriver(b *testing.B) {
 	driver := drive(b, canned(b), 100)
 	b.ReportAllocs()
