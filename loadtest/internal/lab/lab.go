@@ -31,7 +31,6 @@ type Lab struct {
 	Warnings []string
 
 	servers    []report.Server
-	revision   string   // of the source that the service was built from; empty if unknown
 	notes      []string // for the report
 	sharedHost bool
 }
@@ -122,10 +121,7 @@ func (l *Lab) connect(ctx context.Context, at Place) (servers []oracle.Server, e
 			return nil, err
 		}
 	}
-	var note string
-	if l.sharedHost, note = sharesHost(ctx, at.URL); note != "" {
-		l.notes = append(l.notes, note)
-	}
+	l.sharedHost = sharesHost(at.URL)
 	servers, err = l.Target.Oracle.Servers(ctx)
 	for _, server := range servers {
 		l.servers = append(l.servers, report.Server(server))
@@ -150,7 +146,6 @@ func (l *Lab) describe(ctx context.Context, at Place) {
 		l.notes = append(l.notes, fmt.Sprintf("the version of the service is unknown: %v", err))
 		return
 	}
-	l.revision = version.Revision
 	text := fmt.Sprintf("%s %.12s %s", version.Version, version.Revision, version.Go)
 	l.servers = append(l.servers, report.Server{Name: "service", Version: strings.Join(strings.Fields(text), " ")})
 }
@@ -202,57 +197,16 @@ func (l *Lab) Close() error {
 	return stopTopology(l.Topology)
 }
 
-// sharesHost reports whether the load generator and the service run, or may run, on the same host. The note says why it
-// is not certain.
-func sharesHost(ctx context.Context, address string) (shares bool, note string) {
+// sharesHost reports whether the load generator and the service may run on the same host: its address is one of a
+// private network, as those of containers are, or a name without a dot.
+func sharesHost(address string) bool {
 	parsed, err := url.Parse(address)
 	if err != nil {
-		return true, ""
+		return true
 	}
 	host := parsed.Hostname()
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-	defer cancel()
-	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
-	if err != nil || len(ips) == 0 {
-		return true, fmt.Sprintf("the address of %s is unknown: load and service may share a host", host)
+	if ip := net.ParseIP(host); ip != nil {
+		return ip.IsLoopback() || ip.IsPrivate()
 	}
-	for _, ip := range ips {
-		if ip.Unmap().IsLoopback() {
-			return true, ""
-		}
-	}
-	for _, ip := range ips {
-		if ip.Unmap().IsPrivate() || ip.Unmap().IsLinkLocalUnicast() {
-			return true, fmt.Sprintf("%s has a private address, as containers do: load and service may share a host", host)
-		}
-	}
-	return false, ""
-}
-
-// shortRevision returns what the report shows of a revision that the linker has set.
-func shortRevision(stamped string) string {
-	hash, changed := strings.CutSuffix(stamped, "+dirty")
-	hash = hash[:min(len(hash), 12)]
-	if changed {
-		hash += "+changes"
-	}
-	return hash
-}
-
-// revisionNote returns a note for the report if the service may be built from other source than the lab.
-func revisionNote(service, lab string) string {
-	short := func(revision string) string {
-		revision, _, _ = strings.Cut(revision, "+")
-		return revision[:min(len(revision), 12)]
-	}
-	switch service, lab := short(service), short(lab); {
-	case service == "" || service == "unknown":
-		return "the service does not report the revision that it was built from: build it with make build, in a git " +
-			"checkout; for docker compose, set REVISION as docker-compose.yml says"
-	case lab == "":
-		return "the lab does not know its own revision: the service may be built from another one"
-	case service != lab:
-		return fmt.Sprintf("the service was built from revision %s, the lab from %s", service, lab)
-	}
-	return ""
+	return !strings.Contains(host, ".")
 }

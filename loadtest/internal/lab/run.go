@@ -71,13 +71,10 @@ func (l *Lab) choose(ctx context.Context, o RunOptions) (choices []scenario.Choi
 // environment returns what the report of a run says about the lab.
 func (l *Lab) environment(o RunOptions, leftOut []string) report.Environment {
 	environment := l.Environment()
-	environment.Revision = cmp.Or(shortRevision(o.Revision), environment.Revision)
+	environment.Revision = cmp.Or(o.Revision, environment.Revision)
 	environment.Options = o.CommandLine
 	environment.Seed = o.Config.Seed
 	environment.Notes = append(environment.Notes, o.Notes...)
-	if note := revisionNote(l.revision, environment.Revision); note != "" && l.Target.Own == nil {
-		environment.Notes = append(environment.Notes, note)
-	}
 	for _, reason := range leftOut {
 		environment.Notes = append(environment.Notes, "not run: "+reason)
 	}

@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -21,7 +20,7 @@ import (
 // Environment is what figures depend on besides the code. Reports of different environments cannot be compared.
 type Environment struct {
 	StartedAt time.Time `json:"started_at"`
-	Revision  string    `json:"revision,omitempty"` // git commit of the lab, with "+changes" if files were modified
+	Revision  string    `json:"revision,omitempty"` // git commit of the lab, with "+dirty" if files were modified
 	Options   []string  `json:"options"`            // the command line
 	Seed      uint64    `json:"seed"`
 
@@ -95,36 +94,16 @@ func field(path, name, separator string) string {
 	return ""
 }
 
-// revision returns the commit stamped into the build, or else that of the working directory: `go run` stamps none.
+// revision returns the commit of the working directory.
 func revision() string {
-	var hash string
-	var changed bool
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, s := range info.Settings {
-			switch s.Key {
-			case "vcs.revision":
-				hash = s.Value
-			case "vcs.modified":
-				changed = s.Value == "true"
-			}
-		}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	describe := exec.CommandContext(ctx, "git", "describe", "--always", "--exclude=*", "--abbrev=12", "--dirty=+dirty")
+	out, err := describe.Output()
+	if err != nil {
+		return ""
 	}
-	if hash == "" {
-		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-		defer cancel()
-		out, err := exec.CommandContext(ctx, "git", "rev-parse", "HEAD").Output()
-		if err != nil {
-			return ""
-		}
-		hash = strings.TrimSpace(string(out))
-		status, err := exec.CommandContext(ctx, "git", "status", "--porcelain", "--untracked-files=no").Output()
-		changed = err == nil && len(status) > 0
-	}
-	hash = hash[:min(len(hash), 12)]
-	if changed {
-		hash += "+changes"
-	}
-	return hash
+	return strings.TrimSpace(string(out))
 }
 
 // lines describes the environment for people.
