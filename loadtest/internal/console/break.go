@@ -395,18 +395,11 @@ func (c *Console) sell(
 			load.Timeout = HoldTime
 		}
 		op := history.Op{Kind: history.Deduct, Name: cmp.Or(body.Key, id), GoodsID: shownItem, Count: body.Count}
-		answer, done := "", false
 		if body.Cancel {
 			op.Kind, op.Count = history.CancelSale, 0 // everything
-			cancelled, err := traffic.SendOne(c.ctx, base, load, op)
-			answer, done = describeCancellation(cancelled, err), cancelled.Outcome == history.Done
-		} else {
-			sold, err := traffic.SendOne(c.ctx, base, load, op)
-			answer, done = describe(sold, err), sold.Outcome == history.Sold
-			if sold.Replayed {
-				answer += " (replayed)"
-			}
 		}
+		op, err := traffic.SendOne(c.ctx, base, load, op)
+		answer, done := describe(op, err), op.Outcome == history.Sold || op.Outcome == history.Done
 		answered(answer)
 		c.board.update(func(s *State) {
 			s.Lab.Sales = slices.Clone(s.Lab.Sales)
@@ -421,36 +414,33 @@ func (c *Console) sell(
 	return name
 }
 
-// describe says what came of a sale.
+// describe says what came of a sale, or of the cancellation of one.
 func describe(op history.Op, err error) string {
+	done, refused := "sold", "refused"
+	if op.Kind == history.CancelSale {
+		done, refused = "cancelled", "not cancelled"
+	}
+	answer := refused + ": " + history.InWords(op.Error)
 	switch {
 	case err != nil:
 		return err.Error()
+	case op.Outcome == history.Done && op.Sold == 0:
+		answer = "cancelled: nothing was sold, and nothing will be"
+	case op.Outcome == history.Done:
+		answer = fmt.Sprintf("%s: %d of %d units cancelled, %d put back", op.State, op.Cancelled, op.Sold, op.GivenBack)
 	case op.Outcome == history.Sold && op.OmitsRemaining:
-		return "sold by " + op.Replica
+		answer = "sold by " + op.Replica
 	case op.Outcome == history.Sold:
-		return fmt.Sprintf("sold by %s, %d remain", op.Replica, op.Remaining)
+		answer = fmt.Sprintf("sold by %s, %d remain", op.Replica, op.Remaining)
 	case op.Outcome == history.SoldOut:
-		return fmt.Sprintf("sold out, %d remain", op.Remaining)
+		answer = fmt.Sprintf("sold out, %d remain", op.Remaining)
 	case op.Outcome == history.Unknown:
-		return "it may have been sold: " + history.InWords(op.Error)
+		answer = fmt.Sprintf("it may have been %s: %s", done, history.InWords(op.Error))
 	}
-	return "refused: " + history.InWords(op.Error)
-}
-
-// describeCancellation says what came of the cancellation of a sale.
-func describeCancellation(c history.Op, err error) string {
-	switch {
-	case err != nil:
-		return err.Error()
-	case c.Outcome == history.Done && c.Sold == 0:
-		return "cancelled: nothing was sold, and nothing will be"
-	case c.Outcome == history.Done:
-		return fmt.Sprintf("%s: %d of %d units cancelled, %d put back", c.State, c.Cancelled, c.Sold, c.GivenBack)
-	case c.Outcome == history.Unknown:
-		return "it may have been cancelled: " + history.InWords(c.Error)
+	if op.Replayed {
+		answer += " (replayed)"
 	}
-	return "not cancelled: " + history.InWords(c.Error)
+	return answer
 }
 
 // nextSale returns the name of a sale, and an id that no request to the service had before.
