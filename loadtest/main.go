@@ -116,7 +116,7 @@ Exit status: 0 every claim held; 1 a claim failed; 2 wrong usage, or something t
 		},
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return fmt.Errorf("%w%s; see %s --help", flagError(err), flagMeant(cmd, err), cmd.CommandPath())
+		return fmt.Errorf("%w%s; see %s --help", flagError(err), suggest.Flag(cmd.Flags(), err), cmd.CommandPath())
 	})
 	root.SetArgs(args)
 	root.SetOut(stdout)
@@ -150,17 +150,6 @@ Exit status: 0 every claim held; 1 a claim failed; 2 wrong usage, or something t
 // besidesInterrupted returns what an interrupted command has to say besides that it was interrupted.
 func besidesInterrupted(err error) string {
 	return strings.TrimSpace(strings.TrimPrefix(err.Error(), context.Canceled.Error()))
-}
-
-// flagMeant suggests a flag in place of one that does not exist.
-func flagMeant(cmd *cobra.Command, err error) string {
-	unknown, ok := errors.AsType[*pflag.NotExistError](err)
-	if !ok {
-		return ""
-	}
-	var flags []string
-	cmd.Flags().VisitAll(func(f *pflag.Flag) { flags = append(flags, "--"+f.Name) })
-	return suggest.DidYouMean("--"+unknown.GetSpecifiedName(), flags)
 }
 
 // variable is the variable of the environment for a flag.

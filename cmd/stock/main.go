@@ -12,7 +12,6 @@ import (
 
 	"github.com/redis/go-redis/v9/logging"
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"stock/internal/access"
 	"stock/internal/suggest"
@@ -88,7 +87,7 @@ one more.`,
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usagef("%w%s; see %s --help", err, flagMeant(cmd, err), cmd.CommandPath())
+		return usagef("%w%s; see %s --help", err, suggest.Flag(cmd.Flags(), err), cmd.CommandPath())
 	})
 	root.AddCommand(newServe(getenv), newMigrate(getenv), newPrune(getenv), newReconcile(getenv),
 		newHealthcheck(getenv), newVersion())
@@ -106,15 +105,4 @@ func noArguments(cmd *cobra.Command, args []string) error {
 			suggest.DidYouMean(args[0], commands), cmd.CommandPath())
 	}
 	return nil
-}
-
-// flagMeant suggests a flag in place of one that does not exist.
-func flagMeant(cmd *cobra.Command, err error) string {
-	unknown, ok := errors.AsType[*pflag.NotExistError](err)
-	if !ok {
-		return ""
-	}
-	var flags []string
-	cmd.Flags().VisitAll(func(f *pflag.Flag) { flags = append(flags, "--"+f.Name) })
-	return suggest.DidYouMean("--"+unknown.GetSpecifiedName(), flags)
 }

@@ -2,9 +2,12 @@
 package suggest
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/spf13/pflag"
 )
 
 const (
@@ -28,6 +31,17 @@ func DidYouMean(name string, known []string) string {
 	default:
 		return ": did you mean " + strings.Join(names[:last], ", ") + " or " + names[last] + "?"
 	}
+}
+
+// Flag is DidYouMean for an error of parsing flags: it is empty unless there is no such flag.
+func Flag(flags *pflag.FlagSet, err error) string {
+	unknown, ok := errors.AsType[*pflag.NotExistError](err)
+	if !ok {
+		return ""
+	}
+	var known []string
+	flags.VisitAll(func(f *pflag.Flag) { known = append(known, "--"+f.Name) })
+	return DidYouMean("--"+unknown.GetSpecifiedName(), known)
 }
 
 // closest returns the known names with the fewest mistakes, or else those that contain the name.
