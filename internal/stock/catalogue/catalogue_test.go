@@ -37,8 +37,3 @@ func TestCloseLeavesNothingRunning(t *testing.T) {
 	})
 	goleak.VerifyNone(t, before)
 }
-
-func TestAReplicaStoppedAfterAnyStatementBlocksNoMoreThanClaimed(t *testing.T) {
-	t.Parallel()
-	stocktest.RunStops(t, catalogue.Strategies, stocktest.NewAddresses(t))
-}

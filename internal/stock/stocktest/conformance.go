@@ -114,6 +114,9 @@ func (s subject) run(t *testing.T) {
 		t.Run("refuses a request that does not wait while the lock is held", s.triesLocked)
 		t.Run("refuses a request that waits briefly while the lock is held", s.waitsBriefly)
 	}
+	if claim.TwoReplicas == stock.Correct && s.usesMySQL() {
+		t.Run("blocks no more than it claims while a replica is stopped after any statement", s.runStops)
+	}
 	if s.strategy.Idempotent() {
 		s.runKeys(t)
 		s.runCancellations(t)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"stock/internal/stock"
 	"stock/internal/tcpproxy"
@@ -21,9 +22,10 @@ type disturbed struct {
 
 // survivesDisturbances sends sales and cancellations. The first message that has the key, or is a COMMIT, is late, or
 // the connection is cut before it or before its reply; then the second one, and so on. The client sends its request
-// again, to a replica whose connections are sound.
+// again, to a replica whose connections are sound. Leases are short, because a lock outlives a request whose outcome is
+// unknown.
 func (s subject) survivesDisturbances(t *testing.T) {
-	victim, proxies := s.behindProxies(t)
+	victim, proxies := s.behindProxies(t, 300*time.Millisecond)
 	for _, d := range []disturbed{
 		{units: 10}, {units: 2}, {units: 10, cancels: true}, {units: 10, cancels: true, after: true},
 	} {

@@ -169,16 +169,15 @@ func untilAnswered(ctx context.Context, send func() error) {
 	}
 }
 
-// behindProxies returns the strategy on a replica whose connections to MySQL and Redis lead through proxies. Its leases
-// are short, because a lock outlives a request whose outcome is unknown.
-func (s subject) behindProxies(t *testing.T) (victim stock.Deducter, proxies []*tcpproxy.Proxy) {
+// behindProxies returns the strategy on a replica whose connections to MySQL and Redis lead through proxies.
+func (s subject) behindProxies(t *testing.T, lease time.Duration) (victim stock.Deducter, proxies []*tcpproxy.Proxy) {
 	t.Helper()
 	a := s.addresses
 	proxies = make([]*tcpproxy.Proxy, 2)
 	proxies[0], a.MySQL = ProxyMySQL(t, a.MySQL)
 	proxies[1], a.Redis = ProxyRedis(t, a.Redis)
 	deps := a.Connect(t)
-	deps.Lease = 300 * time.Millisecond
+	deps.Lease = lease
 	return NewService(t, deps, s.strategy).Deducter(t, s.strategy.Name, s.store), proxies
 }
 

@@ -127,15 +127,19 @@ func holdNth(
 		return h.held || len(h.done) > 0
 	})
 	if !h.held {
-		h.resume()
+		h.release()
 	}
 	return h
 }
 
-// resume lets the message go on, and returns the answer to the request.
-func (h heldRequest) resume() Answer {
+func (h heldRequest) release() {
 	for _, c := range h.caught {
 		c.Release()
 	}
+}
+
+// resume lets the message go on, and returns the answer to the request.
+func (h heldRequest) resume() Answer {
+	h.release()
 	return <-h.done
 }

@@ -3,71 +3,51 @@ package stocktest
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"testing"
 	"time"
 
-	"stock/internal/servers/serverstest"
 	"stock/internal/stock"
 	"stock/internal/tcpproxy"
 )
 
-// RunStops stops a replica after each statement of a sale that it sends to MySQL, and lets another replica buy the same
-// item meanwhile. It checks every strategy of a catalogue that sells correctly on two replicas and uses MySQL: the
-// other one may be refused only if the claim says that a holder that pauses blocks the item.
-func RunStops(t *testing.T, strategies []stock.Strategy, a Addresses) {
-	for _, strategy := range strategies {
-		for _, store := range strategy.Stores {
-			needs := strategy.NeedsOn(store)
-			inMySQL := slices.Contains(needs, stock.NeedMySQL) || slices.Contains(needs, stock.NeedInnoDB)
-			if !inMySQL || strategy.Claim.TwoReplicas != stock.Correct ||
-				serverstest.TiDB != "" && slices.Contains(needs, stock.NeedInnoDB) {
-				continue
-			}
-			t.Run(strategy.Name+"/"+string(store), func(t *testing.T) {
-				t.Parallel()
-				newStops(t, strategy, store, a).run(t)
-			})
-		}
-	}
-}
-
-// stops is a strategy on a replica behind a proxy, the victim, and on one that survives.
+// stops is a replica that is stopped after each statement of a sale that it sends to MySQL, while another one buys the
+// same item. That one may be refused only if the claim says that a holder that pauses blocks the item.
 type stops struct {
-	strategy         stock.Strategy
-	store            stock.Store
-	proxy            *tcpproxy.Proxy
-	service          *Service
-	victim, survivor stock.Deducter
+	subject
+	victim  stock.Deducter
+	proxies []*tcpproxy.Proxy
 }
 
-func newStops(t *testing.T, strategy stock.Strategy, store stock.Store, a Addresses) stops {
-	s := stops{strategy: strategy, store: store}
-	s.service = NewService(t, a.Connect(t), strategy)
-	s.survivor = s.service.Deducter(t, strategy.Name, store)
-	s.proxy, a.MySQL = ProxyMySQL(t, a.MySQL)
-	s.victim = NewService(t, a.Connect(t), strategy).Deducter(t, strategy.Name, store)
-	return s
+// usesMySQL reports whether the strategy sends statements to MySQL when it sells.
+func (s subject) usesMySQL() bool {
+	needs := s.strategy.NeedsOn(s.store)
+	return slices.Contains(needs, stock.NeedMySQL) || slices.Contains(needs, stock.NeedInnoDB)
 }
 
 // sellFunc sells units of an item to one buyer.
 type sellFunc func(ctx context.Context, goodsID int64, count int) error
 
-// run plays sales of one unit and of many, from a large stock and of the last units.
-func (s stops) run(t *testing.T) {
-	ways := map[string]sellFunc{"deduct": func(ctx context.Context, id int64, count int) error {
-		_, err := s.victim.Deduct(ctx, stock.Request{GoodsID: id, Count: count})
-		return err
-	}}
-	if s.strategy.Idempotent() {
-		ways["deduct with a key"] = func(ctx context.Context, id int64, count int) error {
-			_, err := s.victim.Deduct(ctx, stock.Request{GoodsID: id, Count: count, Key: fmt.Sprint(s.strategy.Name, id)})
+// runStops plays sales of one unit and of many, from a large stock and of the last units.
+func (s subject) runStops(t *testing.T) {
+	victim, proxies := s.behindProxies(t, patience)
+	stopped := stops{s, victim, proxies[:1]}
+	deduct := func(keyed bool) sellFunc {
+		return func(ctx context.Context, id int64, count int) error {
+			req := stock.Request{GoodsID: id, Count: count}
+			if keyed {
+				req.Key = s.key(id)
+			}
+			_, err := victim.Deduct(ctx, req)
 			return err
 		}
 	}
-	if reserver, ok := s.victim.(stock.Reserver); ok {
+	ways := map[string]sellFunc{"deduct": deduct(false)}
+	if s.strategy.Idempotent() {
+		ways["deduct with a key"] = deduct(true)
+	}
+	if reserver, ok := victim.(stock.Reserver); ok {
 		ways["hold"] = func(ctx context.Context, id int64, count int) error {
 			_, _, err := reserver.Hold(ctx, stock.HoldRequest{
 				Request: stock.Request{GoodsID: id, Count: count}, TTL: time.Minute,
@@ -76,7 +56,7 @@ func (s stops) run(t *testing.T) {
 		}
 	}
 	if slices.Contains([]string{"batch", "escrow"}, s.strategy.Name) {
-		t.Run("deduct a batch that does not fit", func(t *testing.T) { s.play(t, s.together, 3, 2, true) })
+		t.Run("deduct a batch that does not fit", func(t *testing.T) { stopped.each(t, stopped.together, 3, 2, true) })
 	}
 	for way, sell := range ways {
 		for _, c := range []struct {
@@ -90,7 +70,7 @@ func (s stops) run(t *testing.T) {
 			{"one of the last units", 3, 1, true},
 			{"more than is left", 3, 4, true},
 		} {
-			t.Run(way+" "+c.name, func(t *testing.T) { s.play(t, sell, c.units, c.count, c.last) })
+			t.Run(way+" "+c.name, func(t *testing.T) { stopped.each(t, sell, c.units, c.count, c.last) })
 		}
 	}
 }
@@ -118,28 +98,22 @@ func (s stops) together(ctx context.Context, goodsID int64, count int) error {
 	return errors.Join(errs...)
 }
 
-// maxStatements is more than any sale sends.
-const maxStatements = 60
-
-// play stops the sale before its first statement, before its second, and so on, until it is not stopped.
-func (s stops) play(t *testing.T, sell sellFunc, units int64, count int, last bool) {
+// each stops the sale before its first statement, before its second, and so on, until it is not stopped.
+func (s stops) each(t *testing.T, sell sellFunc, units int64, count int, last bool) {
 	var soldOut *stock.SoldOutError
-	err := sell(patient(t), s.service.NewItem(t, units), count) // opens the connection
+	err := sell(patient(t), s.newItem(t, units), count) // opens the connection
 	if err != nil && !errors.As(err, &soldOut) {
 		t.Fatal(err)
 	}
-	blocked := []int{}
-	for n := range maxStatements {
-		stopped, sold := s.stopAfter(t, n, sell, s.service.NewItem(t, units), units, count)
-		if !stopped {
-			s.judge(t, blocked, n, last)
-			return
+	blocked, statements := []int{}, 0
+	eachMessage(t, func(n int) bool {
+		stopped, sold := s.stopBefore(t, n, sell, units, count)
+		if statements = n - 1; stopped && !sold {
+			blocked = append(blocked, statements)
 		}
-		if !sold {
-			blocked = append(blocked, n)
-		}
-	}
-	t.Fatalf("the sale takes more than %d statements", maxStatements)
+		return stopped
+	})
+	s.judge(t, blocked, statements, last)
 }
 
 func (s stops) judge(t *testing.T, blocked []int, statements int, last bool) {
@@ -156,47 +130,29 @@ func (s stops) judge(t *testing.T, blocked []int, statements int, last bool) {
 	}
 }
 
-// stopAfter stops the sale after n statements, and reports whether it got that far, and whether the other replica sold
-// meanwhile.
-func (s stops) stopAfter(
-	t *testing.T, n int, sell sellFunc, id, units int64, count int,
-) (stopped, sold bool) {
+// stopBefore stops the sale before its n-th statement, and reports whether it got that far, and whether the other
+// replica sold meanwhile.
+func (s stops) stopBefore(t *testing.T, n int, sell sellFunc, units int64, count int) (stopped, sold bool) {
 	t.Helper()
-	seen, before := 0, s.proxy.Count()
-	s.proxy.Select(func(tcpproxy.Message) bool { seen++; return seen > n })
-	release := s.proxy.Hold()
-	defer release()
-	done := make(chan error, 1)
-	go func() { done <- sell(patient(t), id, count) }()
-	var ended []error
-	serverstest.Eventually(t, "the sale is stopped or has ended", func() bool {
-		select {
-		case err := <-done:
-			ended = append(ended, err)
-			return true
-		default:
-			return s.proxy.Count() > before
-		}
+	id := s.newItem(t, units)
+	sent := holdNth(t, s.proxies, n, "", func() (stock.Receipt, error) {
+		return stock.Receipt{}, sell(patient(t), id, count)
 	})
-	left := units
-	if len(ended) == 0 {
-		_, err := s.survivor.Deduct(stock.LimitWait(patient(t), 0), stock.Request{GoodsID: id, Count: 1})
-		stopped, sold = true, err == nil
-		if err != nil && !errors.Is(err, stock.ErrBusy) {
-			t.Errorf("while the victim is stopped after %d statements, another sale: %v", n, err)
+	if sent.held {
+		_, err := s.replicas[0].deducter.Deduct(stock.LimitWait(patient(t), 0), stock.Request{GoodsID: id, Count: 1})
+		if sold = err == nil; sold {
+			units--
+		} else if !errors.Is(err, stock.ErrBusy) {
+			t.Errorf("while the victim is stopped before statement %d, another sale: %v", n, err)
 		}
-		if sold {
-			left--
-		}
-		release()
-		ended = append(ended, <-done)
 	}
 	// A sale that lost its turn may be refused, but then it must have taken nothing.
-	if ended[0] == nil {
-		left -= int64(count)
+	ended := sent.resume()
+	if ended.Err == nil {
+		units -= int64(count)
 	}
-	if got := s.service.Left(t, s.store, id); got != left {
-		t.Errorf("stopped after %d statements, the sale ended with %v; %d units are left, want %d", n, ended[0], got, left)
+	if got := s.left(t, id); got != units {
+		t.Errorf("stopped before statement %d, the sale ended with %v; %d units are left, want %d", n, ended.Err, got, units)
 	}
-	return stopped, sold
+	return sent.held, sold
 }
