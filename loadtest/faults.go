@@ -114,11 +114,7 @@ func (f *faultsFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr i
 	if err != nil {
 		return startError(ctx, err)
 	}
-	defer func() {
-		if closeErr := l.Close(); closeErr != nil {
-			err = errors.Join(err, closeErr)
-		}
-	}()
+	defer func() { err = errors.Join(err, l.Close()) }()
 	warnOfServers(stderr, l)
 	options, err := f.plan(ctx, l, scenarios)
 	if err != nil {

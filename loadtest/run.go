@@ -92,9 +92,6 @@ func (f *runFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error
 	if err != nil {
 		return err
 	}
-	if _, err := traffic.NewMix(mix); err != nil {
-		return err
-	}
 	var removeIfEmpty func()
 	f.out, removeIfEmpty, err = lab.CreateDir(f.out)
 	if err != nil {
@@ -112,11 +109,7 @@ func (f *runFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error
 	if err != nil {
 		return startError(ctx, err)
 	}
-	defer func() {
-		if closeErr := l.Close(); closeErr != nil {
-			err = errors.Join(err, closeErr)
-		}
-	}()
+	defer func() { err = errors.Join(err, l.Close()) }()
 
 	warnOfServers(stderr, l)
 	run, err := l.NewRun(ctx, f.runOptions(mix, began))

@@ -135,7 +135,9 @@ func (f *runFlags) mix() (traffic.MixConfig, error) {
 		return traffic.MixConfig{}, fmt.Errorf("--counts %s: must be a number or a range between 1 and %d",
 			f.counts, maxUnits)
 	}
-	return traffic.MixConfig{Seed: f.seed, Goods: f.goods, Skew: f.skew, MinCount: low, MaxCount: high}, nil
+	mix := traffic.MixConfig{Seed: f.seed, Goods: f.goods, Skew: f.skew, MinCount: low, MaxCount: high}
+	_, err = traffic.NewMix(mix)
+	return mix, err
 }
 
 // check returns an error for flags that cannot work, before any server is started.

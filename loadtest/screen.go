@@ -20,13 +20,7 @@ type screen struct {
 func newScreen(w io.Writer) *screen { return &screen{w: w, terminal: report.Terminal(w)} }
 
 // clear erases the status line.
-func (s *screen) clear() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.terminal {
-		fmt.Fprint(s.w, "\r\x1b[K")
-	}
-}
+func (s *screen) clear() { s.status("") }
 
 // status replaces the status line. It does nothing if the output is not a terminal.
 func (s *screen) status(text string) {

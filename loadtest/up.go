@@ -21,7 +21,6 @@ import (
 	"stock/loadtest/internal/lab"
 	"stock/loadtest/internal/scenario"
 	"stock/loadtest/internal/topology"
-	"stock/loadtest/internal/traffic"
 )
 
 // The addresses that the README uses, and of which docker compose publishes the first two.
@@ -296,9 +295,6 @@ func newConsoleRun(
 	f.replicas = len(l.Topology.Replicas) // the lab has them already
 	mix, err := f.mix()
 	if err != nil {
-		return nil, err
-	}
-	if _, err := traffic.NewMix(mix); err != nil {
 		return nil, err
 	}
 	var removeIfEmpty func()
