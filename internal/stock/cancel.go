@@ -123,14 +123,19 @@ func (s *Sale) Cancel(req CancelRequest, guard string) (changed bool, err error)
 			sold.Cancelled, changed = line.Count, true
 		}
 	}
-	switch left := slices.ContainsFunc(s.Lines, func(l SaleLine) bool { return l.Cancelled < l.Count }); {
-	case left:
-	case len(s.Lines) == 0:
-		s.State = SaleNeverSold
-	default:
-		s.State = SaleCancelled
-	}
+	s.State = StateOf(s.Lines)
 	return changed, nil
+}
+
+// StateOf is the state of a sale that was not refused.
+func StateOf(lines []SaleLine) SaleState {
+	switch {
+	case len(lines) == 0:
+		return SaleNeverSold
+	case slices.ContainsFunc(lines, func(l SaleLine) bool { return l.Cancelled < l.Count }):
+		return SaleDone
+	}
+	return SaleCancelled
 }
 
 // CannotSell reports whether the request was cancelled as a whole, so that it fails with ErrCancelled.

@@ -188,21 +188,18 @@ func (s Store) insertTombstone(ctx context.Context, key string) error {
 func saleOf(key string, rows []soldRow) stock.Sale {
 	sale := stock.Sale{Key: key, State: stock.SaleRefused, Guard: rows[0].Guard}
 	switch rows[0].Outcome {
-	case ledgerCancelled:
-		sale.State = stock.SaleNeverSold
+	case ledgerSoldOut, ledgerBuyerLimit:
+		return sale
 	case ledgerDone:
-		sale.State = stock.SaleCancelled
 		for _, row := range rows {
 			sale.Lines = append(sale.Lines, stock.SaleLine{
 				Line:      stock.Line{GoodsID: row.GoodsID, Count: row.Count},
 				Cancelled: row.Cancelled,
 				GivenBack: row.GivenBack,
 			})
-			if row.Cancelled < row.Count {
-				sale.State = stock.SaleDone
-			}
 		}
 	}
+	sale.State = stock.StateOf(sale.Lines)
 	return sale
 }
 

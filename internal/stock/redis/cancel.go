@@ -167,22 +167,15 @@ func (s Store) replaceRecord(ctx context.Context, id stock.SaleID, before, after
 
 // sale is what a record tells.
 func (r record) sale(key string) stock.Sale {
-	sale := stock.Sale{Key: key, State: stock.SaleCancelled, Guard: r.guard}
-	switch r.outcome {
-	case cancelled:
-		sale.State = stock.SaleNeverSold
-		return sale
-	case soldOut:
-		sale.State = stock.SaleRefused
+	sale := stock.Sale{Key: key, State: stock.SaleRefused, Guard: r.guard}
+	if r.outcome == soldOut {
 		return sale
 	}
 	for i, line := range r.lines {
 		sold := stock.SaleLine{Line: line.Line, Cancelled: r.cancelled[i].units, GivenBack: r.cancelled[i].back}
 		sale.Lines = append(sale.Lines, sold)
-		if sold.Cancelled < sold.Count {
-			sale.State = stock.SaleDone
-		}
 	}
+	sale.State = stock.StateOf(sale.Lines)
 	return sale
 }
 

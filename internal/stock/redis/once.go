@@ -146,12 +146,8 @@ func (s Store) Once(
 	if req.Key == "" {
 		return deduct()
 	}
-	receipt, err := deduct()
-	known, err := s.settle(ctx, s.RecordKey(req.GoodsID, req.Key), req.Fingerprint(stock.Redis), err)
-	if known != "" {
-		return replay(known, req)
-	}
-	return receipt, err
+	return once(ctx, s, s.RecordKey(req.GoodsID, req.Key), req.Fingerprint(stock.Redis), deduct,
+		func(first string) (stock.Receipt, error) { return replay(first, req) })
 }
 
 // OrderOnce implements stock.Lockable.
@@ -161,30 +157,31 @@ func (s Store) OrderOnce(
 	if req.Key == "" {
 		return order()
 	}
-	receipt, err := order()
-	key := s.RecordKey(req.Lines()[0].GoodsID, req.Key)
-	known, err := s.settle(ctx, key, req.Fingerprint(stock.Redis), err)
-	if known != "" {
-		return replayOrder(known, req)
-	}
-	return receipt, err
+	return once(ctx, s, s.RecordKey(req.Lines()[0].GoodsID, req.Key), req.Fingerprint(stock.Redis), order,
+		func(first string) (stock.OrderReceipt, error) { return replayOrder(first, req) })
 }
 
-// settle returns the record that a key has already, if the request ended for that reason. It keeps a refusal, unless
-// the key has a record by now.
-func (s Store) settle(ctx context.Context, key string, fingerprint []byte, failure error) (known string, err error) {
-	if taken, ok := errors.AsType[*takenError](failure); ok {
-		return taken.record, nil
+// once carries a request out. If its key has a record already, it gives the first answer. It keeps a refusal, unless the
+// key has a record by now.
+func once[Receipt any](
+	ctx context.Context, s Store, key string, fingerprint []byte,
+	carryOut func() (Receipt, error), answer func(first string) (Receipt, error),
+) (Receipt, error) {
+	receipt, err := carryOut()
+	if taken, ok := errors.AsType[*takenError](err); ok {
+		return answer(taken.record)
 	}
-	refusal, ok := errors.AsType[*stock.SoldOutError](failure)
+	refusal, ok := errors.AsType[*stock.SoldOutError](err)
 	if !ok {
-		return "", failure
+		return receipt, err
 	}
-	ttl := s.refusalTTL.Milliseconds()
-	args := []any{refusalText(fingerprint, refusal), ttl}
-	known, err = refuseScript.Run(context.WithoutCancel(ctx), s.Client, []string{key}, args...).Text()
-	if err == nil || isNil(err) {
-		return known, failure
+	args := []any{refusalText(fingerprint, refusal), s.refusalTTL.Milliseconds()}
+	first, failure := refuseScript.Run(context.WithoutCancel(ctx), s.Client, []string{key}, args...).Text()
+	switch {
+	case failure != nil && !isNil(failure):
+		return receipt, stock.Unrecorded(err, failure)
+	case first != "":
+		return answer(first)
 	}
-	return "", stock.Unrecorded(failure, err)
+	return receipt, err
 }
