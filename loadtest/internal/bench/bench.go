@@ -208,10 +208,6 @@ func (b *bench) strategies(catalogue []scenario.Strategy) []subject {
 }
 
 func (b *bench) choose(catalogue []scenario.Strategy, name string) (scenario.Choice, bool) {
-	if !slices.ContainsFunc(catalogue, func(s scenario.Strategy) bool { return s.Name == name }) {
-		b.result.Notes = append(b.result.Notes, fmt.Sprintf("not measured: the service has no strategy %s", name))
-		return scenario.Choice{}, false
-	}
 	choices, _, err := scenario.Choose(catalogue, []string{name}, "")
 	if err != nil {
 		b.result.Notes = append(b.result.Notes, fmt.Sprintf("not measured: %v", err))
