@@ -3,6 +3,7 @@ package lab
 import (
 	"io"
 	"net"
+	"strings"
 	"testing"
 
 	"stock/internal/servers"
