@@ -98,9 +98,9 @@ func TestALostCommitOfABatchLeavesTheOutcomeOfItsKeysUnknown(t *testing.T) {
 			"outcome unknown", "outcome unknown", "in progress", "outcome unknown", "outcome unknown")
 		r.WantLeft(t, left)
 		sale.GoodsID = r.Item
-		receipt := stocktest.RetryInProgress(t, r.Deducter, sale)
-		if receipt.Replayed != (where == tcpproxy.BeforeReply) {
-			t.Errorf("cut %s, sent again: %+v", where, receipt)
+		receipt, err := stocktest.RetryRefusals(t.Context(), r.Deducter, sale)
+		if err != nil || receipt.Replayed != (where == tcpproxy.BeforeReply) {
+			t.Errorf("cut %s, sent again: %+v, %v", where, receipt, err)
 		}
 	}
 }

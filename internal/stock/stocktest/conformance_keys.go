@@ -146,10 +146,11 @@ func (s subject) sellsOneOfTwo(t *testing.T) {
 
 // retryRefusals sends a request again until it is not refused as in progress or busy.
 func (s subject) retryRefusals(ctx context.Context, replica int, req stock.Request) (stock.Receipt, error) {
-	return retryRefusals(ctx, s.replicas[replica].deducter, req)
+	return RetryRefusals(ctx, s.replicas[replica].deducter, req)
 }
 
-func retryRefusals(ctx context.Context, d stock.Deducter, req stock.Request) (receipt stock.Receipt, err error) {
+// RetryRefusals sends a request again until it is not refused as in progress or busy.
+func RetryRefusals(ctx context.Context, d stock.Deducter, req stock.Request) (receipt stock.Receipt, err error) {
 	untilAnswered(ctx, func() error {
 		receipt, err = d.Deduct(ctx, req)
 		return err
@@ -157,7 +158,7 @@ func retryRefusals(ctx context.Context, d stock.Deducter, req stock.Request) (re
 	return receipt, err
 }
 
-// untilAnswered sends a request again until it is not refused as in progress or busy.
+// untilAnswered sends something again until it is not refused as in progress or busy.
 func untilAnswered(ctx context.Context, send func() error) {
 	for {
 		err := send()

@@ -414,7 +414,7 @@ func (p player) ask(ctx context.Context, t *testing.T, replica int, words []stri
 	if verb == "hold" {
 		return p.hold(ctx, t, replica, name, req)
 	}
-	receipt, err := retryRefusals(ctx, d, req)
+	receipt, err := RetryRefusals(ctx, d, req)
 	soldOut, ok := errors.AsType[*stock.SoldOutError](err)
 	if ok && (soldOut.GoodsID != req.GoodsID || soldOut.Asked != req.Count) {
 		t.Errorf("%+v is refused with %+v", req, soldOut)

@@ -1,11 +1,9 @@
 package stocktest
 
 import (
-	"errors"
 	"slices"
 	"testing"
 
-	"stock/internal/servers/serverstest"
 	"stock/internal/stock"
 )
 
@@ -82,20 +80,6 @@ func (o *Orders) SendPausing(
 		return stock.OrderReceipt{}, err
 	}
 	return orderer.Order(WithPause(o.t.Context(), pause), req)
-}
-
-// RetryInProgress sends an order again until no earlier order with its key is in progress.
-func (o *Orders) RetryInProgress(strategy string, req stock.OrderRequest) (receipt stock.OrderReceipt) {
-	o.t.Helper()
-	serverstest.Eventually(o.t, "no order with the same key is in progress", func() bool {
-		var err error
-		receipt, err = o.Send(strategy, stock.MySQL, req)
-		if err != nil && !errors.Is(err, stock.ErrInProgress) {
-			o.t.Fatal(err)
-		}
-		return err == nil
-	})
-	return receipt
 }
 
 // WantLeft checks the stock of each item.

@@ -2,12 +2,10 @@ package stocktest
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"testing"
 	"time"
 
-	"stock/internal/servers/serverstest"
 	"stock/internal/stock"
 )
 
@@ -24,20 +22,6 @@ func Sell(t testing.TB, d stock.Deducter, req stock.Request) {
 func WithWork(req stock.Request) stock.Request {
 	req.Hold = time.Nanosecond
 	return req
-}
-
-// RetryInProgress sends a request with a key again until no earlier request with this key is in progress.
-func RetryInProgress(t testing.TB, d stock.Deducter, req stock.Request) (receipt stock.Receipt) {
-	t.Helper()
-	serverstest.Eventually(t, "no request with the same key is in progress", func() bool {
-		var err error
-		receipt, err = d.Deduct(t.Context(), req)
-		if err != nil && !errors.Is(err, stock.ErrInProgress) {
-			t.Fatal(err)
-		}
-		return err == nil
-	})
-	return receipt
 }
 
 // Once returns a pause that calls do when a request is at a point for the first time. Each request needs its own.
