@@ -224,8 +224,8 @@ func Format(v float64) string {
 }
 
 // Grouped writes a whole number with spaces between the thousands.
-func Grouped(v float64) string {
-	text := fmt.Sprintf("%.0f", v)
+func Grouped[Number int | int64 | float64](v Number) string {
+	text := fmt.Sprintf("%.0f", float64(v))
 	for i := len(text) - 3; i > 0 && text[i-1] != '-'; i -= 3 {
 		text = text[:i] + " " + text[i:]
 	}

@@ -36,7 +36,7 @@ func (v *rowView) Answers() (facts []fact) {
 			word = "confirmed"
 		}
 		if n := v.Outcomes[outcome]; n > 0 {
-			facts = append(facts, fact{word, grouped(float64(n))})
+			facts = append(facts, fact{word, grouped(n)})
 		}
 	}
 	return facts
@@ -65,7 +65,7 @@ func (v *rowView) Sentences() (sentences []string) {
 	}
 	if row.Result == verify.Correct && !row.Baseline {
 		add("%s units were sold to %s, and each was deducted once.",
-			grouped(float64(row.Sold)), count(row.Outcomes[history.Sold], "buyer"))
+			grouped(row.Sold), count(row.Outcomes[history.Sold], "buyer"))
 	}
 	switch {
 	case row.Result == verify.Wrong:

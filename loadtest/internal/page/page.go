@@ -28,7 +28,7 @@ var functions = template.FuncMap{
 		return template.CSS(asset("page.css") + asset("report.css") + asset("timeline.css") + asset("explored.css"))
 	},
 	"grouped": grouped, "number": stats.Format, "latency": latency, "percent": percent, "damage": damage,
-	"whole":       func(n int) string { return grouped(float64(n)) },
+	"whole":       grouped[int],
 	"resultClass": resultClass,
 	"script":      func(name string) template.JS { return template.JS(asset(name)) },
 }

@@ -165,7 +165,7 @@ func newJudgedSection(all []report.Judged) *judgedSection {
 	if broken == 0 {
 		s.Summary += "each is what the strategy claims."
 	} else {
-		s.Summary += fmt.Sprintf("%d %s not what the strategy claims.", broken, are(broken))
+		s.Summary += fmt.Sprintf("%d against the claim.", broken)
 	}
 	return s
 }
@@ -178,14 +178,7 @@ func count(n int, noun string) string {
 	case strings.HasSuffix(noun, "y") && !strings.HasSuffix(noun, "ay"):
 		noun = strings.TrimSuffix(noun, "y") + "ie"
 	}
-	return fmt.Sprintf("%s %ss", grouped(float64(n)), noun)
-}
-
-func are(n int) string {
-	if n == 1 {
-		return "is"
-	}
-	return "are"
+	return fmt.Sprintf("%s %ss", grouped(n), noun)
 }
 
 // safe marks markup that this package made, and in which every text is escaped.

@@ -274,7 +274,9 @@ func outcomeClass(outcome report.Outcome) (class string, place int) {
 }
 
 // grouped writes a whole number with narrow spaces between the thousands, at which no line is broken.
-func grouped(v float64) string { return strings.ReplaceAll(stats.Grouped(v), " ", "\u202f") }
+func grouped[Number int | int64 | float64](v Number) string {
+	return strings.ReplaceAll(stats.Grouped(v), " ", "\u202f")
+}
 
 // latency is empty if the latency is not known.
 func latency(ms float64) string {

@@ -29,7 +29,7 @@ var columns = []column{
 	{head: "× noop", number: true, show: func(r *Row) string {
 		return plusMinus(share(r.ShareOfNoop), spread(r.share(), r.ShareInterval))
 	}},
-	{head: "requests", number: true, show: func(r *Row) string { return stats.Grouped(float64(r.Requests)) }},
+	{head: "requests", number: true, show: func(r *Row) string { return stats.Grouped(r.Requests) }},
 	{head: "median ms", number: true, show: func(r *Row) string { return latencyText(r.LatencyMS.P50) }},
 	{head: "99 % ms", number: true, show: func(r *Row) string { return latencyText(r.LatencyMS.P99) }},
 	{head: "commands/sale", number: true, show: (*Row).commandsPerSale},
@@ -193,7 +193,7 @@ func (r *Row) Damage() string {
 	var parts []string
 	add := func(what string, n int64) {
 		if n > 0 {
-			parts = append(parts, fmt.Sprintf("%s %s", what, stats.Grouped(float64(n))))
+			parts = append(parts, fmt.Sprintf("%s %s", what, stats.Grouped(n)))
 		}
 	}
 	add("lost", r.LostUpdates)

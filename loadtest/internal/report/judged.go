@@ -91,7 +91,7 @@ func sentAgain(rows []*Row) string {
 	}
 	return fmt.Sprintf("Of %s requests that were sent again, %s came while stock was left, "+
 		"and %s got their answer from another replica than before",
-		stats.Grouped(float64(all)), stats.Grouped(float64(inStock)), stats.Grouped(float64(elsewhere)))
+		stats.Grouped(all), stats.Grouped(inStock), stats.Grouped(elsewhere))
 }
 
 // reserved says how many reservations there were, and how they ended; empty: there were none.
@@ -105,8 +105,8 @@ func reserved(rows []*Row) string {
 		return ""
 	}
 	return fmt.Sprintf("Of %s reservations, %s were confirmed, %s cancelled, and %s left to expire",
-		stats.Grouped(float64(figures.Held)), stats.Grouped(float64(figures.Confirmed)),
-		stats.Grouped(float64(figures.Cancelled)), stats.Grouped(float64(figures.Expired)))
+		stats.Grouped(figures.Held), stats.Grouped(figures.Confirmed),
+		stats.Grouped(figures.Cancelled), stats.Grouped(figures.Expired))
 }
 
 // writeJudged writes, for each workload that is judged only, the strategies by verdict. Their evidence follows with

@@ -211,7 +211,7 @@ func title(rows []*Row) string {
 			fewest, most = min(fewest, len(row.Rounds)), max(most, len(row.Rounds))
 		}
 	}
-	add(planned > 0, "%s requests on %s units", stats.Grouped(float64(planned)), stats.Grouped(float64(stock)))
+	add(planned > 0, "%s requests on %s units", stats.Grouped(planned), stats.Grouped(stock))
 	add(first.Users > 0, "%s", plural(first.Users, "user"))
 	add(first.Rate > 0, "%g requests/s", first.Rate)
 	add(first.HoldMS > 0, "%d ms of work inside the critical section", first.HoldMS)
@@ -220,7 +220,7 @@ func title(rows []*Row) string {
 	add(first.Counts != "", "%s units per %s", first.Counts, line)
 	add(first.Lines > 0, "up to %s per order", plural(first.Lines, "line"))
 	add(first.Buyers > 0, "%s with a limit each", plural(first.Buyers, "buyer"))
-	add(first.Restock > 0, "%s units put back each time", stats.Grouped(float64(first.Restock)))
+	add(first.Restock > 0, "%s units put back each time", stats.Grouped(first.Restock))
 	rounds := plural(most, "round")
 	if fewest < most {
 		rounds = fmt.Sprintf("%d to %s", fewest, rounds)
@@ -242,7 +242,7 @@ func (r *Row) Late() string {
 		return ""
 	}
 	return fmt.Sprintf("sent %s ms late on average, %s ms at most; %s dropped",
-		digits(r.SendLagMS.Mean), digits(r.SendLagMS.Max), stats.Grouped(float64(r.Dropped)))
+		digits(r.SendLagMS.Mean), digits(r.SendLagMS.Max), stats.Grouped(r.Dropped))
 }
 
 func share(v *float64) string {
@@ -264,5 +264,5 @@ func plural(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}
-	return fmt.Sprintf("%s %ss", stats.Grouped(float64(n)), noun)
+	return fmt.Sprintf("%s %ss", stats.Grouped(n), noun)
 }

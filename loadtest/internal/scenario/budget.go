@@ -6,6 +6,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"stock/internal/stats"
 )
 
 // minRequests is the least that a cell sends when it is bounded: with fewer, existing races do not show.
@@ -131,7 +133,7 @@ func (c *cellRun) learnRate(rate float64) {
 
 // limited says that a run sent fewer requests than planned because of a time limit.
 func limited(requests, wanted int, limit time.Duration) string {
-	return fmt.Sprintf("%s of %s requests: its time limit was %.1f s", thousands(requests), thousands(wanted),
+	return fmt.Sprintf("%s of %s requests: its time limit was %.1f s", stats.Grouped(requests), stats.Grouped(wanted),
 		limit.Seconds())
 }
 

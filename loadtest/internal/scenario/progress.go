@@ -3,6 +3,8 @@ package scenario
 import (
 	"fmt"
 	"time"
+
+	"stock/internal/stats"
 )
 
 // Progress is how far a Runner is.
@@ -30,9 +32,9 @@ func (p Progress) Heading() string {
 // String returns the heading and the number of answered requests.
 func (p Progress) String() string {
 	if p.Requests == 0 {
-		return fmt.Sprintf("%s  %s", p.Heading(), thousands(int(p.Answered)))
+		return fmt.Sprintf("%s  %s", p.Heading(), stats.Grouped(p.Answered))
 	}
-	return fmt.Sprintf("%s  %s of %s", p.Heading(), thousands(int(p.Answered)), thousands(p.Requests))
+	return fmt.Sprintf("%s  %s of %s", p.Heading(), stats.Grouped(p.Answered), stats.Grouped(p.Requests))
 }
 
 // cells returns how many cells there will be, or 0 if that depends on what is measured.
@@ -60,12 +62,4 @@ func (r *Runner) showProgress(p Progress) {
 	p.Cells, p.at = r.cells(), time.Now()
 	r.answered.Store(0)
 	r.progress.Store(&p)
-}
-
-// thousands writes 12345 as 12 345.
-func thousands(n int) string {
-	if n < 1000 {
-		return fmt.Sprint(n)
-	}
-	return fmt.Sprintf("%s %03d", thousands(n/1000), n%1000)
 }
