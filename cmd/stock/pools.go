@@ -34,6 +34,7 @@ import (
 
 	"stock/internal/access"
 	"stock/internal/locks"
+	"stock/internal/monotonic"
 )
 
 // storeOptions are the addresses of the servers. A server with an empty address is not configured.
@@ -297,12 +298,7 @@ func introduce(ctx context.Context, conn *zk.Conn, as account) {
 	}
 	go func() {
 		defer close(done)
-		for !introduced() {
-			select {
-			case <-ctx.Done():
-				return
-			case <-time.After(10 * time.Millisecond):
-			}
+		for !introduced() && monotonic.Sleep(ctx, 10*time.Millisecond) == nil {
 		}
 	}()
 	select {

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"stock/internal/monotonic"
 	"stock/internal/stock/stream"
 )
 
@@ -138,10 +139,8 @@ func (o *reconcileOptions) compare(ctx context.Context, admin stream.Admin, id i
 	if err != nil || b.Finding == stream.Agree {
 		return b, err
 	}
-	select {
-	case <-time.After(secondLook):
-	case <-ctx.Done():
-		return b, ctx.Err()
+	if err := monotonic.Sleep(ctx, secondLook); err != nil {
+		return b, err
 	}
 	return admin.Reconcile(ctx, id, o.mend)
 }

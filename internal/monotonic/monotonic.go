@@ -21,6 +21,18 @@ func Now() int64 { return process.now() }
 // ended first.
 func SleepUntil(ctx context.Context, ns int64) bool { return process.sleepUntil(ctx, ns) }
 
+// Sleep waits for d. If ctx ends first, it returns ctx.Err().
+func Sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 // clock counts from Go's own monotonic clock, which reads the same source from another origin without a system call.
 type clock struct {
 	start  time.Time
@@ -54,14 +66,8 @@ func (c clock) now() int64 { return c.origin + int64(time.Since(c.start)) }
 const lastStretch = 2 * time.Millisecond
 
 func (c clock) sleepUntil(ctx context.Context, ns int64) bool {
-	if early := time.Duration(ns - c.now()); early > lastStretch {
-		timer := time.NewTimer(early - lastStretch)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			return false
-		}
+	if early := time.Duration(ns - c.now()); early > lastStretch && Sleep(ctx, early-lastStretch) != nil {
+		return false
 	}
 	if c.now() < ns {
 		c.block(ns)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"stock/internal/monotonic"
 )
 
 // Decide is the middle of read-modify-write: given the stock that was read, it refuses the request or returns what
@@ -48,17 +50,10 @@ func (r OrderRequest) decide(ctx context.Context, stocks []ItemStock) ([]LineRec
 
 // Work spends a request's Hold inside the critical section. If ctx ends first, its error is an ErrBusy.
 func Work(ctx context.Context, hold time.Duration) error {
-	if hold <= 0 {
-		return nil
-	}
-	timer := time.NewTimer(hold)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
+	if hold > 0 && monotonic.Sleep(ctx, hold) != nil {
 		return Interrupted(context.Cause(ctx))
 	}
+	return nil
 }
 
 // ReadModifyWrite deducts in two steps, read and write. It excludes nobody by itself: the caller holds a lock, or is

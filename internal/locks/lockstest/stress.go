@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"stock/internal/locks"
+	"stock/internal/monotonic"
 	"stock/internal/tcpproxy"
 )
 
@@ -89,20 +90,20 @@ func (c contender) run(ctx context.Context) {
 		g, err := c.history.Lock(wait, c.locker, c.key)
 		if err != nil {
 			cancel()
-			pause(ctx, c.upTo(10*time.Millisecond))
+			_ = monotonic.Sleep(ctx, c.upTo(10*time.Millisecond))
 			continue
 		}
 		if c.random.IntN(20) == 0 {
 			// It loses its network, and returns after its lease has ended.
 			c.network.BlackHole()
 			for ctx.Err() == nil && time.Now().Before(g.Deadline()) {
-				pause(ctx, time.Until(g.Deadline()))
+				_ = monotonic.Sleep(ctx, time.Until(g.Deadline()))
 			}
-			pause(ctx, c.upTo(c.lease/4))
+			_ = monotonic.Sleep(ctx, c.upTo(c.lease/4))
 			c.network.Pass()
 			c.stopped <- struct{}{}
 		} else {
-			pause(g.Context(), c.upTo(2*time.Millisecond))
+			_ = monotonic.Sleep(g.Context(), c.upTo(2*time.Millisecond))
 		}
 		_ = g.Unlock()
 		cancel()
@@ -132,23 +133,13 @@ func injectFaults(
 			network.Cut(1+random.IntN(20), tcpproxy.BeforeReply)
 		case 3:
 			network.Delay(between(time.Millisecond, 20*time.Millisecond))
-			pause(ctx, between(10*time.Millisecond, 50*time.Millisecond))
+			_ = monotonic.Sleep(ctx, between(10*time.Millisecond, 50*time.Millisecond))
 			network.Delay(0)
 		case 4:
 			d.Signal(t, syscall.SIGSTOP)
-			pause(ctx, between(50*time.Millisecond, 300*time.Millisecond))
+			_ = monotonic.Sleep(ctx, between(50*time.Millisecond, 300*time.Millisecond))
 			d.Signal(t, syscall.SIGCONT)
 		}
-		pause(ctx, between(lease/10, lease/2))
-	}
-}
-
-// pause waits for d or until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
+		_ = monotonic.Sleep(ctx, between(lease/10, lease/2))
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"stock/internal/locks"
+	"stock/internal/monotonic"
 )
 
 // tries tests Lock under locks.TryOnce.
@@ -81,6 +82,6 @@ func tryUntilGranted(t testing.TB, l locks.Locker, key string) (*locks.Lease, er
 		if err == nil || !errors.Is(err, locks.ErrHeld) || ctx.Err() != nil {
 			return lease, err
 		}
-		pause(ctx, time.Millisecond)
+		_ = monotonic.Sleep(ctx, time.Millisecond)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"stock/internal/monotonic"
 	"stock/internal/stock"
 )
 
@@ -49,7 +50,7 @@ func (e expiry) run(ctx context.Context) {
 			e.log.Warn("old refusals, cancellations or reservations are not deleted: trying again", "error", err)
 		}
 		failed = err != nil
-		rest(ctx, min(e.ages.Refusals, e.ages.Cancellations, e.ages.Reservations, expiryInterval))
+		_ = monotonic.Sleep(ctx, min(e.ages.Refusals, e.ages.Cancellations, e.ages.Reservations, expiryInterval))
 	}
 }
 
@@ -63,7 +64,7 @@ func (e expiry) delete(ctx context.Context, old oldRows, age time.Duration, kind
 			if found, _, err = old.prune(ctx, e.store, " NOWAIT", kind, age); err != nil && !errors.Is(err, stock.ErrBusy) {
 				return err
 			}
-			rest(ctx, time.Since(began))
+			_ = monotonic.Sleep(ctx, time.Since(began))
 		}
 	}
 	return nil
@@ -80,13 +81,3 @@ func params[T any](values []T) []any {
 
 // list is a list of n parameters of a statement.
 func list(n int) string { return "(?" + strings.Repeat(", ?", n-1) + ")" }
-
-// rest sleeps until ctx ends or the time has passed.
-func rest(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"stock/internal/monotonic"
 	"stock/internal/stock"
 	"stock/internal/stock/retry"
 )
@@ -39,7 +40,7 @@ func (s *reserve) Sweep(ctx context.Context) {
 			}
 		}
 		failed = err != nil
-		rest(ctx, min(next, sweepInterval))
+		_ = monotonic.Sleep(ctx, min(next, sweepInterval))
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"stock/internal/locks"
+	"stock/internal/monotonic"
 	"stock/internal/stock"
 )
 
@@ -92,12 +93,5 @@ func BackOff(ctx context.Context, attempt int) error {
 
 // sleepUpTo sleeps for a random time up to a ceiling.
 func sleepUpTo(ctx context.Context, ceiling time.Duration) error {
-	timer := time.NewTimer(rand.N(max(1, min(ceiling, longestBackOff))))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return monotonic.Sleep(ctx, rand.N(max(1, min(ceiling, longestBackOff))))
 }

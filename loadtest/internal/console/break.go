@@ -13,6 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"stock/internal/monotonic"
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/messages"
 	"stock/loadtest/internal/oracle"
@@ -26,12 +27,7 @@ const shownItem = 1
 
 // keepLooking keeps the state of the lab up to date while somebody watches.
 func (c *Console) keepLooking() {
-	for {
-		select {
-		case <-time.After(time.Second):
-		case <-c.ctx.Done():
-			return
-		}
+	for monotonic.Sleep(c.ctx, time.Second) == nil {
 		if c.board.watched() {
 			c.look(c.ctx)
 		}

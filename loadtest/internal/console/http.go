@@ -13,6 +13,7 @@ import (
 	"slices"
 	"time"
 
+	"stock/internal/monotonic"
 	"stock/internal/origin"
 	"stock/loadtest/internal/fault"
 )
@@ -177,9 +178,7 @@ func (c *Console) getEvents(w http.ResponseWriter, r *http.Request) {
 		if _, err := fmt.Fprintf(w, "data: %s\n\n", text); err != nil || stream.Flush() != nil {
 			return
 		}
-		select {
-		case <-time.After(eventInterval):
-		case <-r.Context().Done():
+		if monotonic.Sleep(r.Context(), eventInterval) != nil {
 			return
 		}
 		select {

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"stock/internal/monotonic"
 	"stock/loadtest/internal/fault"
 	"stock/loadtest/internal/lab"
 	"stock/loadtest/internal/oracle"
@@ -252,12 +253,7 @@ func (t *telling) startLooking(stage *fault.Stage) *oracle.Viewer {
 	}
 	t.viewer = viewer
 	t.eyes.Go(func() {
-		for {
-			select {
-			case <-time.After(lookInterval):
-			case <-ctx.Done():
-				return
-			}
+		for monotonic.Sleep(ctx, lookInterval) == nil {
 			scene := stage.Look(ctx, viewer)
 			if ctx.Err() == nil {
 				t.console.board.update(func(s *State) { s.Story.Now = &scene })

@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"stock/internal/monotonic"
 	"stock/internal/servers"
 	"stock/internal/tcpproxy"
 	"stock/loadtest/internal/messages"
@@ -20,10 +21,7 @@ var redisPlays = map[string]func(*Stage){
 		if s.Strategy.Claim.LateCaveat != "" {
 			// A timestamp of whole seconds does not tell the next sales from one in a second that has just begun.
 			now := time.Now()
-			select {
-			case <-time.After(now.Truncate(time.Second).Add(time.Second).Sub(now)):
-			case <-s.ctx.Done():
-			}
+			_ = monotonic.Sleep(s.ctx, now.Truncate(time.Second).Add(time.Second).Sub(now))
 			s.send(to(s.Survivor, "Z", 1))
 		}
 		a := s.hold(to(s.Victim, "A", 1), messages.Write)

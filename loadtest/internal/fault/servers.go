@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"stock/internal/monotonic"
 	"stock/internal/servers"
 	"stock/internal/tcpproxy"
 	"stock/loadtest/internal/messages"
@@ -28,10 +29,8 @@ func eventually(ctx context.Context, what string, holds func() (bool, error)) er
 		if held || err != nil {
 			return err
 		}
-		select {
-		case <-time.After(pollInterval):
-		case <-ctx.Done():
-			return fmt.Errorf("wait until %s: %w", what, ctx.Err())
+		if err := monotonic.Sleep(ctx, pollInterval); err != nil {
+			return fmt.Errorf("wait until %s: %w", what, err)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"stock/internal/monotonic"
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/service"
 	"stock/loadtest/internal/traffic"
@@ -128,7 +129,7 @@ func (t trial) awaitStock(ctx context.Context, want int64) (int64, error) {
 		if left := found[t.op.GoodsID]; err != nil || left == want || time.Now().After(until) {
 			return left, err
 		}
-		if err := sleep(ctx, 20*time.Millisecond); err != nil {
+		if err := monotonic.Sleep(ctx, 20*time.Millisecond); err != nil {
 			return 0, err
 		}
 	}

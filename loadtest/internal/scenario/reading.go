@@ -91,7 +91,7 @@ func (c *cellRun) finalStock(ctx context.Context) (map[int64]int64, error) {
 	since := monotonic.Now()
 	deadline := since + int64(max(c.patience.limit, c.config.Timeout))
 	for {
-		if err := sleep(ctx, min(quiet, 100*time.Millisecond)); err != nil {
+		if err := monotonic.Sleep(ctx, min(quiet, 100*time.Millisecond)); err != nil {
 			return nil, err
 		}
 		stock, err := c.stock.read(ctx, c.mix.Goods())
@@ -160,18 +160,8 @@ func (c *cellRun) drain(ctx context.Context) error {
 			c.result.EndedNS = changedNS
 			return nil
 		}
-		if err := sleep(ctx, 2*time.Millisecond); err != nil {
+		if err := monotonic.Sleep(ctx, 2*time.Millisecond); err != nil {
 			return err
 		}
-	}
-}
-
-// sleep returns early with an error when ctx ends.
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }

@@ -38,7 +38,7 @@ func (c *cellRun) awaitLapse(ctx context.Context) error {
 		if now := monotonic.Now(); now >= deadline || back && now >= expired {
 			break
 		}
-		if err := sleep(ctx, 10*time.Millisecond); err != nil {
+		if err := monotonic.Sleep(ctx, 10*time.Millisecond); err != nil {
 			return err
 		}
 	}
