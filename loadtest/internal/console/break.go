@@ -180,16 +180,27 @@ func (c *Console) admit() (answered func(), err error) {
 	}, nil
 }
 
+// admitting admits requests for an action, and shows what has become of the lab.
+func (c *Console) admitting(action func(*http.Request) error) func(*http.Request) error {
+	return func(r *http.Request) error {
+		answered, err := c.admit()
+		if err != nil {
+			return err
+		}
+		defer answered()
+		defer c.look(c.ctx)
+		return action(r)
+	}
+}
+
 // maxUnits is the largest stock or count that the page may ask for.
 const maxUnits = 1_000_000
 
-func (c *Console) postStock(r *http.Request) error {
-	body, err := read[struct {
-		Stock *int64 `json:"stock"`
-	}](r)
-	if err != nil {
-		return err
-	}
+type stockRequest struct {
+	Stock *int64 `json:"stock"`
+}
+
+func (c *Console) postStock(r *http.Request, body stockRequest) error {
 	if body.Stock == nil {
 		return malformed("stock is missing: a number from 0 to %d is needed", maxUnits)
 	}
@@ -197,11 +208,6 @@ func (c *Console) postStock(r *http.Request) error {
 	if stock < 0 || stock > maxUnits {
 		return malformed("%d units: a number from 0 to %d is needed", stock, maxUnits)
 	}
-	answered, err := c.admit()
-	if err != nil {
-		return err
-	}
-	defer answered()
 	replica, err := c.running()
 	if err != nil {
 		return err
@@ -212,29 +218,21 @@ func (c *Console) postStock(r *http.Request) error {
 		return err
 	}
 	c.logf("the stock of item %d is set to %d, in every store", shownItem, stock)
-	c.look(c.ctx)
 	return nil
 }
 
-func (c *Console) postRestock(r *http.Request) error {
-	body, err := read[struct {
-		Store string `json:"store"`
-		Count int64  `json:"count"`
-	}](r)
-	if err != nil {
-		return err
-	}
+type restockRequest struct {
+	Store string `json:"store"`
+	Count int64  `json:"count"`
+}
+
+func (c *Console) postRestock(r *http.Request, body restockRequest) error {
 	switch {
 	case body.Count < 1 || body.Count > maxUnits:
 		return malformed("%d units: a number from 1 to %d is needed", body.Count, maxUnits)
 	case !slices.Contains(oracle.Stores, body.Store):
 		return malformed("no store is named %q: they are %s", body.Store, strings.Join(oracle.Stores, ", "))
 	}
-	answered, err := c.admit()
-	if err != nil {
-		return err
-	}
-	defer answered()
 	replica, err := c.running()
 	if err != nil {
 		return err
@@ -248,24 +246,16 @@ func (c *Console) postRestock(r *http.Request) error {
 		return conflict("nothing was put back: %s", op.Error)
 	}
 	c.logf("%d units of item %d are put back in %s", body.Count, shownItem, body.Store)
-	c.look(c.ctx)
 	return nil
 }
 
+type lockRequest struct {
+	Server string `json:"server"`
+	Key    string `json:"key"`
+}
+
 // postDeleteLock deletes the key of a lock that the page shows.
-func (c *Console) postDeleteLock(r *http.Request) error {
-	body, err := read[struct {
-		Server string `json:"server"`
-		Key    string `json:"key"`
-	}](r)
-	if err != nil {
-		return err
-	}
-	answered, err := c.admit()
-	if err != nil {
-		return err
-	}
-	defer answered()
+func (c *Console) postDeleteLock(r *http.Request, body lockRequest) error {
 	t := c.lab.Topology
 	name := strings.TrimSuffix(strings.TrimPrefix(body.Key, t.KeyPrefix), fmt.Sprintf(":{%d}", shownItem))
 	if t.KeyPrefix+name == body.Key || !slices.Contains(c.lockNames(), name) {
@@ -291,7 +281,6 @@ func (c *Console) postDeleteLock(r *http.Request) error {
 		return conflict("%s is not locked any more", body.Key)
 	}
 	c.logf("%s is deleted from %s: whoever holds the lock does not know", body.Key, body.Server)
-	c.look(c.ctx)
 	return nil
 }
 
@@ -326,11 +315,7 @@ func (r saleRequest) asked() string {
 	return text
 }
 
-func (c *Console) postSale(r *http.Request) error {
-	body, err := read[saleRequest](r)
-	if err != nil {
-		return err
-	}
+func (c *Console) postSale(r *http.Request, body saleRequest) error {
 	strategy, known := c.strategy(body.Strategy)
 	switch {
 	case !known:

@@ -99,11 +99,7 @@ func (s *searching) command() string {
 
 const exploreCommand = "go run ./loadtest explore"
 
-func (c *Console) postExplore(r *http.Request) error {
-	body, err := read[exploreRequest](r)
-	if err != nil {
-		return err
-	}
+func (c *Console) postExplore(_ *http.Request, body exploreRequest) error {
 	s, err := c.search(body)
 	if err != nil {
 		return err

@@ -168,15 +168,13 @@ func (c *Console) take(name string) (taken []*heldSale, err error) {
 	return nil, conflict("nothing is held")
 }
 
+type holdsRequest struct {
+	Name string `json:"name"` // empty: all
+}
+
 // postHolds ends the hold of a sale, or of all if none is named, and waits until the stores have answered.
 func (c *Console) postHolds(done string, end func(*heldSale)) func(*http.Request) error {
-	return func(r *http.Request) error {
-		body, err := read[struct {
-			Name string `json:"name"` // empty: all
-		}](r)
-		if err != nil {
-			return err
-		}
+	return reading(func(r *http.Request, body holdsRequest) error {
 		held, err := c.take(body.Name)
 		if err != nil {
 			return err
@@ -195,7 +193,7 @@ func (c *Console) postHolds(done string, end func(*heldSale)) func(*http.Request
 		}
 		c.look(c.ctx)
 		return nil
-	}
+	})
 }
 
 // shownText is how many bytes of a message are shown.

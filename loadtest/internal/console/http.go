@@ -28,22 +28,22 @@ func (c *Console) handler() http.Handler {
 	mux.HandleFunc("GET /traces/{id}", c.getTrace)
 	mux.HandleFunc("GET /runs/{id}/{file...}", c.getReport)
 	for path, action := range map[string]func(*http.Request) error{
-		"/run":                      c.postRun,
-		"/story":                    c.postStory,
-		"/story/next":               c.postNext,
-		"/story/finish":             c.postFinish,
-		"/explore":                  c.postExplore,
-		"/cancel":                   c.postCancel,
+		"/run":                      reading(c.postRun),
+		"/story":                    reading(c.postStory),
+		"/story/next":               reading(c.postNext),
+		"/story/finish":             reading(c.postFinish),
+		"/explore":                  reading(c.postExplore),
+		"/cancel":                   reading(c.postCancel),
 		"/replicas/{name}/stop":     c.postReplica("stop"),
 		"/replicas/{name}/continue": c.postReplica("continue"),
 		"/replicas/{name}/kill":     c.postReplica("kill"),
 		"/replicas/{name}/start":    c.postReplica("start"),
-		"/stock":                    c.postStock,
-		"/restock":                  c.postRestock,
-		"/locks/delete":             c.postDeleteLock,
+		"/stock":                    c.admitting(reading(c.postStock)),
+		"/restock":                  c.admitting(reading(c.postRestock)),
+		"/locks/delete":             c.admitting(reading(c.postDeleteLock)),
 		"/holds/release":            c.postHolds("goes on", (*heldSale).release),
 		"/holds/cut":                c.postHolds("is cut off", (*heldSale).cut),
-		"/sales":                    c.postSale,
+		"/sales":                    reading(c.postSale),
 	} {
 		mux.HandleFunc("POST "+path, func(w http.ResponseWriter, r *http.Request) {
 			err := asJSON(r)
@@ -127,17 +127,20 @@ func asJSON(r *http.Request) error {
 // maxBody is more than any request of the page has.
 const maxBody = 64 << 10
 
-// read decodes the body of a request.
-func read[T any](r *http.Request) (body T, err error) {
-	decoder := json.NewDecoder(io.LimitReader(r.Body, maxBody))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&body); err != nil {
-		return body, malformed("the body cannot be understood: %v", err)
+// reading decodes the body of a request for an action.
+func reading[T any](action func(r *http.Request, body T) error) func(*http.Request) error {
+	return func(r *http.Request) error {
+		var body T
+		decoder := json.NewDecoder(io.LimitReader(r.Body, maxBody))
+		decoder.DisallowUnknownFields()
+		if err := decoder.Decode(&body); err != nil {
+			return malformed("the body cannot be understood: %v", err)
+		}
+		if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+			return malformed("the body must be one JSON object")
+		}
+		return action(r, body)
 	}
-	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return body, malformed("the body must be one JSON object")
-	}
-	return body, nil
 }
 
 func (c *Console) getPage(w http.ResponseWriter, _ *http.Request) {
@@ -234,11 +237,7 @@ type activityRequest struct {
 	ID int `json:"id"`
 }
 
-func (c *Console) postCancel(r *http.Request) error {
-	body, err := read[activityRequest](r)
-	if err != nil {
-		return err
-	}
+func (c *Console) postCancel(_ *http.Request, body activityRequest) error {
 	a, err := c.going("", body.ID)
 	if err == nil {
 		a.cancel()

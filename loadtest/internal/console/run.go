@@ -61,11 +61,7 @@ func (r runRequest) flags() ([]string, error) {
 	return append(flags, "--faults=false", "--explore=false"), nil
 }
 
-func (c *Console) postRun(r *http.Request) error {
-	body, err := read[runRequest](r)
-	if err != nil {
-		return err
-	}
+func (c *Console) postRun(_ *http.Request, body runRequest) error {
 	flags, err := body.flags()
 	if err != nil {
 		return err

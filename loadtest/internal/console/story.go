@@ -44,11 +44,7 @@ func (r storyRequest) options(catalogue []scenario.Strategy) (o fault.Options, t
 	return o, sc.Title, nil
 }
 
-func (c *Console) postStory(r *http.Request) error {
-	body, err := read[storyRequest](r)
-	if err != nil {
-		return err
-	}
+func (c *Console) postStory(_ *http.Request, body storyRequest) error {
 	options, title, err := body.options(c.catalogue)
 	if err != nil {
 		return err
@@ -71,14 +67,12 @@ func (c *Console) postStory(r *http.Request) error {
 	return nil
 }
 
-func (c *Console) postNext(r *http.Request) error {
-	body, err := read[struct {
-		activityRequest
-		Steps int `json:"steps"` // that were shown: to press twice for one of them plays one step
-	}](r)
-	if err != nil {
-		return err
-	}
+type nextRequest struct {
+	activityRequest
+	Steps int `json:"steps"` // that were shown: to press twice for one of them plays one step
+}
+
+func (c *Console) postNext(_ *http.Request, body nextRequest) error {
 	if body.Steps < 1 {
 		return malformed("%d steps: say from which step the story shall go on", body.Steps)
 	}
@@ -89,11 +83,7 @@ func (c *Console) postNext(r *http.Request) error {
 	return err
 }
 
-func (c *Console) postFinish(r *http.Request) error {
-	body, err := read[activityRequest](r)
-	if err != nil {
-		return err
-	}
+func (c *Console) postFinish(_ *http.Request, body activityRequest) error {
 	a, err := c.going("story", body.ID)
 	if err != nil {
 		return err
