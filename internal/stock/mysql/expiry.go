@@ -2,6 +2,7 @@ package mysql
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"log/slog"
 	"strings"
@@ -57,11 +58,13 @@ func (e expiry) run(ctx context.Context) {
 // delete deletes rows of some kinds that are older than age, the oldest first.
 func (e expiry) delete(ctx context.Context, old oldRows, age time.Duration, kinds ...any) error {
 	for _, kind := range kinds {
-		for found := PruneLimit; found == PruneLimit; {
+		for rows := int64(PruneLimit); rows >= PruneLimit; {
 			began := time.Now()
 			var err error
-			// TiDB has no SKIP LOCKED.
-			if found, _, err = old.prune(ctx, e.store, " NOWAIT", kind, age); err != nil && !errors.Is(err, stock.ErrBusy) {
+			rows, err = pruneOnce(ctx, e.store, func(tx Tx) (sql.Result, error) {
+				return old.prune(ctx, tx, " NOWAIT", kind, age) // TiDB has no SKIP LOCKED
+			})
+			if err != nil && !errors.Is(err, stock.ErrBusy) {
 				return err
 			}
 			_ = monotonic.Sleep(ctx, time.Since(began))

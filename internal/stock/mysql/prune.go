@@ -59,7 +59,7 @@ func (o oldRows) pruneAll(
 	ctx context.Context, db *sqlx.DB, age time.Duration, kinds ...any,
 ) (deleted int64, err error) {
 	for _, kind := range kinds {
-		rows, err := Prune(ctx, func() (int, int64, error) { return o.prune(ctx, Store{DB: db}, "", kind, age) })
+		rows, err := Prune(ctx, db, func(tx Tx) (sql.Result, error) { return o.prune(ctx, tx, "", kind, age) })
 		deleted += rows
 		if err != nil {
 			return deleted, err
@@ -68,48 +68,41 @@ func (o oldRows) pruneAll(
 	return deleted, nil
 }
 
-// prune deletes what has up to PruneLimit keys, or nothing and fails with ErrBusy if one of the rows is locked for
-// long, or at all with NOWAIT.
-func (o oldRows) prune(
-	ctx context.Context, store Store, nowait string, kind any, age time.Duration,
-) (found int, rows int64, err error) {
-	// The locks keep another pruning from deleting the same rows first: a key that was used again meanwhile would then be
-	// deleted here.
-	return inPruning(ctx, store, func(tx Tx) (found int, result sql.Result, err error) {
-		var keys []any
-		err = tx.SelectContext(ctx, &keys, o.find+" LIMIT ? FOR UPDATE"+nowait, kind, age.Microseconds(), PruneLimit)
-		if err == nil && len(keys) > 0 {
-			result, err = tx.ExecContext(ctx, o.delete+list(len(keys)), keys...)
-		}
-		return len(keys), result, err
-	})
+// prune deletes what has up to PruneLimit keys. It fails with ErrBusy if one of the rows is locked for long, or at all
+// with NOWAIT. Its locks keep another pruning from deleting the same rows first: a key that was used again meanwhile
+// would then be deleted here.
+func (o oldRows) prune(ctx context.Context, tx Tx, nowait string, kind any, age time.Duration) (sql.Result, error) {
+	var keys []any
+	err := tx.SelectContext(ctx, &keys, o.find+" LIMIT ? FOR UPDATE"+nowait, kind, age.Microseconds(), PruneLimit)
+	if err != nil || len(keys) == 0 {
+		return nil, err
+	}
+	return tx.ExecContext(ctx, o.delete+list(len(keys)), keys...)
 }
 
-// inPruning runs a transaction that deletes what it has found, if that is anything. It is at READ COMMITTED, since
-// locked gaps would keep new rows out.
-func inPruning(
-	ctx context.Context, store Store, work func(Tx) (found int, deleted sql.Result, err error),
-) (found int, rows int64, err error) {
+// pruneOnce returns how many rows a transaction deletes. It is at READ COMMITTED, since locked gaps would keep new rows
+// out.
+func pruneOnce(ctx context.Context, store Store, work func(Tx) (sql.Result, error)) (rows int64, err error) {
 	err = store.InTx(ctx, []int64{Upkeep}, ReadCommitted, func(tx Tx) error {
-		n, deleted, err := work(tx)
-		if err != nil || n == 0 {
+		deleted, err := work(tx)
+		if err != nil || deleted == nil {
 			return Refusal(err)
 		}
-		found = n
 		rows, err = deleted.RowsAffected()
 		return err
 	})
 	if err != nil {
-		return 0, 0, err
+		return 0, err
 	}
-	return found, rows, nil
+	return rows, nil
 }
 
-// Prune calls once until it finds fewer than PruneLimit things to delete, and returns the number of deleted rows. If
-// rows are locked, it tries again: the service goes on meanwhile.
-func Prune(ctx context.Context, once func() (found int, rows int64, err error)) (deleted int64, err error) {
+// Prune runs transactions, each of which deletes up to PruneLimit things, until one deletes fewer rows. It returns the
+// number of deleted rows. The result of one that finds nothing may be nil. If rows are locked, it tries again: the
+// service goes on meanwhile.
+func Prune(ctx context.Context, db *sqlx.DB, work func(Tx) (sql.Result, error)) (deleted int64, err error) {
 	for refused := 0; ; {
-		found, rows, err := once()
+		rows, err := pruneOnce(ctx, Store{DB: db}, work)
 		deleted += rows
 		switch {
 		case IsBusy(err) && refused < pruneTries:
@@ -117,7 +110,7 @@ func Prune(ctx context.Context, once func() (found int, rows int64, err error)) 
 			if err := retry.BackOff(ctx, refused); err != nil {
 				return deleted, err
 			}
-		case err != nil || found < PruneLimit:
+		case err != nil || rows < PruneLimit:
 			return deleted, err
 		default:
 			refused = 0
@@ -129,27 +122,24 @@ func Prune(ctx context.Context, once func() (found int, rows int64, err error)) 
 // if it fails. A buyer who is forgotten may buy up to the limit again: the age must exceed the time for which an item
 // is on sale. Sales go on meanwhile.
 func PruneBuyers(ctx context.Context, db *sqlx.DB, age time.Duration) (deleted int64, err error) {
-	return Prune(ctx, func() (int, int64, error) { return pruneBuyers(ctx, db, age) })
+	return Prune(ctx, db, func(tx Tx) (sql.Result, error) { return pruneBuyers(ctx, tx, age) })
 }
 
 // pruneBuyers waits for no row, since a sale may lock those of several buyers in another order.
-func pruneBuyers(ctx context.Context, db *sqlx.DB, age time.Duration) (found int, rows int64, err error) {
-	return inPruning(ctx, Store{DB: db}, func(tx Tx) (found int, result sql.Result, err error) {
-		var old []struct {
-			GoodsID int64 `db:"goods_id"`
-			Buyer   []byte
-		}
-		err = tx.SelectContext(ctx, &old, `SELECT goods_id, buyer FROM buyer_units FORCE INDEX (buyer_units_created_at)
-			WHERE `+olderThan+` ORDER BY created_at LIMIT ? FOR UPDATE NOWAIT`, age.Microseconds(), PruneLimit)
-		if err != nil || len(old) == 0 {
-			return 0, nil, err
-		}
-		args := make([]any, 0, 2*len(old))
-		for _, row := range old {
-			args = append(args, row.GoodsID, row.Buyer)
-		}
-		result, err = tx.ExecContext(ctx, "DELETE buyer_units FROM buyer_units FORCE INDEX (PRIMARY) "+
-			"WHERE (goods_id, buyer) IN ((?, ?)"+strings.Repeat(", (?, ?)", len(old)-1)+")", args...)
-		return len(old), result, err
-	})
+func pruneBuyers(ctx context.Context, tx Tx, age time.Duration) (sql.Result, error) {
+	var old []struct {
+		GoodsID int64 `db:"goods_id"`
+		Buyer   []byte
+	}
+	err := tx.SelectContext(ctx, &old, `SELECT goods_id, buyer FROM buyer_units FORCE INDEX (buyer_units_created_at)
+		WHERE `+olderThan+` ORDER BY created_at LIMIT ? FOR UPDATE NOWAIT`, age.Microseconds(), PruneLimit)
+	if err != nil || len(old) == 0 {
+		return nil, err
+	}
+	args := make([]any, 0, 2*len(old))
+	for _, row := range old {
+		args = append(args, row.GoodsID, row.Buyer)
+	}
+	return tx.ExecContext(ctx, "DELETE buyer_units FROM buyer_units FORCE INDEX (PRIMARY) "+
+		"WHERE (goods_id, buyer) IN ((?, ?)"+strings.Repeat(", (?, ?)", len(old)-1)+")", args...)
 }

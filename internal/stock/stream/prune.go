@@ -2,10 +2,9 @@ package stream
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"time"
-
-	"github.com/jmoiron/sqlx"
 
 	"stock/internal/stock/mysql"
 	"stock/internal/stock/redis"
@@ -34,28 +33,11 @@ func (a Admin) Prune(ctx context.Context, age time.Duration) (deleted int64, err
 	if oldest.IsZero() {
 		oldest = time.Now()
 	}
-	return mysql.Prune(ctx, func() (int, int64, error) {
-		return pruneSales(ctx, a.MySQL, age, oldest.Add(-clockSkew-maxEntryAge))
-	})
-}
-
-func pruneSales(
-	ctx context.Context, db *sqlx.DB, age time.Duration, before time.Time,
-) (found int, rows int64, err error) {
-	// At READ COMMITTED, since locked gaps would keep new sales out.
-	err = mysql.Store{DB: db}.InTx(ctx, []int64{mysql.Upkeep}, mysql.ReadCommitted, func(tx mysql.Tx) error {
-		result, err := tx.ExecContext(ctx, `DELETE FROM stream_sale
+	before := oldest.Add(-clockSkew - maxEntryAge)
+	return mysql.Prune(ctx, a.MySQL, func(tx mysql.Tx) (sql.Result, error) {
+		return tx.ExecContext(ctx, `DELETE FROM stream_sale
 			WHERE deducted AND written < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND AND written < ?
 			ORDER BY written LIMIT ?`,
 			age.Microseconds(), before.UTC().Format("2006-01-02 15:04:05.000000"), mysql.PruneLimit)
-		if err != nil {
-			return mysql.Refusal(err)
-		}
-		rows, err = result.RowsAffected()
-		return err
 	})
-	if err != nil {
-		return 0, 0, err
-	}
-	return int(rows), rows, nil
 }
