@@ -2,21 +2,18 @@ package report
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
-	"stock/internal/stats"
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/verify"
 )
 
 // Judged is a workload that is judged only, because it is too small to measure anything.
 type Judged struct {
-	Title  string
-	Remark string        // what else was counted, in one sentence without its stop; empty: nothing
-	Found  []JudgedFound // those with a result, from the worst to the best
+	Title string
+	Found []JudgedFound // those with a result, from the worst to the best
 }
 
 // JudgedFound lists the rows with a result, by name.
@@ -51,7 +48,7 @@ func (r *Report) Judged() (all []Judged) {
 
 // newJudged sorts rows of one workload by their results.
 func (r *Report) newJudged(rows []*Row) Judged {
-	j := Judged{Title: title(rows), Remark: cmp.Or(sentAgain(rows), reserved(rows))}
+	j := Judged{Title: title(rows)}
 	for _, result := range []verify.Result{verify.Wrong, verify.Inconclusive, verify.Correct} {
 		found := JudgedFound{Result: result}
 		for _, row := range rows {
@@ -78,37 +75,6 @@ func (r *Report) othersHaveMore(row *Row) bool {
 	return slices.ContainsFunc(r.Rows, func(other *Row) bool { return other.Replicas > row.Replicas })
 }
 
-// sentAgain says how many requests were sent again when that could do harm; empty: none.
-func sentAgain(rows []*Row) string {
-	var all, inStock, elsewhere int64
-	for _, row := range rows {
-		all += row.SentAgain
-		inStock += row.AgainInStock
-		elsewhere += row.AgainElsewhere
-	}
-	if inStock == 0 {
-		return ""
-	}
-	return fmt.Sprintf("Of %s requests that were sent again, %s came while stock was left, "+
-		"and %s got their answer from another replica than before",
-		stats.Grouped(all), stats.Grouped(inStock), stats.Grouped(elsewhere))
-}
-
-// reserved says how many reservations there were, and how they ended; empty: there were none.
-func reserved(rows []*Row) string {
-	var all verify.Figures
-	for _, row := range rows {
-		all.Add(row.Figures)
-	}
-	figures := all.Reservations
-	if figures.Held == 0 {
-		return ""
-	}
-	return fmt.Sprintf("Of %s reservations, %s were confirmed, %s cancelled, and %s left to expire",
-		stats.Grouped(figures.Held), stats.Grouped(figures.Confirmed),
-		stats.Grouped(figures.Cancelled), stats.Grouped(figures.Expired))
-}
-
 // writeJudged writes, for each workload that is judged only, the strategies by verdict. Their evidence follows with
 // that of the other rows.
 func (r *Report) writeJudged(out printer) {
@@ -116,11 +82,7 @@ func (r *Report) writeJudged(out printer) {
 		if i == 0 {
 			out.section("Judged, not measured")
 		}
-		text := load.Title
-		if load.Remark != "" {
-			text += ". " + load.Remark + "."
-		}
-		out.item(plain, text)
+		out.item(plain, load.Title)
 		for _, found := range load.Found {
 			var names []string
 			for _, row := range found.Rows {
