@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"stock/internal/servers"
@@ -25,17 +26,14 @@ type rewrite struct {
 const explorer = "stock/loadtest/internal/explore"
 
 // ExplorerMutants lists the bugs of the explorer, and an oddity, for which the tests of all of them must pass.
-func ExplorerMutants() (mutants []Mutant) {
+func ExplorerMutants() []Mutant {
 	unchanged := rewrite{}
 	for _, bug := range explorerBugs {
-		mutants = append(mutants, Mutant{
-			Name: "explorer-" + bug.name, Family: "explorer", Planted: bug.planted, rewrite: &bug.rewrite,
-		})
-		if !strings.Contains(unchanged.test+"|", bug.test+"|") {
-			unchanged.test = strings.TrimPrefix(unchanged.test+"|"+bug.test, "|")
+		if test := bug.rewrite.test; !strings.Contains(unchanged.test+"|", test+"|") {
+			unchanged.test = strings.TrimPrefix(unchanged.test+"|"+test, "|")
 		}
 	}
-	return append(mutants, Mutant{
+	return append(slices.Clone(explorerBugs), Mutant{
 		Name: "explorer-unchanged", Family: "explorer", Oddity: true,
 		Planted: "Nothing: the tests that give the bugs of the explorer away must pass.", rewrite: &unchanged,
 	})
