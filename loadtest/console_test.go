@@ -563,7 +563,7 @@ func mustRun(t *testing.T, command string, replicas int) {
 	if err == nil {
 		err = f.check(flags)
 	}
-	if err != nil || f.replicas != replicas {
-		t.Errorf("%s: %v, and it reports %d replicas; want %d", command, err, f.replicas, replicas)
+	if err != nil || f.Replicas != replicas {
+		t.Errorf("%s: %v, and it reports %d replicas; want %d", command, err, f.Replicas, replicas)
 	}
 }

@@ -43,8 +43,8 @@ func TestNoScenarioIsPlayedOnServersThatCannotBeReachedThroughProxies(t *testing
 
 func TestOnlyAStandardRunIsExplored(t *testing.T) {
 	t.Parallel()
-	if f := runFlagsOf(t, nil); !f.explore || f.loadBudget() >= f.budget-quickTime {
-		t.Errorf("a run explores: %t, and leaves %v of %v to the load", f.explore, f.loadBudget(), f.budget)
+	if f := runFlagsOf(t, nil); !f.explore || f.loadBudget() >= f.Budget-quickTime {
+		t.Errorf("a run explores: %t, and leaves %v of %v to the load", f.explore, f.loadBudget(), f.Budget)
 	}
 	for _, args := range [][]string{
 		{"--explore=false"}, {"--quick"}, {"--target=http://a", "--admin=http://b"}, {"--duration=1s"}, {"--workload=plenty"},

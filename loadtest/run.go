@@ -16,9 +16,7 @@ import (
 	"stock/loadtest/internal/lab"
 	"stock/loadtest/internal/page"
 	"stock/loadtest/internal/report"
-	"stock/loadtest/internal/scenario"
 	"stock/loadtest/internal/topology"
-	"stock/loadtest/internal/traffic"
 	"stock/loadtest/internal/verify"
 )
 
@@ -88,13 +86,8 @@ LOADTEST_REDIS_PASSWORD, or from the files that these variables with _FILE at th
 
 func (f *runFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error) {
 	began := time.Now()
-	mix, err := f.mix()
-	if err != nil {
-		return err
-	}
 	var removeIfEmpty func()
-	f.out, removeIfEmpty, err = lab.CreateDir(f.out)
-	if err != nil {
+	if f.Dir, removeIfEmpty, err = lab.CreateDir(f.Dir); err != nil {
 		return err
 	}
 	defer removeIfEmpty()
@@ -112,7 +105,7 @@ func (f *runFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error
 	defer func() { err = errors.Join(err, l.Close()) }()
 
 	warnOfServers(stderr, l)
-	run, err := l.NewRun(ctx, f.runOptions(mix, began))
+	run, err := l.NewRun(ctx, f.runOptions(began))
 	if err != nil {
 		return err
 	}
@@ -122,29 +115,29 @@ func (f *runFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error
 	failure := measure(ctx, run, screen)
 	if failure == nil && f.faults {
 		options := fault.Options{
-			Scenarios: fault.Basic, Choices: run.Choices, Repeat: 1, Parallel: parallel(l, f.replicas, len(fault.Basic)),
+			Scenarios: fault.Basic, Choices: run.Choices, Repeat: 1, Parallel: parallel(l, f.Replicas, len(fault.Basic)),
 			Command: replayCommand(f.local.stockBinary),
 		}
-		failure = playFaults(ctx, faultLab(l, false), options, run.Builder, f.out, screen,
+		failure = playFaults(ctx, faultLab(l, false), options, run.Builder, f.Dir, screen,
 			func(report.Fault) {})
 	}
 	if failure == nil && f.explore {
 		failure = exploreQuickly(ctx, l, run, screen)
 	}
-	how := fmt.Sprintf("%v, seed %d", time.Since(began).Round(time.Second), f.seed)
-	return writeReport(ctx, stdout, run.Builder, f.out, failure, how)
+	how := fmt.Sprintf("%v, seed %d", time.Since(began).Round(time.Second), f.Seed)
+	return writeReport(ctx, stdout, run.Builder, f.Dir, failure, how)
 }
 
 // openLab starts the servers, or connects to those of --target.
 func (f *runFlags) openLab(ctx context.Context) (*lab.Lab, error) {
 	if f.service != nil {
-		return lab.StartService(ctx, f.service, f.replicas, f.attach.place())
+		return lab.StartService(ctx, f.service, f.Replicas, f.attach.place())
 	}
 	if f.attach.target != "" {
 		return lab.Attach(ctx, f.attach.place())
 	}
 	return lab.Start(ctx, f.clusters.options(topology.Options{
-		Replicas: f.replicas, RedisReplica: f.copied, StockBinary: f.local.stockBinary, TiDB: f.local.tidb,
+		Replicas: f.Replicas, RedisReplica: f.copied, StockBinary: f.local.stockBinary, TiDB: f.local.tidb,
 		User: f.attach.userServers(f.mostReplicas()),
 	}))
 }
@@ -152,44 +145,18 @@ func (f *runFlags) openLab(ctx context.Context) (*lab.Lab, error) {
 // mostReplicas is how many replicas run at the same time: fewer have more connections to the user's MySQL.
 func (f *runFlags) mostReplicas() int {
 	if !f.faults {
-		return f.replicas
+		return f.Replicas
 	}
-	return f.replicas + 2*len(fault.Basic)
+	return f.Replicas + 2*len(fault.Basic)
 }
 
 // runOptions returns what the flags ask for.
-func (f *runFlags) runOptions(mix traffic.MixConfig, began time.Time) lab.RunOptions {
+func (f *runFlags) runOptions(began time.Time) lab.RunOptions {
+	config := f.Config
+	config.Compared, config.Budget = page.Compared, f.loadBudget()
 	return lab.RunOptions{
-		Strategies: f.strategies,
-		Store:      f.store,
-		Config: scenario.Config{
-			Replicas: f.replicas,
-			Sweep:    f.sweep,
-			Rounds:   f.rounds,
-			Seed:     mix.Seed,
-			Users:    f.users,
-			Rate:     f.rate,
-			Requests: f.requests,
-			Duration: f.duration,
-			Hold:     f.hold,
-			Timeout:  f.timeout,
-			Compared: page.Compared,
-			Stock:    f.stock,
-			Workload: f.workload,
-			Restock:  f.restock,
-			Keys:     f.keys,
-			Goods:    mix.Goods,
-			Skew:     mix.Skew,
-			MinCount: mix.MinCount,
-			MaxCount: mix.MaxCount,
-			Budget:   f.loadBudget(),
-			WarmUp:   f.warmUp(),
-			Dir:      f.out,
-		},
-		Began:       began,
-		CommandLine: f.options,
-		Revision:    revision,
-		Notes:       f.faultNotes(),
+		Strategies: f.strategies, Store: f.store, Config: config, Began: began,
+		CommandLine: f.options, Revision: revision, Notes: f.faultNotes(),
 	}
 }
 
@@ -206,15 +173,15 @@ func (f *runFlags) faultNotes() []string {
 
 // announceDuration says how long runs of a given duration take. It returns an error if that exceeds the budget.
 func (f *runFlags) announceDuration(runs int, screen *screen) error {
-	if f.duration == 0 {
+	if f.Duration == 0 {
 		return nil
 	}
-	takes := time.Duration(runs) * f.duration
-	if f.budget > 0 && takes > f.budget {
+	takes := time.Duration(runs) * f.Duration
+	if f.Budget > 0 && takes > f.Budget {
 		return fmt.Errorf("%d runs of --duration %v take %v, more than --budget %v: reduce --duration, --rounds or "+
-			"--strategies, or increase --budget", runs, f.duration, takes, f.budget)
+			"--strategies, or increase --budget", runs, f.Duration, takes, f.Budget)
 	}
-	screen.println(fmt.Sprintf("%d runs of %v take a little more than %v", runs, f.duration, takes))
+	screen.println(fmt.Sprintf("%d runs of %v take a little more than %v", runs, f.Duration, takes))
 	return nil
 }
 

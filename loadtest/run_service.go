@@ -44,20 +44,20 @@ func (f *runFlags) readService(flags *pflag.FlagSet, getenv func(string) string)
 	case !running && (given("mysql-dsn") || given("redis")):
 		return errors.New("--mysql-dsn and --redis are for a service with url: one with command is started on servers of " +
 			"the lab's own")
-	case f.sweep.Axis == history.AxisReplicas || f.sweep.Axis == history.AxisHold:
-		return fmt.Errorf("--sweep %s cannot be used with --service", f.sweep.Axis)
+	case f.Sweep.Axis == history.AxisReplicas || f.Sweep.Axis == history.AxisHold:
+		return fmt.Errorf("--sweep %s cannot be used with --service", f.Sweep.Axis)
 	case f.service.OneUnit() && f.counts != "1":
 		return errors.New("--counts needs {count} in the request of your service")
 	case running:
-		f.replicas = len(f.service.URL)
+		f.Replicas = len(f.service.URL)
 	}
 	f.faults, f.explore = false, false
-	f.rounds = cmp.Or(f.rounds, fixedRounds)
+	f.Rounds = cmp.Or(f.Rounds, fixedRounds)
 	if !flags.Changed("users") {
-		f.users = serviceUsers
+		f.Users = serviceUsers
 	}
 	if !flags.Changed("requests") {
-		f.requests = serviceRequests
+		f.Requests = serviceRequests
 	}
 	return nil
 }

@@ -15,7 +15,6 @@ import (
 	"stock/loadtest/internal/lab"
 	"stock/loadtest/internal/report"
 	"stock/loadtest/internal/scenario"
-	"stock/loadtest/internal/traffic"
 	"stock/loadtest/internal/verify"
 )
 
@@ -176,7 +175,7 @@ func TestReportShowsOptionsFromTheEnvironment(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.options = givenOptions(flags)
-	got := report.NewBuilder(report.Environment{Options: f.runOptions(traffic.MixConfig{}, time.Now()).CommandLine}).
+	got := report.NewBuilder(report.Environment{Options: f.runOptions(time.Now()).CommandLine}).
 		Environment().Options
 	slices.Sort(got)
 	want := []string{"--mysql-dsn=stock:***@tcp(mysql:3306)/stock", "--quick=true", "--strategies=none,update", "run"}
@@ -209,8 +208,8 @@ func TestRoundsAreAsNeededOnlyInAClosedLoopOfRequests(t *testing.T) {
 		if err := f.check(flags); err != nil {
 			t.Fatalf("%s: %v", args, err)
 		}
-		if f.setDefaults(flags); f.rounds != want {
-			t.Errorf("%q: %d rounds, want %d (0: as needed)", args, f.rounds, want)
+		if f.setDefaults(flags); f.Rounds != want {
+			t.Errorf("%q: %d rounds, want %d (0: as needed)", args, f.Rounds, want)
 		}
 	}
 }

@@ -292,16 +292,13 @@ func newConsoleRun(
 	}
 	f.setDefaults(flags)
 	f.options = givenOptions(flags)
-	f.replicas = len(l.Topology.Replicas) // the lab has them already
-	mix, err := f.mix()
+	f.Replicas = len(l.Topology.Replicas) // the lab has them already
+	dir, removeIfEmpty, err := lab.CreateDir("")
 	if err != nil {
 		return nil, err
 	}
-	var removeIfEmpty func()
-	if f.out, removeIfEmpty, err = lab.CreateDir(""); err != nil {
-		return nil, err
-	}
-	options := f.runOptions(mix, time.Now())
+	f.Dir = dir
+	options := f.runOptions(time.Now())
 	options.Config.Watch = watch
 	options.Notes = []string{"Run from the console: the browser that shows it uses CPU time, too."}
 	run, err := l.NewRun(ctx, options)
