@@ -7,7 +7,6 @@ package scenario
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -44,7 +43,7 @@ type Config struct {
 	Choices  []Choice
 	Replicas int // behind the target's URL
 	Sweep    Sweep
-	Rounds   int // of all rows; 0: as many of each row as it needs for a narrow interval, within the budget
+	Rounds   int // of all rows; 0: as many of each as it needs for a narrow interval, within Budget, if Requests is set
 	Seed     uint64
 
 	Users    int
@@ -115,20 +114,8 @@ type Runner struct {
 	progress atomic.Pointer[Progress]
 }
 
-// New checks the configuration. began is the time from which the budget counts.
+// New makes a Runner. began is the time from which the budget counts.
 func New(target Target, config Config, began time.Time) (*Runner, error) {
-	switch {
-	case config.Requests < 1 && config.Duration <= 0:
-		return nil, errors.New("neither a number of requests nor a duration is given")
-	case config.Rounds < 0:
-		return nil, fmt.Errorf("%d rounds: must not be negative", config.Rounds)
-	case config.Rounds == 0 && (config.Budget == 0 || config.Requests == 0):
-		return nil, errors.New("rounds as needed: a budget and a number of requests must be given")
-	case config.Users < 1:
-		return nil, fmt.Errorf("%d users: must be at least 1", config.Users)
-	case config.Stock < 0:
-		return nil, fmt.Errorf("stock %d: must not be negative", config.Stock)
-	}
 	oneReplica := target.Fewer[1] != "" && config.Sweep.Axis != history.AxisReplicas
 	measured := rows(config.Choices, workloads(config), config.settings(), oneReplica)
 	r := &Runner{
