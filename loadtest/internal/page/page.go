@@ -27,7 +27,7 @@ var functions = template.FuncMap{
 	"style": func() template.CSS {
 		return template.CSS(asset("page.css") + asset("report.css") + asset("timeline.css") + asset("explored.css"))
 	},
-	"grouped": grouped, "number": stats.Format, "latency": latency, "percent": percent, "damage": damage,
+	"grouped": grouped[float64], "number": stats.Format, "latency": latency, "percent": percent, "damage": damage,
 	"whole":       grouped[int],
 	"resultClass": resultClass,
 	"script":      func(name string) template.JS { return template.JS(asset(name)) },
