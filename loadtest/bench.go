@@ -23,11 +23,9 @@ import (
 )
 
 type benchFlags struct {
+	bench.Options
+
 	local    localFlags
-	users    int
-	time     time.Duration
-	rounds   int
-	seed     uint64
 	quick    bool
 	markdown string
 }
@@ -51,7 +49,7 @@ or something is missing; 3 nothing was found wrong, but a cell could not be judg
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			f.defaults(cmd.Flags())
-			f.seed = cmp.Or(f.seed, newSeed())
+			f.Seed = cmp.Or(f.Seed, newSeed())
 			if err := f.check(); err != nil {
 				return err
 			}
@@ -64,10 +62,10 @@ or something is missing; 3 nothing was found wrong, but a cell could not be judg
 
 func (f *benchFlags) register(flags *pflag.FlagSet) {
 	flags.SortFlags = false
-	flags.IntVar(&f.users, "users", benchUsers, "number of concurrent users")
-	flags.DurationVar(&f.time, "time", 2*time.Second, "duration of each cell")
-	flags.IntVar(&f.rounds, "rounds", 6, "number of rounds; a 95 % interval needs at least six")
-	flags.Uint64Var(&f.seed, "seed", 0, "seed of the order of cells (default: a random one, which is printed)")
+	flags.IntVar(&f.Users, "users", benchUsers, "number of concurrent users")
+	flags.DurationVar(&f.Time, "time", 2*time.Second, "duration of each cell")
+	flags.IntVar(&f.Rounds, "rounds", 6, "number of rounds; a 95 % interval needs at least six")
+	flags.Uint64Var(&f.Seed, "seed", 0, "seed of the order of cells (default: a random one, which is printed)")
 	flags.BoolVar(&f.quick, "quick", false, "a short trial: one round of cells of 300 ms; its figures are not reliable")
 	flags.StringVar(&f.markdown, "markdown", "", "write the tables in Markdown to this file")
 	f.local.register(flags)
@@ -76,23 +74,23 @@ func (f *benchFlags) register(flags *pflag.FlagSet) {
 // defaults sets the defaults of a short trial for flags that the user did not set.
 func (f *benchFlags) defaults(flags *pflag.FlagSet) {
 	if f.quick && !flags.Changed("time") {
-		f.time = 300 * time.Millisecond
+		f.Time = 300 * time.Millisecond
 	}
 	if f.quick && !flags.Changed("rounds") {
-		f.rounds = 1
+		f.Rounds = 1
 	}
 }
 
 // check validates the flags before any server is started.
 func (f *benchFlags) check() error {
 	switch {
-	case f.users < 1 || f.users > bench.MaxUsers:
+	case f.Users < 1 || f.Users > bench.MaxUsers:
 		return fmt.Errorf("--users %d: a number from 1 to %d is needed: each user has a connection to MySQL, "+
-			"which accepts %d in all, some of them for the replicas", f.users, bench.MaxUsers, servers.MySQLConnections)
-	case f.time <= 0:
-		return fmt.Errorf("--time %v: it must be positive", f.time)
-	case f.rounds < 1 || f.rounds > scenario.MaxRounds:
-		return fmt.Errorf("--rounds %d: must be a number from 1 to %d", f.rounds, scenario.MaxRounds)
+			"which accepts %d in all, some of them for the replicas", f.Users, bench.MaxUsers, servers.MySQLConnections)
+	case f.Time <= 0:
+		return fmt.Errorf("--time %v: it must be positive", f.Time)
+	case f.Rounds < 1 || f.Rounds > scenario.MaxRounds:
+		return fmt.Errorf("--rounds %d: must be a number from 1 to %d", f.Rounds, scenario.MaxRounds)
 	}
 	return checkWritable("--markdown", f.markdown)
 }
@@ -133,18 +131,15 @@ func (f *benchFlags) run(ctx context.Context, stdout, stderr io.Writer) (err err
 		return err
 	}
 
-	o := bench.Options{
-		Target: l.Target, BareURL: l.Topology.BareURL, MySQLDSN: l.Topology.MySQLDSN,
-		Users: f.users, Time: f.time, Rounds: f.rounds, Seed: f.seed, Dir: dir,
-		Progress: func(done, cells int, subject string) {
-			screen.status(fmt.Sprintf("[%d/%d] %s", done+1, cells, subject))
-		},
+	f.Target, f.BareURL, f.MySQLDSN, f.Dir = l.Target, l.Topology.BareURL, l.Topology.MySQLDSN, dir
+	f.Progress = func(done, cells int, subject string) {
+		screen.status(fmt.Sprintf("[%d/%d] %s", done+1, cells, subject))
 	}
 	for _, replica := range l.Topology.Replicas {
-		o.Replicas = append(o.Replicas, replica.PID)
+		f.Replicas = append(f.Replicas, replica.PID)
 	}
-	o.Parts = partsOf(l.Topology, append(pids, o.Replicas...))
-	result, err := bench.Run(ctx, o)
+	f.Parts = partsOf(l.Topology, append(pids, f.Replicas...))
+	result, err := bench.Run(ctx, f.Options)
 	screen.clear()
 	if death := l.Check(); death != nil && ctx.Err() == nil {
 		return death // the cause of any other error
