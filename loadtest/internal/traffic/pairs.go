@@ -77,15 +77,10 @@ const (
 // insist asks until the client knows what became of its request. ask returns false then.
 func insist(ctx context.Context, ask func(try int) bool) {
 	for try := range mostAsked {
-		if !ask(try) || !pause(ctx, askAgainAfter) {
+		if !ask(try) || monotonic.Sleep(ctx, askAgainAfter) != nil {
 			return
 		}
 	}
-}
-
-// pause returns false if ctx has ended.
-func pause(ctx context.Context, d time.Duration) bool {
-	return monotonic.SleepUntil(ctx, monotonic.Now()+int64(d))
 }
 
 // laterAfter is how many requests of a client wait until it sends the oldest of them again.

@@ -111,7 +111,7 @@ func (p *pair) buy(n int) {
 			p.follow(habits[n%len(habits)])
 			return
 		case history.SoldOut, history.Busy:
-			if !pause(p.ctx, comeAgainAfter) {
+			if monotonic.Sleep(p.ctx, comeAgainAfter) != nil {
 				return
 			}
 		default:
