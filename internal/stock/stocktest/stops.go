@@ -105,15 +105,17 @@ func (s stops) each(t *testing.T, sell sellFunc, units int64, count int, last bo
 	if err != nil && !errors.As(err, &soldOut) {
 		t.Fatal(err)
 	}
-	blocked, statements := []int{}, 0
-	eachMessage(t, func(n int) bool {
+	var blocked []int
+	for n := 1; ; n++ {
 		stopped, sold := s.stopBefore(t, n, sell, units, count)
-		if statements = n - 1; stopped && !sold {
-			blocked = append(blocked, statements)
+		if !stopped {
+			s.judge(t, blocked, n-1, last)
+			return
 		}
-		return stopped
-	})
-	s.judge(t, blocked, statements, last)
+		if !sold {
+			blocked = append(blocked, n-1)
+		}
+	}
 }
 
 func (s stops) judge(t *testing.T, blocked []int, statements int, last bool) {
