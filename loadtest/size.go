@@ -169,27 +169,17 @@ func (f *sizeFlags) run(ctx context.Context, stdout, stderr io.Writer) (err erro
 	if len(names) == 0 {
 		names = size.UsualStrategies
 	}
-	for _, name := range names {
-		screen.logLine("measuring " + name)
-		progress := func(s size.Setting) { screen.status(fmt.Sprintf("measuring %s: %v", name, s)) }
-		profile, err := rig.Calibrate(ctx, name, record.Basis, progress)
-		if err != nil {
-			return cmp.Or(ctx.Err(), err)
-		}
-		record.Profiles = append(record.Profiles, profile)
-		if err := writeRecord(filepath.Join(out, "size.json"), record); err != nil { // in case that it is interrupted
-			return err
-		}
+	screen.logLine("measuring what sales cost")
+	progress := func(j size.Job) { screen.status(fmt.Sprintf("measuring %s: %v", j.Strategy, j.Setting)) }
+	if record.Profiles, err = rig.Calibrate(ctx, names, record.Basis, progress); err != nil {
+		return cmp.Or(ctx.Err(), err)
 	}
 	record.Tests = size.PredictAll(record.Profiles, noQuotas == nil)
 	if err := writeRecord(filepath.Join(out, "predictions.json"), record); err != nil {
 		return err
 	}
 	screen.logLine("testing predictions")
-	err = rig.MeasureTests(ctx, record.Tests, func(t size.Test) {
-		screen.status(fmt.Sprintf("testing %s: %v", t.Strategy, t.Setting))
-	})
-	if err != nil {
+	if err := rig.MeasureTests(ctx, record.Tests, progress); err != nil {
 		return cmp.Or(ctx.Err(), err)
 	}
 	screen.clear()

@@ -101,7 +101,7 @@ func startEtcdCluster(t *testing.T, link func(string) (string, error)) *servers.
 			t.Error(err)
 		}
 		for _, member := range cluster.Members {
-			gone(t, member.Process, member.Addr)
+			gone(t, member.Process)
 		}
 	})
 	return cluster

@@ -43,7 +43,7 @@ func TestEtcdStopFreesThePortAndTheDirectory(t *testing.T) {
 	if err := server.Stop(t.Context()); err != nil {
 		t.Error(err)
 	}
-	gone(t, server.Process, server.Addr)
+	gone(t, server.Process)
 }
 
 func TestFailedStartOfEtcdShowsItsLog(t *testing.T) {

@@ -4,12 +4,10 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"net"
 	"os"
 	"path/filepath"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/go-sql-driver/mysql"
 
@@ -80,7 +78,7 @@ func TestMySQLStopFreesThePortAndTheDirectory(t *testing.T) {
 	if err := server.Stop(t.Context()); err != nil {
 		t.Error(err)
 	}
-	gone(t, server.Process, server.Addr)
+	gone(t, server.Process)
 }
 
 func TestFailedStartOfMySQLShowsItsLog(t *testing.T) {
@@ -103,7 +101,7 @@ func TestMySQLOnASmallDiskRefusesRowsUntilThereIsRoom(t *testing.T) {
 		if err := server.Stop(context.Background()); err != nil {
 			t.Error(err)
 		}
-		gone(t, server.Process, server.Addr)
+		gone(t, server.Process)
 	})
 	dsn, err := server.CreateDatabase(t.Context(), "stock")
 	if err != nil {
@@ -158,15 +156,11 @@ func TestArgumentsOfMySQLOverrideTheDefaults(t *testing.T) {
 	}
 }
 
-// gone checks that a stopped server has left no process, no open port and no directory.
-func gone(t *testing.T, process *servers.Process, addr string) {
+// gone checks that a stopped server has left no process, and so no open port, and no directory.
+func gone(t *testing.T, process *servers.Process) {
 	t.Helper()
-	if process.Err() == nil {
-		t.Errorf("%s is still running", process.Name)
-	}
-	if conn, err := net.DialTimeout("tcp", addr, time.Second); err == nil {
-		conn.Close()
-		t.Errorf("%s still accepts connections at %s", process.Name, addr)
+	if running := serverstest.Running(t, process.PID); process.Err() == nil || len(running) > 0 {
+		t.Errorf("%s is still running, as the processes %v", process.Name, running)
 	}
 	if _, err := os.Stat(process.Log); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the directory of %s still exists: %v", process.Name, err)

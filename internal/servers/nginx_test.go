@@ -49,7 +49,7 @@ func TestNginxServesAfterARestartAndStopFreesThePortAndTheDirectory(t *testing.T
 	if err := server.Stop(t.Context()); err != nil {
 		t.Error(err)
 	}
-	gone(t, server.Process, addr)
+	gone(t, server.Process)
 }
 
 func TestFailedStartOfNginxShowsItsLog(t *testing.T) {

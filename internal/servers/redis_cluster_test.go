@@ -44,7 +44,7 @@ func TestReplicasOfAClusterTakeTheirMastersPlaces(t *testing.T) {
 	}
 	t.Cleanup(func() {
 		for _, server := range append(cluster.Masters, cluster.Replicas...) {
-			defer gone(t, server.Process, server.Addr)
+			defer gone(t, server.Process)
 		}
 		if err := cluster.Stop(context.Background()); err != nil {
 			t.Error(err)

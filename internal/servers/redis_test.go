@@ -72,7 +72,7 @@ func TestStopDoesNotWaitForARedisReplicaThatLagsBehind(t *testing.T) {
 	if took := time.Since(began); took > 5*time.Second {
 		t.Errorf("Stop took %v: on SIGTERM, Redis waits up to 10 s for its Redis replicas", took)
 	}
-	gone(t, master.Process, master.Addr)
+	gone(t, master.Process)
 }
 
 func TestRedisStopFreesThePortAndTheDirectory(t *testing.T) {
@@ -84,7 +84,7 @@ func TestRedisStopFreesThePortAndTheDirectory(t *testing.T) {
 	if err := server.Stop(t.Context()); err != nil {
 		t.Error(err)
 	}
-	gone(t, server.Process, server.Addr)
+	gone(t, server.Process)
 }
 
 func TestFailedStartOfRedisShowsItsLog(t *testing.T) {

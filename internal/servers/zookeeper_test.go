@@ -64,7 +64,7 @@ func TestZooKeeperStopFreesThePortAndTheDirectory(t *testing.T) {
 	if err := server.Stop(t.Context()); err != nil {
 		t.Error(err)
 	}
-	gone(t, server.Process, server.Addr)
+	gone(t, server.Process)
 }
 
 // grantedTimeout opens a session and returns the timeout that the server grants, which the client library does not

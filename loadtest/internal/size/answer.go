@@ -1,6 +1,9 @@
 package size
 
-import "math"
+import (
+	"maps"
+	"math"
+)
 
 // busy is the share of its CPU time that a station should need: above, waiting times grow fast.
 const busy = 0.7
@@ -33,20 +36,16 @@ func (p *Profile) onTarget() *Profile {
 	target := *p
 	target.Costs = nil
 	for _, c := range p.Costs {
-		cpu := map[Station]float64{}
-		for station, need := range c.CPU {
-			if station != Load {
-				cpu[station] = need
-			}
-		}
-		c.CPU = cpu
+		c.CPU, c.Apart = maps.Clone(c.CPU), maps.Clone(c.Apart)
+		delete(c.CPU, Load)
+		delete(c.Apart, Load)
 		target.Costs = append(target.Costs, c)
 	}
 	return &target
 }
 
 // target is a machine whose stations have cores of their own.
-var target = Machine{Threads: map[Station]float64{Redis: 1}}
+var target Machine
 
 // Answer answers a question.
 func (p *Profile) Answer(q Question) Answer {
@@ -56,7 +55,7 @@ func (p *Profile) Answer(q Question) Answer {
 	for users := 1; users <= MostUsers*q.Items && a.Limit >= q.Sales; users = more(users) {
 		s := q.Setting
 		s.Users, s.Cores = users, map[Station]float64{}
-		for station, need := range p.at(float64(users) / float64(s.Items)).CPU {
+		for station, need := range p.at(s).CPU {
 			s.Cores[station] = math.Ceil(q.Sales*need/busy*10) / 10
 		}
 		if sized := p.Predict(target, s); sized.Goodput >= q.Sales {
@@ -87,7 +86,7 @@ func more(users int) int { return users + max(1, users/8) }
 
 // largestPart names the largest part of the time for which a sale keeps others out.
 func (p *Profile) largestPart(s Setting) string {
-	c := p.at(float64(s.Users) / float64(s.Items))
+	c := p.at(s)
 	name, longest, flushed := "statements", 0.0, c.Flushes*p.FlushTime
 	for _, part := range []struct {
 		name string

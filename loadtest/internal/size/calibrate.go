@@ -14,73 +14,70 @@ var Levels = []int{1, 8, 32, 128}
 // usualReplicas is the number of replicas of all calibrations.
 const usualReplicas = 2
 
-// Delays that calibrations add.
+// What calibrations add.
 const (
-	shortRTT    = time.Millisecond
 	longRTT     = 4 * time.Millisecond
 	slowFlushes = 2 * time.Millisecond
+	manyItems   = 256 // so that two users seldom want the same
 )
 
 // Calibrations lists the settings that a profile is computed from.
 func Calibrations() (all []Setting) {
 	for _, users := range Levels {
 		base := Setting{Users: users, Items: 1, Replicas: usualReplicas}
-		all = append(all, base)
-		for _, slower := range []Setting{{AddedRTT: shortRTT}, {AddedRTT: longRTT}, {AddedFlush: slowFlushes}} {
-			s := base
-			s.AddedRTT, s.AddedFlush = slower.AddedRTT, slower.AddedFlush
-			all = append(all, s)
-		}
+		slowRTT, slowFlush, apart := base, base, base
+		slowRTT.AddedRTT, slowFlush.AddedFlush, apart.Items = longRTT, slowFlushes, manyItems
+		all = append(all, base, slowRTT, slowFlush, apart)
 	}
 	return all
 }
 
 // Host is the machine of this process.
-func Host() Machine {
-	cores := float64(runtime.NumCPU())
-	return Machine{Cores: cores, Threads: map[Station]float64{
-		Load: float64(runtime.GOMAXPROCS(0)), Nginx: cores, Service: cores, Redis: 1,
-	}}
-}
+func Host() Machine { return Machine{Cores: float64(runtime.NumCPU())} }
 
-// Calibrate measures a strategy, and computes its profile.
-func (r *Rig) Calibrate(ctx context.Context, strategy string, b Basis, progress func(Setting)) (*Profile, error) {
-	p := &Profile{Strategy: strategy, FlushTime: b.Commit.Seconds() / b.FlushesPerCommit}
-	for _, setting := range Calibrations() {
-		progress(setting)
-		sample, err := r.Measure(ctx, strategy, setting)
-		if err != nil {
-			return nil, err
+// Calibrate measures strategies, and computes their profiles.
+func (r *Rig) Calibrate(ctx context.Context, strategies []string, b Basis, progress func(Job)) ([]*Profile, error) {
+	var jobs []Job
+	for _, strategy := range strategies {
+		for _, setting := range Calibrations() {
+			jobs = append(jobs, Job{strategy, setting})
 		}
-		p.Samples = append(p.Samples, sample)
 	}
-	p.Fit(Host())
-	return p, nil
+	samples, err := r.MeasureAll(ctx, jobs, progress)
+	if err != nil {
+		return nil, err
+	}
+	var profiles []*Profile
+	each := len(Calibrations())
+	for i, strategy := range strategies {
+		p := &Profile{Strategy: strategy, FlushTime: b.Commit.Seconds() / b.FlushesPerCommit}
+		p.Samples = samples[i*each : (i+1)*each]
+		p.Fit(Host())
+		profiles = append(profiles, p)
+	}
+	return profiles, nil
 }
 
 // Fit computes the costs from the samples, which were measured on a machine.
 func (p *Profile) Fit(m Machine) {
-	of := func(users int, rtt, flush time.Duration) Sample {
-		i := slices.IndexFunc(p.Samples, func(s Sample) bool {
-			return s.Users == users && s.Items == 1 && s.AddedRTT == rtt && s.AddedFlush == flush && len(s.Cores) == 0
-		})
+	of := func(users, items int, rtt, flush time.Duration) Sample {
+		want := Setting{Users: users, Items: items, Replicas: usualReplicas, AddedRTT: rtt, AddedFlush: flush}
+		i := slices.IndexFunc(p.Samples, func(s Sample) bool { return s.String() == want.String() })
 		return p.Samples[i]
 	}
 	// What one user waits for is the sum of all delays.
 	extra := func(slower Sample, delay time.Duration) float64 {
-		return max(0, 1/slower.Goodput-1/of(1, 0, 0).Goodput) / delay.Seconds()
+		return max(0, 1/slower.Goodput-1/of(1, 1, 0, 0).Goodput) / delay.Seconds()
 	}
-	p.RoundTrips = extra(of(1, longRTT, 0), longRTT)
-	p.Flushes = extra(of(1, 0, slowFlushes), slowFlushes)
+	p.RoundTrips = extra(of(1, 1, longRTT, 0), longRTT)
+	p.Flushes = extra(of(1, 1, 0, slowFlushes), slowFlushes)
 	p.Costs = nil
 	for _, users := range Levels {
-		p.Costs = append(p.Costs, Cost{Users: users, CPU: of(users, 0, 0).CPU})
+		p.Costs = append(p.Costs, Cost{Users: users, CPU: of(users, 1, 0, 0).CPU, Apart: of(users, manyItems, 0, 0).CPU})
 	}
 	for i := len(Levels) - 1; i >= 0; i-- { // the last level comes first, because it finds p.Inside for the others
 		users := Levels[i]
-		p.fitLevel(m, &p.Costs[i], []Sample{
-			of(users, 0, 0), of(users, shortRTT, 0), of(users, longRTT, 0), of(users, 0, slowFlushes),
-		})
+		p.fitLevel(m, &p.Costs[i], []Sample{of(users, 1, 0, 0), of(users, 1, longRTT, 0), of(users, 1, 0, slowFlushes)})
 	}
 }
 

@@ -5,11 +5,14 @@ import (
 	"slices"
 )
 
-// A Cost is what a sale costs a strategy while so many users want the same item.
+// A Cost is what a sale costs a strategy with a number of users.
 type Cost struct {
-	Users int `json:"users"` // per item
-	// CPU time at each station, in seconds.
+	Users int `json:"users"`
+	// CPU time at each station, in seconds, if all want the same item.
 	CPU map[Station]float64 `json:"cpu"`
+	// The same if hardly two want the same item. It depends on the number of users because a busy process is woken
+	// less often, and then reads and writes more at once.
+	Apart map[Station]float64 `json:"apart"`
 	// Serial is for how long a sale keeps others from selling the same item, in seconds, without the CPU time that it
 	// needs meanwhile. A batch counts once for all its sales.
 	Serial float64 `json:"serial"`
@@ -31,8 +34,7 @@ type Profile struct {
 
 // A Machine is where the stations run.
 type Machine struct {
-	Cores   float64             // that the stations share; 0: each has its own
-	Threads map[Station]float64 // the most cores that a station can use; absent: any number
+	Cores float64 // that the stations share; 0: each has as many as it can use
 }
 
 // A Prediction is what the model computes for a setting.
@@ -51,8 +53,35 @@ func (p *Profile) serialShare() float64 {
 	return min(1, (p.Inside+1)/p.RoundTrips)
 }
 
-// at returns the costs for a number of users per item, between those of the profile: linear in its logarithm.
-func (p *Profile) at(users float64) Cost {
+// batches reports whether the replicas carry out the requests of many users together: the stores then need less CPU time
+// for each.
+func (p *Profile) batches() bool {
+	few, many := p.Costs[0].CPU, p.Costs[len(p.Costs)-1].CPU
+	return many[MySQL]+many[Redis] < (few[MySQL]+few[Redis])/2
+}
+
+// at returns the costs in a setting. For how long a sale keeps others out depends on the users per item. So does the CPU
+// time, which moreover depends on the number of all users as it does if each wants an item of its own. In a batch are
+// only users of the same replica.
+func (p *Profile) at(s Setting) Cost {
+	users := float64(s.Users)
+	if p.batches() {
+		users *= usualReplicas / float64(s.Replicas)
+	}
+	c, all := p.between(users/float64(s.Items)), p.between(users)
+	cpu := map[Station]float64{}
+	for station, need := range c.CPU {
+		cpu[station] = need
+		if few := c.Apart[station]; few > 0 {
+			cpu[station] *= all.Apart[station] / few
+		}
+	}
+	c.CPU = cpu
+	return c
+}
+
+// between returns the costs for a number of users between those of the profile: linear in its logarithm.
+func (p *Profile) between(users float64) Cost {
 	first, last := p.Costs[0], p.Costs[len(p.Costs)-1]
 	if users <= float64(first.Users) {
 		return first
@@ -65,18 +94,19 @@ func (p *Profile) at(users float64) Cost {
 	share := math.Log(users/float64(a.Users)) / math.Log(float64(b.Users)/float64(a.Users))
 	mix := func(x, y float64) float64 { return x + share*(y-x) }
 	c := Cost{
-		CPU: map[Station]float64{}, Serial: mix(a.Serial, b.Serial),
+		CPU: map[Station]float64{}, Apart: map[Station]float64{}, Serial: mix(a.Serial, b.Serial),
 		RoundTrips: mix(a.RoundTrips, b.RoundTrips), Flushes: mix(a.Flushes, b.Flushes),
 	}
 	for station := range a.CPU {
 		c.CPU[station] = mix(a.CPU[station], b.CPU[station])
+		c.Apart[station] = mix(a.Apart[station], b.Apart[station])
 	}
 	return c
 }
 
 // Predict computes the goodput of a strategy in a setting.
 func (p *Profile) Predict(m Machine, s Setting) Prediction {
-	return m.solve(p.at(float64(s.Users)/float64(s.Items)), p, s)
+	return m.solve(p.at(s), p, s)
 }
 
 // solve finds the throughput at which all times agree, by the approximate mean value analysis of Schweitzer (1979): a
@@ -152,14 +182,17 @@ func (m Machine) slowDown(times map[Station]slowness, c Cost, s Setting, through
 		if cores, limited := s.Cores[station]; limited {
 			thread = max(thread, slow(min(throughput*need*t.thread, users), cores))
 		}
-		if threads := m.threads(station, s); threads > 0 {
-			queue = slow(min(throughput*need*t.perCPU(), users), threads)
+		if station == Redis {
+			queue = slow(min(throughput*need*t.perCPU(), users), redisThreads)
 		}
 		t.thread += damping * (thread - t.thread)
 		t.queue += damping * (queue - t.queue)
 		times[station] = t
 	}
 }
+
+// redisThreads is how many threads of Redis execute commands.
+const redisThreads = 1
 
 // slow is how many times as long work takes if, on average, so many jobs run or wait at so many servers. It is exact
 // for M/M/1, and within 5 % of Erlang's formula for M/M/c.
@@ -180,12 +213,4 @@ func bottleneck(times map[Station]slowness, c Cost, waiting float64) string {
 		}
 	}
 	return name
-}
-
-// threads is the most cores that a station can use; 0: any number.
-func (m Machine) threads(station Station, s Setting) float64 {
-	if station == Service {
-		return m.Threads[station] * float64(s.Replicas)
-	}
-	return m.Threads[station]
 }

@@ -59,10 +59,7 @@ func TestCoresLimitTheGoodput(t *testing.T) {
 	}{
 		{"two shared", Machine{Cores: 2}, nil, 2 / 0.0015, string(Service)},
 		{"a quarter for MySQL", Machine{Cores: 2}, map[Station]float64{MySQL: 0.25}, 0.25 / 0.0005, string(MySQL)},
-		{
-			"one thread in each of two replicas", Machine{Threads: map[Station]float64{Service: 1}}, nil, 2 / 0.001,
-			string(Service),
-		},
+		{"two for the service", Machine{}, map[Station]float64{Service: 2}, 2 / 0.001, string(Service)},
 	} {
 		s.Cores = test.cores
 		got := p.Predict(test.host, s)

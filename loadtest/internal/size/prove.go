@@ -55,9 +55,10 @@ func TestSettings(quotas bool) (all []Setting) {
 type Test struct {
 	Strategy string `json:"strategy"`
 	Setting
-	Predicted  float64 `json:"predicted"` // sales per second
-	Bottleneck string  `json:"bottleneck"`
-	Measured   float64 `json:"measured,omitempty"` // sales per second
+	Predicted  float64   `json:"predicted"` // sales per second
+	Bottleneck string    `json:"bottleneck"`
+	Measured   float64   `json:"measured,omitempty"` // sales per second: the best of Rounds
+	Rounds     []float64 `json:"rounds,omitempty"`
 }
 
 // Error is how far the prediction is from what was measured, as a share of the latter.
@@ -77,17 +78,16 @@ func PredictAll(profiles []*Profile, quotas bool) (all []Test) {
 }
 
 // MeasureTests measures what was predicted.
-func (r *Rig) MeasureTests(ctx context.Context, tests []Test, progress func(Test)) error {
-	for i := range tests {
-		t := &tests[i]
-		progress(*t)
-		sample, err := r.Measure(ctx, t.Strategy, t.Setting)
-		if err != nil {
-			return err
-		}
-		t.Measured = sample.Goodput
+func (r *Rig) MeasureTests(ctx context.Context, tests []Test, progress func(Job)) error {
+	var jobs []Job
+	for _, t := range tests {
+		jobs = append(jobs, Job{t.Strategy, t.Setting})
 	}
-	return nil
+	samples, err := r.MeasureAll(ctx, jobs, progress)
+	for i, s := range samples {
+		tests[i].Measured, tests[i].Rounds = s.Goodput, s.Rounds
+	}
+	return err
 }
 
 // Errors sums up the tests of a strategy.

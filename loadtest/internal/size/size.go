@@ -62,4 +62,5 @@ type Sample struct {
 	Setting
 	Goodput float64             `json:"goodput"` // units sold correctly per second
 	CPU     map[Station]float64 `json:"cpu"`     // seconds per sale
+	Rounds  []float64           `json:"rounds"`  // goodputs, of which Goodput is the best
 }
