@@ -358,6 +358,7 @@ func TestConsoleBreaksAndMendsReplicas(t *testing.T) {
 		return len(s.Lab.Held) == 1 && s.Lab.Held[0].Text == "get stock:{1}" && s.Lab.Held[0].Replica == "replica-2"
 	})
 	tab.post(http.StatusNoContent, "holds/release", "{}")
+	tab.until("it has been sold", func(s consoleState) bool { return s.Lab.Sales[3].Answer != "" })
 	tab.mustRefuse("sales", `{"strategy":"update","replica":"","count":1,"hold":"read"}`,
 		"sale 5 is not held: it was answered without a read (sold by replica-")
 	tab.until("two units are sold, one in each store", func(s consoleState) bool {
