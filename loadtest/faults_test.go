@@ -176,18 +176,21 @@ func (r *slowReader) Read(p []byte) (int, error) {
 
 func TestAStoryEndsAsClaimedHoweverSlowlyItIsRead(t *testing.T) {
 	t.Parallel()
-	for scenarios, strategy := range map[string]string{"late-write": "lock-redis-lua", "holder-pauses": "none"} {
-		f := faultsFlags{
-			scenarios: []string{scenarios}, strategies: []string{strategy}, repeat: 1, parallel: 1, step: true,
-			out: filepath.Join(t.TempDir(), "out"),
-		}
-		var stdout, stderr bytes.Buffer
-		if err := f.run(t.Context(), &slowReader{}, &stdout, &stderr); err != nil {
-			t.Errorf("%s: %v\n%s\n%s", scenarios, err, &stdout, &stderr)
-		}
-		if got := mustReadReport(t, f.out).Faults; len(got) != 1 || got[0].Outcome != report.Unsafe {
-			t.Errorf("%s, %s: %+v, want one that is unsafe", scenarios, strategy, got)
-		}
+	for scenario, strategy := range map[string]string{"late-write": "lock-redis-lua", "holder-pauses": "none"} {
+		t.Run(scenario, func(t *testing.T) {
+			t.Parallel()
+			f := faultsFlags{
+				scenarios: []string{scenario}, strategies: []string{strategy}, repeat: 1, parallel: 1, step: true,
+				out: filepath.Join(t.TempDir(), "out"),
+			}
+			var stdout, stderr bytes.Buffer
+			if err := f.run(t.Context(), &slowReader{}, &stdout, &stderr); err != nil {
+				t.Errorf("%v\n%s\n%s", err, &stdout, &stderr)
+			}
+			if got := mustReadReport(t, f.out).Faults; len(got) != 1 || got[0].Outcome != report.Unsafe {
+				t.Errorf("%s: %+v, want one that is unsafe", strategy, got)
+			}
+		})
 	}
 }
 

@@ -215,7 +215,7 @@ func wantNoSecret(t *testing.T, dir string, texts ...string) {
 func (f foreign) judge(t *testing.T, strategies string, notes []string, args ...string) (stderr string) {
 	t.Helper()
 	dir, before := t.TempDir(), f.state(t)
-	args = append([]string{"run", "--quick", "--out", dir, "--strategies", strategies}, args...)
+	args = append([]string{"run", "--quick", "--requests", "300", "--out", dir, "--strategies", strategies}, args...)
 	cmd, stdout, errs := f.command(t, args...)
 	if err := cmd.Run(); err != nil {
 		t.Errorf("%v\n%s\n%s", err, stdout, errs)
@@ -317,8 +317,8 @@ func TestFaultsOnServersOfTheUserLeaveOutAndNameThoseThatBreakThem(t *testing.T)
 	t.Parallel()
 	f, dir := startForeign(t), t.TempDir()
 	before := f.state(t)
-	cmd, stdout, stderr := f.command(t, "faults", "--out", dir, "--strategies",
-		"update,for-update,lock-redis-lua,lock-redis-fenced,transactions-in-opposite-order")
+	cmd, stdout, stderr := f.command(t, "faults", "--out", dir,
+		"--strategies", "update,lock-redis-fenced,transactions-in-opposite-order")
 	if err := cmd.Run(); err != nil {
 		t.Errorf("%v\n%s\n%s", err, stdout, stderr)
 	}
