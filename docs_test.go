@@ -161,7 +161,8 @@ type runningLab struct {
 // startLab starts a lab on free ports. `loadtest run` finds it in the environment and starts no servers of its own.
 func startLab(t *testing.T) *runningLab {
 	dir := t.TempDir()
-	build := exec.Command("go", "build", "-o", dir+"/", "./loadtest", "./cmd/stock")
+	build := exec.Command("go", "build", "-trimpath", "-o", dir+"/", "./loadtest", "./cmd/stock")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0") // as make build does
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

@@ -33,8 +33,9 @@ var programs = sync.OnceValues(func() (dir string, err error) {
 		{"-o", dir + "/", "stock/loadtest", "stock/cmd/stock"},
 		{"-o", dir + "/stock-mutants", "-tags", "mutants", "stock/cmd/stock"},
 	} {
-		output, err := exec.Command("go", append([]string{"build"}, build...)...).CombinedOutput()
-		if err != nil {
+		cmd := exec.Command("go", append([]string{"build", "-trimpath"}, build...)...)
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // as the lab and make build do, so that they share what is compiled
+		if output, err := cmd.CombinedOutput(); err != nil {
 			return dir, fmt.Errorf("%w: %s", err, output)
 		}
 	}

@@ -235,7 +235,8 @@ func TestVersionHasTheRevisionThatTheDockerfilePasses(t *testing.T) {
 	flag := regexp.MustCompile(`-X \S+=\$\{REVISION\}`).FindString(string(dockerfile))
 	binary := filepath.Join(t.TempDir(), "stock")
 	stamp := "-ldflags=" + strings.ReplaceAll(flag, "${REVISION}", "0123abc+dirty")
-	build := exec.Command("go", "build", "-buildvcs=false", stamp, "-o", binary, ".")
+	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", stamp, "-o", binary, ".")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0") // as make build does
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

@@ -40,7 +40,7 @@ func eachClient(t *testing.T, test func(t *testing.T, number int, client program
 		client program
 	}{
 		{"curl", []string{"curl", "--version"}, program{"sh", "client.sh"}},
-		{"Go", []string{"go", "build", "-o", compiled, "client.go"}, program{compiled}},
+		{"Go", []string{"env", "CGO_ENABLED=0", "go", "build", "-trimpath", "-o", compiled, "client.go"}, program{compiled}},
 		{"Python", []string{"python3", "--version"}, program{"python3", "client.py"}},
 		{"Java", []string{"java", "--list-modules"}, program{"java", "Client.java"}},
 	} {
