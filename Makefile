@@ -76,7 +76,7 @@ SHORT = $(filter-out $(LONG),$(PACKAGES))
 
 # The servers of the tests keep their files in memory if it has room: on a disk, most tests would wait for it.
 IN_MEMORY = $(shell awk '$$2 == "/dev/shm" && $$4 !~ /noexec/' /proc/mounts 2>/dev/null | grep -q . && \
-	df -Pk /dev/shm | awk 'END { if ($$4 > 4e6) print "TMPDIR=/dev/shm GOTMPDIR=$${TMPDIR:-/tmp}" }')
+	df -Pk /dev/shm | awk 'END { if ($$4 > 4e6) print "GOTMPDIR=$${TMPDIR:-/tmp} TMPDIR=/dev/shm" }')
 
 test: servers ## run all tests on real servers, with the race detector
 	$(IN_MEMORY) go test -race -p 3 -timeout 15m $(LONG) $(filter $(CONCURRENT),$(SHORT))
