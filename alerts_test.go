@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"stock/internal/must"
 )
 
 const alertsDir = "deploy/prometheus/"
@@ -40,9 +42,7 @@ func readAlerts(t *testing.T) []alert {
 func readYAML(t *testing.T, path string, into any) {
 	t.Helper()
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if err := yaml.Unmarshal(text, into); err != nil {
 		t.Fatalf("%s: %v", path, err)
 	}
@@ -108,14 +108,10 @@ var (
 // checkAlerts checks that the service exports what the alerts ask for.
 func (l *runningLab) checkAlerts(t *testing.T) {
 	reply, err := http.Get(l.admin + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer reply.Body.Close()
 	metrics, err := io.ReadAll(reply.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, a := range readAlerts(t) {
 		for _, missing := range missingSeries(a.Expr, metrics) {
 			t.Errorf("%s: the service does not export %s", a.Name, missing)

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"stock/internal/must"
 )
 
 // architecture is the document with the import table, which lists the packages of this repository from the bottom up,
@@ -29,9 +31,7 @@ var (
 func readArchitecture(t *testing.T, pattern *regexp.Regexp) [][]string {
 	t.Helper()
 	text, err := os.ReadFile(architecture)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	_, table, _ := strings.Cut(string(text), "<!-- The import table ")
 	table, _, _ = strings.Cut(table, "<!-- end of the import table -->")
 	found := pattern.FindAllStringSubmatch(table, -1)
@@ -145,9 +145,7 @@ func readImports(t *testing.T) map[string][]string {
 		imports[importer] = slices.Sorted(slices.Values(imports[importer])) // also lists a package without imports
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return imports
 }
 

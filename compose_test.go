@@ -10,6 +10,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"stock/internal/must"
 	"stock/nginx"
 )
 
@@ -28,13 +29,9 @@ type composeService struct {
 func composeServices(t *testing.T) map[string]composeService {
 	t.Helper()
 	text, err := os.ReadFile("docker-compose.yml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var file struct{ Services map[string]composeService }
-	if err := yaml.Unmarshal(text, &file); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, yaml.Unmarshal(text, &file))
 	if len(file.Services) == 0 {
 		t.Fatal("docker-compose.yml has no services")
 	}
@@ -71,9 +68,7 @@ func TestImagesArePinned(t *testing.T) {
 		}
 	}
 	dockerfile, err := os.ReadFile("Dockerfile")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, from := range regexp.MustCompile(`(?m)^FROM (\S+)`).FindAllSubmatch(dockerfile, -1) {
 		image := string(from[1])
 		// distroless has no tags for versions.

@@ -14,6 +14,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"stock/internal/must"
 )
 
 // reasons lists why a command of the documents may stay untested.
@@ -49,9 +51,7 @@ func readFiles(t *testing.T, suffix string) (files []document) {
 		files = append(files, document{path, string(text)})
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return files
 }
 
@@ -161,7 +161,8 @@ type runningLab struct {
 // startLab starts a lab on free ports. `loadtest run` finds it in the environment and starts no servers of its own.
 func startLab(t *testing.T) *runningLab {
 	dir := t.TempDir()
-	build := exec.Command("go", "build", "-o", dir+"/", "./loadtest", "./cmd/stock")
+	build := exec.Command("go", "build", "-trimpath", "-o", dir+"/", "./loadtest", "./cmd/stock")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0") // as make build does
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -171,12 +172,8 @@ func startLab(t *testing.T) *runningLab {
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, cmd.Start())
 	t.Cleanup(func() {
 		cmd.Process.Signal(os.Interrupt)
 		if err := cmd.Wait(); err != nil {
@@ -200,14 +197,10 @@ func startLab(t *testing.T) *runningLab {
 	moved := filepath.Join(dir, "deduct.targets")
 	const targets = "loadtest/vegeta/deduct.targets"
 	text, err := os.ReadFile(targets)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	host := strings.TrimPrefix(topology.URL, "http://")
 	text = bytes.ReplaceAll(text, []byte("127.0.0.1:8000"), []byte(host))
-	if err := os.WriteFile(moved, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(moved, text, 0o600))
 	stock, loadtest := filepath.Join(dir, "stock"), filepath.Join(dir, "loadtest")
 	return &runningLab{
 		stock:    stock,
@@ -259,9 +252,7 @@ func (l *runningLab) checkFlags(t *testing.T, documents []document) {
 
 func freeAddress(t *testing.T) string {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer listener.Close()
 	return listener.Addr().String()
 }
@@ -271,14 +262,10 @@ func (l *runningLab) fillStock(t *testing.T) {
 	url := l.admin + "/admin/stock/1"
 	body := strings.NewReader(`{"stock":6000}`)
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPut, url, body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	request.Header.Set("Content-Type", "application/json")
 	reply, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	reply.Body.Close()
 	if reply.StatusCode/100 != 2 {
 		t.Fatalf("PUT %s: %s", url, reply.Status)

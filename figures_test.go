@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"stock/internal/must"
 	"stock/internal/stock"
 )
 
@@ -122,9 +123,7 @@ func newFigures(t *testing.T, path string) *figures {
 	if err == nil {
 		err = json.Unmarshal(text, &from)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if from.Schema != "stock-lab/1" || len(from.Rows) == 0 {
 		t.Fatalf("%s is not a report of loadtest run: it has %d rows and the schema %q", path, len(from.Rows), from.Schema)
 	}
@@ -171,9 +170,7 @@ func (f *figures) json(t *testing.T) []byte {
 	t.Helper()
 	encode := func(v any) string {
 		text, err := json.Marshal(v)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return string(text)
 	}
 	var rows []string
@@ -200,9 +197,7 @@ func readFigures(t *testing.T) *figures {
 	if errors.Is(err, fs.ErrNotExist) {
 		t.Fatalf("%v: run go test . -update -lab out/lab/report.json", err)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, r := range f.Rows {
 		if strategy(r.Strategy) == nil {
 			t.Errorf("%s has figures of %s, which is not in the catalogue: run the lab again", figuresFile, r.Strategy)

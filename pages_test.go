@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"stock/internal/must"
 	"stock/internal/stock"
 )
 
@@ -97,9 +98,7 @@ func TestWhoDescribesAStrategyNamesStrategies(t *testing.T) {
 func TestTheTableOfFailoversNamesEveryStrategy(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("docs/failover.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, s := range strategies {
 		if !strings.Contains(string(text), "`"+s.Name+"`") {
 			t.Errorf("docs/failover.md does not say what a failover of %s loses", s.Name)
@@ -380,9 +379,7 @@ var inWords = map[string]string{"service": "the service"}
 func benchFigures(t *testing.T, name string) (figures []string) {
 	t.Helper()
 	text, err := os.ReadFile("docs/performance.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	_, table, _ := strings.Cut(string(text), "<!-- table: bench -->")
 	table, _, _ = strings.Cut(table, sectionEnds)
 	header := strings.Split(regexp.MustCompile(`(?m)^\| \|.*$`).FindString(table), "|")

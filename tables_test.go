@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"stock/internal/must"
 	"stock/internal/stock"
 	"stock/internal/stock/catalogue"
 )
@@ -107,9 +108,7 @@ func TestTablesAreUpToDate(t *testing.T) {
 
 func writeFile(t *testing.T, path string, text []byte) {
 	t.Helper()
-	if err := os.WriteFile(path, text, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(path, text, 0o644))
 }
 
 // section returns what a table should contain. Results of the benches are kept if the command line names no new ones.
@@ -178,9 +177,7 @@ func client(t *testing.T, file string) string {
 	t.Helper()
 	path := "loadtest/clients/" + file
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	language := map[string]string{".sh": "sh", ".go": "go", ".py": "python", ".java": "java"}[filepath.Ext(file)]
 	return fmt.Sprintf("[`%s`](../%s):\n\n```%s\n%s```\n", path, path, language, text)
 }
@@ -192,9 +189,7 @@ func replaced(t *testing.T, path, current string) string {
 		return current
 	}
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return "\n" + strings.TrimSpace(string(text)) + "\n\n"
 }
 

@@ -9,24 +9,22 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"stock/internal/must"
 )
 
 func TestBenchMeasuresStrategiesAndReferences(t *testing.T) {
 	t.Parallel()
 	// The name of t.TempDir is too long for MySQL's socket.
 	dir, err := os.MkdirTemp("", "t")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	var stdout, stderr bytes.Buffer
 	path := filepath.Join(dir, "new", "bench.md")
 	cmd := command(t, "bench", "--users", "8", "--time", "100ms", "--rounds", "2", "--markdown", path)
 	cmd.Env = append(os.Environ(), "TMPDIR="+dir)
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, cmd.Start())
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	kept := 0 // the most cells whose histories were on disk at the same time
@@ -47,9 +45,7 @@ func TestBenchMeasuresStrategiesAndReferences(t *testing.T) {
 		t.Errorf("the histories of %d cells were on disk at the same time, want 1", kept)
 	}
 	markdown, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, subject := range []string{
 		"noop", "update", "update, key", "batch", "batch, key", "redis-script", "optimistic-version, 8 users",
 		"optimistic-version, 64 users", "redis-stream", "noop, 256 users", "batch, 256 users", "raw", "bare",

@@ -7,13 +7,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"stock/internal/must"
 )
 
 func readTree(t *testing.T) (tree decisions) {
 	t.Helper()
-	if err := json.Unmarshal(choiceText, &tree); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal(choiceText, &tree))
 	return tree
 }
 
@@ -64,9 +64,7 @@ func TestEveryAnswerLeadsToAStrategy(t *testing.T) {
 func TestChooseAsksUntilItIsAnswered(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	if err := readTree(t).choose([]string{"yes"}, strings.NewReader("oracle\nMYSQL\n1\n"), &out); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, readTree(t).choose([]string{"yes"}, strings.NewReader("oracle\nMYSQL\n1\n"), &out))
 	for _, want := range []string{
 		`"oracle" is no answer to "Where is the stock?"`, "Take reserve: ", "loadtest choose yes mysql yes\n",
 		"docs/strategies/reserve.md", "Idempotency-Key",

@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"stock/internal/must"
 	"stock/internal/servers/serverstest"
 )
 
@@ -79,9 +80,7 @@ type consoleState struct {
 func watch(t *testing.T, url string) *watching {
 	t.Helper()
 	response, err := http.Get(url + "events")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { response.Body.Close() })
 	return &watching{t, url, bufio.NewReaderSize(response.Body, 1<<20), response.Body}
 }
@@ -174,9 +173,7 @@ func TestConsoleRunsAStrategyAndShowsTheSameToEachTab(t *testing.T) {
 		strings.Replace(ended.Run.Report, "report.html", "manifest.json", 1): http.StatusNotFound,
 	} {
 		response, err := http.Get(strings.TrimSuffix(d.Console, "/") + path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		response.Body.Close()
 		if response.StatusCode != want {
 			t.Errorf("%s: status %d, want %d", path, response.StatusCode, want)
@@ -358,6 +355,7 @@ func TestConsoleBreaksAndMendsReplicas(t *testing.T) {
 		return len(s.Lab.Held) == 1 && s.Lab.Held[0].Text == "get stock:{1}" && s.Lab.Held[0].Replica == "replica-2"
 	})
 	tab.post(http.StatusNoContent, "holds/release", "{}")
+	tab.until("it has been sold", func(s consoleState) bool { return s.Lab.Sales[3].Answer != "" })
 	tab.mustRefuse("sales", `{"strategy":"update","replica":"","count":1,"hold":"read"}`,
 		"sale 5 is not held: it was answered without a read (sold by replica-")
 	tab.until("two units are sold, one in each store", func(s consoleState) bool {
@@ -431,18 +429,14 @@ func TestConsoleRefusesOtherOriginsAndRubbish(t *testing.T) {
 		{"POST", "sales", `{"strategy":"update","count":1,"cancel":true}`, nil, 400, "is cancelled by its key"},
 	} {
 		request, err := http.NewRequest(test.method, d.Console+test.path, strings.NewReader(test.body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		request.Header.Set("Content-Type", "application/json")
 		for name, value := range test.header {
 			request.Header.Set(name, value)
 		}
 		request.Host = test.header["Host"]
 		response, err := http.DefaultClient.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		reply, _ := io.ReadAll(io.LimitReader(response.Body, 1<<20))
 		response.Body.Close()
 		if response.StatusCode != test.status || !bytes.Contains(reply, []byte(test.words)) {
@@ -469,16 +463,12 @@ func TestConsoleCanBeTurnedOffAndGetsAnotherPortIfItsUsualOneIsTaken(t *testing.
 	if first.Console == second.Console || second.Console == "" {
 		t.Errorf("two labs have their consoles at %q and %q", first.Console, second.Console)
 	}
-	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, cmd.Process.Signal(syscall.SIGTERM))
 	cmd.Wait()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, second.Console, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if response, err := http.DefaultClient.Do(request); err == nil {
 		response.Body.Close()
 		t.Error("the console answers after its lab was stopped")
@@ -504,9 +494,7 @@ func TestConsoleLeavesNoGoroutinesOfWhatHasEnded(t *testing.T) {
 		t.Fatal(err)
 	}
 	dump, err := io.ReadAll(stderr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	_ = cmd.Wait()
 	watching := 0
 	for routine := range strings.SplitSeq(string(dump), "\n\n") {
@@ -539,9 +527,7 @@ func TestConsoleShowsACommandThatRunsTheSameInATerminal(t *testing.T) {
 		var f upFlags
 		flags := pflag.NewFlagSet("up", pflag.ContinueOnError)
 		f.register(flags)
-		if err := flags.Parse(args); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, flags.Parse(args))
 		got, note := f.runCommand(flags)
 		words := strings.Fields(strings.TrimPrefix(got, "go run ./loadtest run"))
 		slices.Sort(words)

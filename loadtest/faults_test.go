@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"stock/internal/must"
 	"stock/loadtest/internal/fault"
 	"stock/loadtest/internal/lab"
 	"stock/loadtest/internal/report"
@@ -32,13 +33,9 @@ func TestFaultsFindsWhatTheStrategiesClaim(t *testing.T) {
 		t.Fatalf("exit status %d\n%s\n%s", code, &stdout, &stderr)
 	}
 	text, err := os.ReadFile(filepath.Join(dir, "report.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var found struct{ Faults []report.Fault }
-	if err := json.Unmarshal(text, &found); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal(text, &found))
 	outcomes := map[string][]report.Outcome{}
 	for _, f := range found.Faults {
 		if f.Strategy != "incr-token" { // the explorer executes it many times
@@ -67,12 +64,8 @@ func TestFaultsFindsWhatTheStrategiesClaim(t *testing.T) {
 func TestAFaultsDirectoryIsNotUsedTwice(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if err := os.Mkdir(filepath.Join(dir, "faults"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "faults", "late-write-update-1.jsonl"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Mkdir(filepath.Join(dir, "faults"), 0o755))
+	must.Succeed(t, os.WriteFile(filepath.Join(dir, "faults", "late-write-update-1.jsonl"), nil, 0o600))
 	if _, _, err := lab.CreateDir(dir); err == nil || !strings.Contains(err.Error(), "of another run") {
 		t.Errorf("error %v, want that another run is there", err)
 	}
@@ -176,18 +169,21 @@ func (r *slowReader) Read(p []byte) (int, error) {
 
 func TestAStoryEndsAsClaimedHoweverSlowlyItIsRead(t *testing.T) {
 	t.Parallel()
-	for scenarios, strategy := range map[string]string{"late-write": "lock-redis-lua", "holder-pauses": "none"} {
-		f := faultsFlags{
-			scenarios: []string{scenarios}, strategies: []string{strategy}, repeat: 1, parallel: 1, step: true,
-			out: filepath.Join(t.TempDir(), "out"),
-		}
-		var stdout, stderr bytes.Buffer
-		if err := f.run(t.Context(), &slowReader{}, &stdout, &stderr); err != nil {
-			t.Errorf("%s: %v\n%s\n%s", scenarios, err, &stdout, &stderr)
-		}
-		if got := mustReadReport(t, f.out).Faults; len(got) != 1 || got[0].Outcome != report.Unsafe {
-			t.Errorf("%s, %s: %+v, want one that is unsafe", scenarios, strategy, got)
-		}
+	for scenario, strategy := range map[string]string{"late-write": "lock-redis-lua", "holder-pauses": "none"} {
+		t.Run(scenario, func(t *testing.T) {
+			t.Parallel()
+			f := faultsFlags{
+				scenarios: []string{scenario}, strategies: []string{strategy}, repeat: 1, parallel: 1, step: true,
+				out: filepath.Join(t.TempDir(), "out"),
+			}
+			var stdout, stderr bytes.Buffer
+			if err := f.run(t.Context(), &slowReader{}, &stdout, &stderr); err != nil {
+				t.Errorf("%v\n%s\n%s", err, &stdout, &stderr)
+			}
+			if got := mustReadReport(t, f.out).Faults; len(got) != 1 || got[0].Outcome != report.Unsafe {
+				t.Errorf("%s: %+v, want one that is unsafe", strategy, got)
+			}
+		})
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"stock/internal/must"
 	"stock/internal/servers/serverstest"
 	"stock/loadtest/internal/lab"
 	"stock/loadtest/internal/report"
@@ -33,8 +34,9 @@ var programs = sync.OnceValues(func() (dir string, err error) {
 		{"-o", dir + "/", "stock/loadtest", "stock/cmd/stock"},
 		{"-o", dir + "/stock-mutants", "-tags", "mutants", "stock/cmd/stock"},
 	} {
-		output, err := exec.Command("go", append([]string{"build"}, build...)...).CombinedOutput()
-		if err != nil {
+		cmd := exec.Command("go", append([]string{"build", "-trimpath"}, build...)...)
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // as the lab and make build do, so that they share what is compiled
+		if output, err := cmd.CombinedOutput(); err != nil {
 			return dir, fmt.Errorf("%w: %s", err, output)
 		}
 	}
@@ -53,9 +55,7 @@ func TestMain(m *testing.M) {
 func command(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	dir, err := programs()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return exec.Command(filepath.Join(dir, "loadtest"), args...)
 }
 
@@ -81,9 +81,7 @@ func finish(t *testing.T, args ...string) result {
 func mustReadReport(t *testing.T, dir string) *report.Report {
 	t.Helper()
 	r, err := lab.ReadReport(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return r
 }
 
@@ -100,16 +98,10 @@ func upWithConsole(t *testing.T, flags ...string) (d described, cmd *exec.Cmd, s
 	cmd = command(t, append(usual, flags...)...)
 	cmd.Dir = t.TempDir() // for the reports of the console
 	stderrPipe, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, cmd.Start())
 	t.Cleanup(func() {
 		cmd.Process.Signal(os.Interrupt)
 		cmd.Wait()
@@ -180,9 +172,7 @@ func startRun(t *testing.T) runningRun {
 	r := runningRun{dir: t.TempDir(), stderr: &bytes.Buffer{}}
 	r.cmd = command(t, "run", "--strategies", "update", "--duration", "2s", "--rounds", "20", "--out", r.dir)
 	r.cmd.Stderr = r.stderr
-	if err := r.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.cmd.Start())
 	t.Cleanup(func() {
 		r.cmd.Process.Kill()
 		r.cmd.Wait()
@@ -209,9 +199,7 @@ func startRun(t *testing.T) runningRun {
 func children(t *testing.T, parent int) (pids []int) {
 	t.Helper()
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, path := range stats {
 		stat, err := os.ReadFile(path)
 		if err != nil {
@@ -232,9 +220,7 @@ func listening(t *testing.T, pids []int) (addresses []string) {
 	sockets := map[string]bool{}
 	for _, pid := range pids {
 		descriptors, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for _, descriptor := range descriptors {
 			if link, err := os.Readlink(descriptor); err == nil {
 				sockets[strings.TrimSuffix(strings.TrimPrefix(link, "socket:["), "]")] = true
@@ -242,17 +228,13 @@ func listening(t *testing.T, pids []int) (addresses []string) {
 		}
 	}
 	table, err := os.ReadFile("/proc/net/tcp")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for line := range strings.Lines(string(table)) {
 		const listen = "0A"
 		fields := strings.Fields(line)
 		if host, port, _ := strings.Cut(fields[1], ":"); host == "0100007F" && fields[3] == listen && sockets[fields[9]] {
 			number, err := strconv.ParseUint(port, 16, 16)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			addresses = append(addresses, fmt.Sprintf("127.0.0.1:%d", number))
 		}
 	}

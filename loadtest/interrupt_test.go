@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"stock/internal/must"
 	"stock/internal/servers"
 	"stock/internal/servers/serverstest"
 	"stock/loadtest/internal/lab"
@@ -24,9 +25,7 @@ import (
 func TestCtrlCStopsRunAndServersAndLeavesAPartialReport(t *testing.T) {
 	t.Parallel()
 	r := startRun(t)
-	if err := r.cmd.Process.Signal(os.Interrupt); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.cmd.Process.Signal(os.Interrupt))
 	r.cmd.Wait()
 	code := r.cmd.ProcessState.ExitCode()
 	if code != exitInterrupted || !strings.HasSuffix(r.stderr.String(), "\nloadtest: interrupted\n") {
@@ -72,9 +71,7 @@ func TestInterruptedStartSaysOnlyThat(t *testing.T) {
 func TestKilledRunLeavesNoServerAndNoVerdict(t *testing.T) {
 	t.Parallel()
 	r := startRun(t)
-	if err := r.cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.cmd.Process.Kill())
 	r.cmd.Wait()
 	serverstest.Gone(t, r.pids, r.addresses)
 	got := finish(t, "verify", r.dir)
@@ -84,9 +81,7 @@ func TestKilledRunLeavesNoServerAndNoVerdict(t *testing.T) {
 			got.code, exitInconclusive, got.stdout, got.stderr)
 	}
 	// The same for a run that was killed before its first history.
-	if err := os.RemoveAll(filepath.Join(r.dir, "history")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.RemoveAll(filepath.Join(r.dir, "history")))
 	if got := finish(t, "verify", r.dir); got.code != exitInconclusive {
 		t.Errorf("verify without histories: exit status %d, want %d\n%s\n%s",
 			got.code, exitInconclusive, got.stdout, got.stderr)
@@ -128,9 +123,7 @@ func TestDeadReplicaEndsTheRunAndIsInTheReport(t *testing.T) {
 func TestCtrlCInTheMiddleOfAFaultLeavesNothing(t *testing.T) {
 	t.Parallel()
 	r := startFault(t)
-	if err := r.cmd.Process.Signal(os.Interrupt); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.cmd.Process.Signal(os.Interrupt))
 	r.cmd.Wait()
 	code := r.cmd.ProcessState.ExitCode()
 	if code != exitInterrupted || !strings.HasSuffix(r.stderr.String(), "loadtest: interrupted\n") {
@@ -146,9 +139,7 @@ func TestCtrlCInTheMiddleOfAFaultLeavesNothing(t *testing.T) {
 func TestKillInTheMiddleOfAFaultLeavesNothing(t *testing.T) {
 	t.Parallel()
 	r := startFault(t)
-	if err := r.cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.cmd.Process.Kill())
 	r.cmd.Wait()
 	serverstest.Gone(t, r.pids, r.addresses)
 }
@@ -164,16 +155,10 @@ func startFault(t *testing.T) runningRun {
 	r.cmd = command(t, "faults", "--scenarios", "holder-pauses", "--strategies", "none", "--step", "--out", r.dir)
 	r.cmd.Stderr = r.stderr
 	input, err := r.cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	stdout, err := r.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := r.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, r.cmd.Start())
 	t.Cleanup(func() {
 		input.Close()
 		r.cmd.Process.Kill()

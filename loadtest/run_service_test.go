@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"stock/internal/must"
 	"stock/loadtest/internal/report"
 )
 
@@ -135,9 +136,7 @@ func describe(t *testing.T, urls []string, more string) (file string) {
 request: {path: '/items/{item}'}
 stock: {http: {set: 'PUT /items/{item}', body: '{"units": {count}}', read: 'GET /items/{item}', field: units}}
 %s`, strings.Join(urls, ", "), more)
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(file, []byte(text), 0o600))
 	return file
 }
 
@@ -325,29 +324,21 @@ func TestNothingOfAServiceThatDiesIsLeft(t *testing.T) {
 		t.Skip("Python has no client of MySQL")
 	}
 	examples, err := filepath.Abs("examples")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	described, err := os.ReadFile("examples/python/right.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for name, text := range map[string]string{
 		"right.py": fmt.Sprintf(dying, dir, examples),
 		"my.yaml":  strings.Replace(string(described), "../shop.sql", examples+"/shop.sql", 1),
 	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	got := finish(t, "run", "--service", filepath.Join(dir, "my.yaml"), "--out", filepath.Join(dir, "out"))
 	if got.code != exitUnusable || !strings.Contains(got.stderr, "(exit status 7); its log ends with:\nenough") {
 		t.Errorf("exit status %d, want %d and how the service ended\n%s", got.code, exitUnusable, got.stderr)
 	}
 	pids, err := os.ReadFile(filepath.Join(dir, "pids"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for pid := range strings.FieldsSeq(string(pids)) {
 		if state, err := os.ReadFile("/proc/" + pid + "/stat"); err == nil && !strings.Contains(string(state), ") Z ") {
 			t.Errorf("process %s is left", pid)

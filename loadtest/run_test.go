@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"stock/internal/must"
 	"stock/loadtest/internal/lab"
 	"stock/loadtest/internal/report"
 	"stock/loadtest/internal/scenario"
@@ -141,17 +142,13 @@ func TestLedgerIsAuditedByRunAndByVerify(t *testing.T) {
 		t.Fatalf("histories %v, %v", paths, err)
 	}
 	kept, err := os.ReadFile(paths[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	at := bytes.Index(kept, []byte(`{"entry":`))
 	if at < 0 {
 		t.Fatal("the history has no ledger entry")
 	}
 	end := at + bytes.IndexByte(kept[at:], '\n') + 1
-	if err := os.WriteFile(paths[0], slices.Concat(kept[:at], kept[end:]), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(paths[0], slices.Concat(kept[:at], kept[end:]), 0o600))
 	again := finish(t, "verify", dir)
 	if again.code != exitNotHeld || !strings.Contains(again.stdout, "is not in the ledger") {
 		t.Errorf("verify: exit status %d, want %d and what is not in the ledger\n%s\n%s",
@@ -164,16 +161,12 @@ func TestReportShowsOptionsFromTheEnvironment(t *testing.T) {
 	var f runFlags
 	flags := pflag.NewFlagSet("run", pflag.ContinueOnError)
 	f.register(flags)
-	if err := flags.Parse([]string{"--quick", "--strategies", "none,update"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, flags.Parse([]string{"--quick", "--strategies", "none,update"}))
 	environment := map[string]string{
 		"LOADTEST_MYSQL_DSN": "stock:secret@tcp(mysql:3306)/stock",
 		"LOADTEST_QUICK":     "false",
 	}
-	if err := fromEnvironment(flags, func(name string) string { return environment[name] }); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, fromEnvironment(flags, func(name string) string { return environment[name] }))
 	f.options = givenOptions(flags)
 	got := report.NewBuilder(report.Environment{Options: f.runOptions(time.Now()).CommandLine}).
 		Environment().Options
@@ -202,9 +195,7 @@ func TestRoundsAreAsNeededOnlyInAClosedLoopOfRequests(t *testing.T) {
 		var f runFlags
 		flags := pflag.NewFlagSet("run", pflag.ContinueOnError)
 		f.register(flags)
-		if err := flags.Parse(strings.Fields(args)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, flags.Parse(strings.Fields(args)))
 		if err := f.check(flags); err != nil {
 			t.Fatalf("%s: %v", args, err)
 		}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"stock/internal/must"
 	"stock/loadtest/internal/fault"
 )
 
@@ -22,9 +23,7 @@ func TestScriptsShowPracticesAndPublicBugs(t *testing.T) {
 	var all strings.Builder
 	for _, file := range append(files, "../docs/scripts.md") {
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		all.WriteString(strings.Join(strings.Fields(strings.ReplaceAll(string(text), "\n# ", " ")), " "))
 	}
 	named := func(name string) bool {
@@ -38,9 +37,7 @@ func TestScriptsShowPracticesAndPublicBugs(t *testing.T) {
 		}
 	}
 	bugs, err := os.ReadFile("../docs/public-bugs.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	// Bugs of cancellations are about what the service keeps with a key, which no script shows.
 	schedules, _, _ := strings.Cut(string(bugs), "\n## Units that come back twice")
 	links := regexp.MustCompile(`\[([^\]]+)\]\(http`).FindAllStringSubmatch(schedules, -1)
@@ -66,9 +63,7 @@ func TestScriptsEndWithAStatus(t *testing.T) {
 		{"\ndef buy():\n    sql('SELEC')", "starting the servers …\nloadtest: " + shop + ":3:8: in buy: Error 1064", 2},
 		{"\n\ndef buy(:", shop + ":3:10: got ':'", 2},
 	} {
-		if err := os.WriteFile(shop, []byte(c.text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(shop, []byte(c.text), 0o600))
 		out, err := command(t, "explore", "--traces", "--lanes", "1", shop).CombinedOutput()
 		status := 0
 		if exit, ok := errors.AsType[*exec.ExitError](err); ok {

@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"stock/internal/must"
 )
 
 // The more flags describe a running service, the more the lab can do with it.
@@ -67,9 +69,7 @@ func (d target) withDSN(t *testing.T) {
 
 func (d target) failingAdmin(t *testing.T) {
 	admin, err := url.Parse(d.Replicas[1].AdminURL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	proxy, requests := httputil.NewSingleHostReverseProxy(admin), 0
 	failing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if requests++; requests > 2 { // the first two are for the warm-up and the first run
@@ -131,9 +131,7 @@ func witness(t *testing.T, dir string) string {
 		t.Fatalf("no histories: %v", err)
 	}
 	text, err := os.ReadFile(paths[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if bytes.Contains(text, []byte(`"witness":"service"`)) {
 		return "service"
 	}

@@ -1,7 +1,7 @@
 package main
 
 import (
-	"encoding/json"
+	"fmt"
 	"path/filepath"
 	"testing"
 
@@ -102,8 +102,6 @@ func mustObeyKeys(t *testing.T, p *browsertest.Page) {
 	for _, key := range []string{"+", "+", kb.ArrowRight, "-", "0"} {
 		ticks := browsertest.Eval[string](p, axis)
 		p.Press(key)
-		p.WaitFor(axis + " !== " + string(must(json.Marshal(ticks))))
+		p.WaitFor(fmt.Sprintf("%s !== %q", axis, ticks))
 	}
 }
-
-func must(text []byte, _ error) []byte { return text }

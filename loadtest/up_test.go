@@ -8,15 +8,14 @@ import (
 	"syscall"
 	"testing"
 
+	"stock/internal/must"
 	"stock/loadtest/internal/topology"
 )
 
 func TestUpReportsAKilledReplicaAndKeepsTheOthersRunning(t *testing.T) {
 	t.Parallel()
 	d, cmd, stderr := up(t)
-	if err := syscall.Kill(d.Replicas[1].PID, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, syscall.Kill(d.Replicas[1].PID, syscall.SIGKILL))
 	for line := ""; !strings.Contains(line, "replica-2 ended (signal: killed)"); {
 		var err error
 		if line, err = stderr.ReadString('\n'); err != nil {
@@ -31,9 +30,7 @@ func TestUpReportsAKilledReplicaAndKeepsTheOthersRunning(t *testing.T) {
 func TestKilledLabLeavesNoProcessAndNoPort(t *testing.T) {
 	t.Parallel()
 	d, cmd, _ := up(t)
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, cmd.Process.Kill())
 	cmd.Wait()
 	d.gone(t)
 }
@@ -42,9 +39,7 @@ func TestKilledLabLeavesNoProcessAndNoPort(t *testing.T) {
 func deduct(t *testing.T, url string) {
 	t.Helper()
 	response, err := http.Post(url+"/stock/deduct?goods_id=1&count=1", "", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	response.Body.Close()
 	if response.StatusCode != http.StatusOK {
 		t.Errorf("a deduction is answered %s", response.Status)
@@ -54,9 +49,7 @@ func deduct(t *testing.T, url string) {
 // interrupt presses Ctrl-C and wants exit status 0.
 func interrupt(t *testing.T, cmd *exec.Cmd) {
 	t.Helper()
-	if err := cmd.Process.Signal(os.Interrupt); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, cmd.Process.Signal(os.Interrupt))
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("up ends with %v, want status 0", err)
 	}

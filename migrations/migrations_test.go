@@ -13,6 +13,7 @@ import (
 	_ "github.com/go-sql-driver/mysql"
 	"github.com/pressly/goose/v3"
 
+	"stock/internal/must"
 	"stock/internal/servers/serverstest"
 	"stock/migrations"
 )
@@ -27,9 +28,7 @@ func TestMain(m *testing.M) { os.Exit(shared.Run(m)) }
 func open(t *testing.T, dsn string) *sql.DB {
 	t.Helper()
 	db, err := sql.Open("mysql", dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { db.Close() })
 	return db
 }
@@ -75,9 +74,7 @@ func TestNewDatabaseHasTheFirstItem(t *testing.T) {
 	var units, version, fence int64
 	const query = "SELECT stock, version, fence FROM good_stock WHERE goods_id = ?"
 	row := db.QueryRowContext(t.Context(), query, migrations.FirstGoods)
-	if err := row.Scan(&units, &version, &fence); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, row.Scan(&units, &version, &fence))
 	if units != migrations.FirstStock || version != 0 || fence != 0 {
 		t.Errorf("stock %d, version %d, fence %d, want %d, 0, 0", units, version, fence, migrations.FirstStock)
 	}
@@ -99,13 +96,9 @@ func TestInterruptedMigrationRunsAgain(t *testing.T) {
 	_, err2 := db.ExecContext(t.Context(), "UPDATE good_stock SET stock = 5")
 	_, err3 := db.ExecContext(t.Context(), "DELETE FROM goose_db_version WHERE version_id > 0")
 	applied, err4 := migrations.Up(t.Context(), db)
-	if err := errors.Join(err, err2, err3, err4); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(err, err2, err3, err4))
 	var units int64
-	if err := db.QueryRowContext(t.Context(), "SELECT stock FROM good_stock").Scan(&units); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, db.QueryRowContext(t.Context(), "SELECT stock FROM good_stock").Scan(&units))
 	if !slices.Equal(applied, allMigrations) || units != 5 {
 		t.Errorf("applied %v and left %d units, want every migration and 5 units", applied, units)
 	}
@@ -116,9 +109,7 @@ func TestOldDatabaseGetsOnlyTheNewMigrations(t *testing.T) {
 	t.Parallel()
 	db := open(t, shared.Database(t))
 	old, err := goose.NewProvider(goose.DialectMySQL, db, os.DirFS("."), goose.WithDisableGlobalRegistry(true))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if _, err := old.UpTo(t.Context(), 2); err != nil {
 		t.Fatal(err)
 	}
@@ -132,9 +123,7 @@ func TestOldDatabaseGetsOnlyTheNewMigrations(t *testing.T) {
 	var fence int64
 	var issuer string
 	row := db.QueryRowContext(t.Context(), "SELECT fence, fence_issuer FROM good_stock")
-	if err := row.Scan(&fence, &issuer); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, row.Scan(&fence, &issuer))
 	if fence != 7 || issuer != "" {
 		t.Errorf("the row has token %d of issuer %q, want token 7 of no issuer", fence, issuer)
 	}
@@ -147,9 +136,7 @@ func TestMigrationAddedWithALowerNumberIsApplied(t *testing.T) {
 	_, err2 := db.ExecContext(t.Context(), "DROP TABLE ledger")
 	_, err3 := db.ExecContext(t.Context(), "DELETE FROM goose_db_version WHERE version_id IN (4, 8)")
 	_, err4 := db.ExecContext(t.Context(), "INSERT INTO goose_db_version (version_id, is_applied) VALUES (1000, TRUE)")
-	if err := errors.Join(err, err2, err3, err4); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(err, err2, err3, err4))
 	applied, err := migrations.Up(t.Context(), db)
 	if err != nil || !slices.Equal(applied, []string{"00004_ledger.sql", "00008_ledger_outcome.sql"}) {
 		t.Errorf("applied %v, %v, want the two of the ledger", applied, err)
@@ -184,22 +171,16 @@ func columns(t *testing.T, db *sql.DB) map[string]column {
 			column_default IS NOT NULL
 		FROM information_schema.columns
 		WHERE table_schema = DATABASE() AND table_name <> 'goose_db_version'`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer rows.Close()
 	found := map[string]column{}
 	for rows.Next() {
 		var name string
 		var c column
-		if err := rows.Scan(&name, &c.Type, &c.Nullable, &c.Extra, &c.HasDefault); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, rows.Scan(&name, &c.Type, &c.Nullable, &c.Extra, &c.HasDefault))
 		found[name] = c
 	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, rows.Err())
 	return found
 }
 
@@ -232,15 +213,11 @@ func TestEveryMigrationLeavesWhatOldReplicasUse(t *testing.T) {
 	t.Parallel()
 	db := open(t, shared.Database(t))
 	provider, err := goose.NewProvider(goose.DialectMySQL, db, os.DirFS("."), goose.WithDisableGlobalRegistry(true))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	before := map[string]column{}
 	for range allMigrations {
 		result, err := provider.UpByOne(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		after := columns(t, db)
 		for _, complaint := range incompatible(before, after) {
 			t.Errorf("%s %s", result.Source.Path, complaint)

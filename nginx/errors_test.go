@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"stock/internal/must"
 	"stock/nginx"
 )
 
@@ -45,13 +46,9 @@ func (r rawReply) wantProblem(t *testing.T, status int, kind string) {
 func dial(t *testing.T, address string) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { conn.Close() })
-	if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, conn.SetDeadline(time.Now().Add(time.Minute)))
 	return conn
 }
 
@@ -68,9 +65,7 @@ func ask(t *testing.T, address, request string) rawReply {
 	conn := dial(t, address)
 	write(t, conn, request)
 	reply, err := parse(conn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return reply
 }
 

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"stock/internal/must"
 	"stock/internal/servers"
 	"stock/nginx"
 )
@@ -58,9 +59,7 @@ func start(t *testing.T, main string, replicas ...string) (server *servers.Nginx
 		Main:  main,
 		Sites: nginx.Render("stock", address, replicas),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() {
 		if err := server.Stop(context.Background()); err != nil {
 			t.Error(err)
@@ -81,22 +80,16 @@ func start(t *testing.T, main string, replicas ...string) (server *servers.Nginx
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	port, err := servers.FreePort()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 }
 
 func send(t *testing.T, method, url string) (status int) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(`{"goods_id":1,"count":1}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer response.Body.Close()
 	_, _ = io.Copy(io.Discard, response.Body)
 	return response.StatusCode
@@ -151,9 +144,7 @@ func TestReplicasAreTriedAgainAtOnceAfterBothFailed(t *testing.T) {
 	}
 	for _, address := range addresses {
 		listener, err := net.Listen("tcp", address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		replica := httptest.NewUnstartedServer(http.HandlerFunc(ok))
 		replica.Listener.Close()
 		replica.Listener = listener
@@ -169,20 +160,12 @@ func TestReplicasAreTriedAgainAtOnceAfterBothFailed(t *testing.T) {
 func silent(t *testing.T) (address string) {
 	t.Helper()
 	socket, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { syscall.Close(socket) })
-	if err := syscall.Bind(socket, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Listen(socket, 0); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, syscall.Bind(socket, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
+	must.Succeed(t, syscall.Listen(socket, 0))
 	name, err := syscall.Getsockname(socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	address = net.JoinHostPort("127.0.0.1", strconv.Itoa(name.(*syscall.SockaddrInet4).Port))
 	for range 16 {
 		conn, err := net.DialTimeout("tcp", address, 200*time.Millisecond)
@@ -258,9 +241,7 @@ func TestAReplicaThatHangsGetsNoRequestWhileItHasMoreThanTheOthers(t *testing.T)
 			answered <- err
 		}()
 	}
-	if err := <-answered; err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, <-answered)
 	if got := statuses(t, http.MethodPost, url, 20); slices.Max(got) != http.StatusOK {
 		t.Errorf("the statuses are %v, want 200 only", got)
 	}

@@ -23,6 +23,7 @@ import (
 	"go.uber.org/zap"
 
 	"stock/internal/access"
+	"stock/internal/must"
 	"stock/internal/servers"
 	"stock/internal/servers/serverstest"
 	"stock/internal/stock/catalogue"
@@ -56,9 +57,7 @@ func newSecured(t *testing.T) *secured {
 	client := ca.Issue(t, "client")
 	s.client = "ca=" + ca.File + ",cert=" + client.Cert + ",key=" + client.Key
 	file := filepath.Join(t.TempDir(), "password")
-	if err := os.WriteFile(file, []byte(secret+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(file, []byte(secret+"\n"), 0o600))
 	for _, server := range []string{"MYSQL", "REDIS", "ETCD", "ZOOKEEPER"} {
 		s.secrets["STOCK_"+server+"_PASSWORD_FILE"] = file
 	}
@@ -101,9 +100,7 @@ func (s *secured) startMySQL(t *testing.T) environment {
 func (s *secured) root(t *testing.T) *sql.DB {
 	t.Helper()
 	root, err := sql.Open("mysql", s.mysql.DSN("stock"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { root.Close() })
 	return root
 }
@@ -146,9 +143,7 @@ func (s *secured) startEtcd(t *testing.T) environment {
 	admin := s.etcdClient(t)
 	ctx, must := t.Context(), func(_ any, err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 	}
 	must(admin.UserAdd(ctx, "root", secret))
 	must(admin.UserGrantRole(ctx, "root", "root"))
@@ -176,9 +171,7 @@ func (s *secured) etcdClient(t *testing.T) *clientv3.Client {
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints: []string{"https://" + s.etcd.Addr}, TLS: s.tls(t), DialTimeout: 5 * time.Second, Logger: zap.NewNop(),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { client.Close() })
 	return client
 }
@@ -186,9 +179,7 @@ func (s *secured) etcdClient(t *testing.T) *clientv3.Client {
 func (s *secured) tls(t *testing.T) *tls.Config {
 	t.Helper()
 	config, err := access.TLS(s.client)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return config
 }
 
@@ -347,9 +338,7 @@ func scriptedCommands(t *testing.T) (names []string) {
 	}
 	for _, file := range append(files, more...) {
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for _, match := range scriptCall.FindAllStringSubmatch(string(text), -1) {
 			names = append(names, strings.ToLower(match[1]))
 		}
@@ -503,9 +492,7 @@ func TestOnlyTheAccountMayTouchTheNodesOfItsLocksInZooKeeper(t *testing.T) {
 	p.expect(t, "POST", p.url+deduct, 200)
 
 	other, _, err := zk.Connect([]string{s.zk.Addr}, 5*time.Second, zk.WithLogInfo(false))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer other.Close()
 	if exists, _, err := other.Exists("/stock"); err != nil || !exists {
 		t.Fatalf("there is no node /stock: %v", err)
@@ -542,9 +529,7 @@ func TestTheServiceGetsATokenOfEtcdWhenItIsUpAgain(t *testing.T) {
 		}
 	})
 	for range 2 { // the second time, etcd has forgotten the token
-		if err := s.etcd.Restart(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.etcd.Restart(t.Context()))
 		eventually(t, "the service sells", func() bool {
 			status, body := p.call("POST", deduct)
 			last = fmt.Sprint(status, " ", body)
@@ -574,9 +559,7 @@ func TestTheAccountsSufficeInARedisClusterAndBehindSentinelsWithTLSAlsoAfterAFai
 		t.Parallel()
 		s := newSecured(t)
 		cluster, err := servers.StartRedisCluster(t.Context(), servers.RedisClusterOptions{Replicas: true, TLS: &s.server})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		t.Cleanup(func() {
 			if err := cluster.Stop(context.Background()); err != nil {
 				t.Error(err)
@@ -591,9 +574,7 @@ func TestTheAccountsSufficeInARedisClusterAndBehindSentinelsWithTLSAlsoAfterAFai
 		t.Parallel()
 		s := newSecured(t)
 		group, err := servers.StartRedisSentinel(t.Context(), servers.RedisSentinelOptions{Sentinels: 2, TLS: &s.server})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		t.Cleanup(func() {
 			if err := group.Stop(context.Background()); err != nil {
 				t.Error(err)

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"stock/internal/must"
 	"stock/internal/servers"
 	"stock/internal/servers/serverstest"
 	"stock/internal/stock/catalogue"
@@ -49,14 +50,10 @@ func (p *program) size(t *testing.T) (s size) {
 func (p *program) read(t *testing.T, path string) string {
 	t.Helper()
 	response, err := http.Get(p.admin + path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return string(body)
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"stock/internal/must"
 	"stock/internal/servers"
 	"stock/internal/servers/serverstest"
 )
@@ -56,9 +57,7 @@ func TestNoUnitIsLostOrHeldForEverWhenAReplicaAndMySQLAreKilled(t *testing.T) {
 	const buyers, initial = 8, 1_000_000
 	server := serverstest.StartMySQL(t, servers.MySQLOptions{})
 	dsn, err := server.CreateDatabase(t.Context(), "stock")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	env := environment{"STOCK_MYSQL_DSN": dsn}
 	if _, err := command(t, env, "migrate"); err != nil {
 		t.Fatal(err)
@@ -82,22 +81,16 @@ func TestNoUnitIsLostOrHeldForEverWhenAReplicaAndMySQLAreKilled(t *testing.T) {
 		eventually(t, "units are held", func() bool { return acknowledged.Load() >= from+more })
 	}
 	reserves(100)
-	if err := killed.cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, killed.cmd.Process.Kill())
 	reserves(100)
 	server.Kill()
-	if err := server.Restart(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, server.Restart(t.Context()))
 	reserves(100)
 	close(stop)
 	wg.Wait()
 
 	db, err := sql.Open("mysql", dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer db.Close()
 	var left, held, confirmed int
 	eventually(t, "no unit is held", func() bool {

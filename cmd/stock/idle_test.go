@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"stock/internal/must"
 	"stock/internal/tcpproxy"
 )
 
@@ -61,15 +62,11 @@ func TestThePoolClosesIdleConnectionsBeforeMySQLDoes(t *testing.T) {
 	env := migrated(t)
 	options := storeOptions{mysqlDSN: env["STOCK_MYSQL_DSN"], mysqlIdle: 6 * time.Second}
 	config, err := options.mysqlConfig()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	limitWaits(config, time.Second, 3*time.Second)
 	options.limitIdle(config, 3*time.Second)
 	db, err := openMySQL(config, 2, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer db.Close()
 	var ends int
 	if err := db.Get(&ends, "SELECT @@wait_timeout"); err != nil || ends != 6 {

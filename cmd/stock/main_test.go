@@ -21,6 +21,7 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
+	"stock/internal/must"
 	"stock/internal/servers/serverstest"
 )
 
@@ -177,9 +178,7 @@ func TestWrongConfigurationIsOneClearLineAndExitCode2(t *testing.T) {
 func TestNoPasswordIsPrintedWhenAConnectionIsRefused(t *testing.T) {
 	t.Parallel()
 	config, err := mysql.ParseDSN(shared.Database(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for name, address := range map[string]string{"wrong password": config.Addr, "closed port": closedAddress(t)} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -229,13 +228,12 @@ func TestHelpListsTheVariables(t *testing.T) {
 func TestVersionHasTheRevisionThatTheDockerfilePasses(t *testing.T) {
 	t.Parallel()
 	dockerfile, err := os.ReadFile("../../Dockerfile")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	flag := regexp.MustCompile(`-X \S+=\$\{REVISION\}`).FindString(string(dockerfile))
 	binary := filepath.Join(t.TempDir(), "stock")
 	stamp := "-ldflags=" + strings.ReplaceAll(flag, "${REVISION}", "0123abc+dirty")
-	build := exec.Command("go", "build", "-buildvcs=false", stamp, "-o", binary, ".")
+	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", stamp, "-o", binary, ".")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0") // as make build does
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -270,9 +268,7 @@ func TestMigrateCopiesTheCurrentStockToARedisThatLostItsData(t *testing.T) {
 	p := launch(t, env, "serve")
 	p.expect(t, "POST", p.url+"/stock/deduct/redis-stream?goods_id=1&count=5", 200)
 	eventually(t, "the sale is in MySQL", func() bool { return p.backlog(t) == "0" })
-	if err := client.FlushAll(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, client.FlushAll(t.Context()).Err())
 	if _, err := command(t, env, "migrate"); err != nil {
 		t.Fatal(err)
 	}
@@ -290,9 +286,7 @@ func TestMigrateCopiesTheCurrentStockToARedisThatLostItsData(t *testing.T) {
 func closedAddress(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer listener.Close()
 	return listener.Addr().String()
 }
@@ -332,12 +326,8 @@ func launch(t *testing.T, env environment, args ...string) *program {
 		p.cmd.Env = append(p.cmd.Env, name+"="+value)
 	}
 	stderr, err := p.cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, p.cmd.Start())
 	t.Cleanup(func() {
 		_ = p.cmd.Process.Kill()
 		<-p.exited
@@ -424,9 +414,7 @@ func (p *program) setStock(t *testing.T, goodsID, units int64) {
 
 func (p *program) signal(t *testing.T, signal os.Signal) {
 	t.Helper()
-	if err := p.cmd.Process.Signal(signal); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, p.cmd.Process.Signal(signal))
 }
 
 // wait waits for the end of the program.

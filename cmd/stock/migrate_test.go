@@ -5,18 +5,16 @@ import (
 	"testing"
 
 	"github.com/go-sql-driver/mysql"
+
+	"stock/internal/must"
 )
 
 // MySQL was restored from an older backup, and Redis has lost the units but not their epoch.
 func TestMigrateReportsAnItemThatItDoesNotCopyToRedis(t *testing.T) {
 	t.Parallel()
 	env, client := streamed(t, redisOptions)
-	if err := client.Del(t.Context(), "stock:{1}").Err(); err != nil {
-		t.Fatal(err)
-	}
-	if err := client.Set(t.Context(), "stock:{1}:epoch", 7, 0).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, client.Del(t.Context(), "stock:{1}").Err())
+	must.Succeed(t, client.Set(t.Context(), "stock:{1}:epoch", 7, 0).Err())
 	out, err := command(t, env, "migrate")
 	if err != nil || strings.Contains(out, "Redis has item 1") ||
 		!strings.Contains(out, "item 1 in Redis was left as it is: MySQL has an older stock") {
@@ -27,9 +25,7 @@ func TestMigrateReportsAnItemThatItDoesNotCopyToRedis(t *testing.T) {
 func TestMigrateSaysHowToCreateAMissingDatabase(t *testing.T) {
 	t.Parallel()
 	config, err := mysql.ParseDSN(shared.Database(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	config.DBName = "missing"
 	_, err = command(t, environment{"STOCK_MYSQL_DSN": config.FormatDSN()}, "migrate")
 	if err == nil || !strings.Contains(err.Error(), "CREATE DATABASE") {

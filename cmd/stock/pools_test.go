@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"stock/internal/must"
 	"stock/internal/servers/serverstest"
 )
 
@@ -51,9 +52,7 @@ func TestARedisCommandIsNeverSentTwice(t *testing.T) {
 			return false
 		})
 		defer blocked.Close()
-		if err := blocked.Do(ctx, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes").Err(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, blocked.Do(ctx, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes").Err())
 		if err := <-asked; err == nil || ctx.Err() != nil {
 			t.Errorf("the command ended with %v, want the error of its connection, at once", err)
 		}
@@ -82,12 +81,8 @@ func TestAReplicaOutlivesAChangeOfThePasswordOfRedis(t *testing.T) {
 	defer admin.Close()
 	setPassword := func(password string) {
 		t.Helper()
-		if err := admin.ConfigSet(t.Context(), "requirepass", password).Err(); err != nil {
-			t.Fatal(err)
-		}
-		if err := admin.ClientKillByFilter(t.Context(), "TYPE", "normal", "SKIPME", "yes").Err(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, admin.ConfigSet(t.Context(), "requirepass", password).Err())
+		must.Succeed(t, admin.ClientKillByFilter(t.Context(), "TYPE", "normal", "SKIPME", "yes").Err())
 	}
 	setPassword("old")
 	env := migrated(t)

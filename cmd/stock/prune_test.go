@@ -9,6 +9,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 	"github.com/redis/go-redis/v9"
 
+	"stock/internal/must"
 	"stock/internal/servers"
 )
 
@@ -19,13 +20,9 @@ func TestPruneTriesAgainIfRowsAreLocked(t *testing.T) {
 	_, err := db.ExecContext(t.Context(), `
 		INSERT INTO ledger (order_key, line, goods_id, count, remaining, outcome, fingerprint, created_at)
 		VALUES ('old', 0, 1, 1, 0, 'done', '', UTC_TIMESTAMP(6) - INTERVAL 1 DAY)`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	row, err := db.Begin()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer row.Rollback()
 	if _, err := row.Exec("SELECT * FROM ledger FOR UPDATE"); err != nil {
 		t.Fatal(err)
@@ -34,9 +31,7 @@ func TestPruneTriesAgainIfRowsAreLocked(t *testing.T) {
 	release := time.AfterFunc(1500*time.Millisecond, func() { _ = row.Rollback() })
 	defer release.Stop()
 	config, err := mysql.ParseDSN(env["STOCK_MYSQL_DSN"])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	config.Params = map[string]string{"innodb_lock_wait_timeout": "1"}
 	env["STOCK_MYSQL_DSN"] = config.FormatDSN()
 	out, err := command(t, env, "prune", "--older-than", "1h")
@@ -54,9 +49,7 @@ func TestPruneDeletesSalesOfRedisStreamThatCannotBeDeliveredAgain(t *testing.T) 
 		INSERT INTO stream_sale (goods_id, entry, nonce, units, epoch, deducted, written)
 		SELECT 1, CONCAT(age, '-0'), 1, 1, 0, age <> 9, UTC_TIMESTAMP(6) - INTERVAL age HOUR
 		FROM (SELECT 1 AS age UNION SELECT 3 UNION SELECT 7 UNION SELECT 9) ages`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	prune := func(want string, left ...string) {
 		t.Helper()
 		out, err := command(t, env, "prune", "--older-than", "2h")
@@ -75,13 +68,9 @@ func TestPruneDeletesSalesOfRedisStreamThatCannotBeDeliveredAgain(t *testing.T) 
 		ID:     fmt.Sprintf("%d-0", time.Now().Add(-5*time.Hour).UnixMilli()),
 		Values: []string{"units", "1"},
 	}
-	if err := client.XAdd(t.Context(), &entry).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, client.XAdd(t.Context(), &entry).Err())
 	prune("deleted 1 sales", "1-0", "3-0", "9-0") // 9-0 was not deducted
-	if err := client.Del(t.Context(), entry.Stream).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, client.Del(t.Context(), entry.Stream).Err())
 	prune("deleted 1 sales", "1-0", "9-0")
 }
 
@@ -108,9 +97,7 @@ func TestPruneDeletesOldRowsAndWaitsForNoOthers(t *testing.T) {
 		}
 	}
 	row, err := db.Begin()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer row.Rollback()
 	for _, locked := range []string{
 		"SELECT * FROM ledger FORCE INDEX (PRIMARY) WHERE order_key = '1 500' FOR UPDATE",
@@ -122,9 +109,7 @@ func TestPruneDeletesOldRowsAndWaitsForNoOthers(t *testing.T) {
 		}
 	}
 	config, err := mysql.ParseDSN(env["STOCK_MYSQL_DSN"])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	config.Params = map[string]string{"innodb_lock_wait_timeout": "1"}
 	env["STOCK_MYSQL_DSN"] = config.FormatDSN()
 	out, err := command(t, env, "prune", "--older-than", "24h")

@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"stock/internal/must"
 	"stock/internal/servers"
 	"stock/internal/servers/serverstest"
 	"stock/internal/stock"
@@ -36,24 +37,16 @@ func TestReconcileReportsAndMends(t *testing.T) {
 		}
 	}
 	reconcile(0, "1      6000   6000   0        agree")
-	if err := client.Set(t.Context(), "stock:{1}", 6010, 0).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, client.Set(t.Context(), "stock:{1}", 6010, 0).Err())
 	reconcile(1, "Redis has too many: by 10; --mend would mend it", "--goods=1")
 	reconcile(0, "Redis has too many: by 10; mended: Redis now has 6000", "--mend")
 	reconcile(0, "agree")
-	if err := client.Set(t.Context(), "stock:{1}", 5990, 0).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, client.Set(t.Context(), "stock:{1}", 5990, 0).Err())
 	reconcile(1, "Redis has too few: by 10; cannot be mended, see --help", "--mend")
-	if err := client.FlushAll(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, client.FlushAll(t.Context()).Err())
 	reconcile(0, "1      -      6000   0        Redis has none; mended: Redis now has 6000", "--mend")
 	reconcile(3, "item 404 is not in MySQL or Redis", "--goods=404")
-	if err := client.Set(t.Context(), "stock:{1}", 6010, 0).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, client.Set(t.Context(), "stock:{1}", 6010, 0).Err())
 	reconcile(1, "item 404 is not in MySQL or Redis", "--goods=404,1") // item 1 differs all the same
 	delete(env, "STOCK_REDIS")
 	reconcile(2, "")
@@ -85,16 +78,10 @@ func TestReconcileContinuesAfterAnItemThatCannotBeCompared(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := client.MSet(t.Context(), "stock:{2}", 20, "stock:{3}", 33).Err(); err != nil {
-		t.Fatal(err)
-	}
-	if err := client.SAdd(t.Context(), "stock:streams", -1).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, client.MSet(t.Context(), "stock:{2}", 20, "stock:{3}", 33).Err())
+	must.Succeed(t, client.SAdd(t.Context(), "stock:streams", -1).Err())
 	row, err := db.Begin()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer row.Rollback()
 	if _, err := row.Exec("SELECT stock FROM good_stock WHERE goods_id = 1 FOR UPDATE"); err != nil {
 		t.Fatal(err)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"stock/internal/must"
 	"stock/internal/servers"
 	"stock/internal/servers/serverstest"
 	"stock/internal/stock/stocktest"
@@ -40,9 +41,7 @@ func migrated(t *testing.T) environment {
 func openDB(t *testing.T, env environment) *sql.DB {
 	t.Helper()
 	db, err := sql.Open("mysql", env["STOCK_MYSQL_DSN"])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { _ = db.Close() })
 	return db
 }
@@ -150,21 +149,15 @@ func TestShutdownServesOpenConnectionsOnceMore(t *testing.T) {
 	t.Parallel()
 	p := launch(t, migrated(t), "serve")
 	conn, err := net.Dial("tcp", strings.TrimPrefix(p.url, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer conn.Close()
 	replies := bufio.NewReader(conn)
 	deduct := func() (status int, last bool) {
 		t.Helper()
 		_, err := io.WriteString(conn, "POST /stock/deduct?goods_id=1&count=1 HTTP/1.1\r\nHost: stock\r\n\r\n")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		response, err := http.ReadResponse(replies, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		defer response.Body.Close()
 		_, _ = io.Copy(io.Discard, response.Body)
 		return response.StatusCode, response.Close
@@ -210,9 +203,7 @@ func TestTheDrainTimeoutCancelsTheRequestsInProgress(t *testing.T) {
 	server := serverstest.StartRedis(t, redisOptions)
 	client := redis.NewClient(&redis.Options{Addr: server.Addr})
 	defer client.Close()
-	if err := client.Set(t.Context(), "stock:{1}", 6000, 0).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, client.Set(t.Context(), "stock:{1}", 6000, 0).Err())
 	locks := func() []string { return client.Keys(t.Context(), "lock-*").Val() }
 
 	p := launch(t, environment{"STOCK_REDIS": server.Addr}, "serve", "--max-hold=10s", "--drain-timeout=100ms")
@@ -278,9 +269,7 @@ func TestTheServiceDeletesExpiredSoldOutAnswers(t *testing.T) {
 	_, err := db.ExecContext(t.Context(), `
 		INSERT INTO ledger (order_key, line, goods_id, count, remaining, outcome, fingerprint, created_at)
 		VALUES ('old', 0, 1, 0, 0, 'sold-out', '', UTC_TIMESTAMP(6) - INTERVAL 61 SECOND)`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	launch(t, env, "serve")
 	eventually(t, "the answer is deleted", func() bool {
 		var rows int
@@ -292,9 +281,7 @@ func TestTheServiceDeletesExpiredSoldOutAnswers(t *testing.T) {
 func TestAnAddressInUseIsAFailure(t *testing.T) {
 	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer taken.Close()
 	for _, flag := range []string{"--listen", "--admin-listen"} {
 		env := environment{"STOCK_LISTEN": "127.0.0.1:0", "STOCK_ADMIN_LISTEN": "127.0.0.1:0"}
@@ -319,9 +306,7 @@ func TestTheDSNIsNormalised(t *testing.T) {
 	options := storeOptions{mysqlDSN: "root@tcp(h:1)/stock?interpolateParams=false&parseTime=false&clientFoundRows=false" +
 		"&multiStatements=false"}
 	config, err := options.mysqlConfig()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if !config.InterpolateParams || !config.ParseTime || !config.ClientFoundRows || !config.MultiStatements ||
 		config.Timeout == 0 {
 		t.Errorf("%+v", config)
@@ -333,9 +318,7 @@ func TestInnerWaitsAreShorterThanOuterOnes(t *testing.T) {
 	const lockWait, requestTimeout = 10 * time.Second, 15 * time.Second
 	options := storeOptions{mysqlDSN: "root@tcp(h:3306)/stock"}
 	config, err := options.mysqlConfig()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	limitWaits(config, lockWait, requestTimeout)
 	if config.ReadTimeout <= lockWait+time.Second || config.ReadTimeout >= requestTimeout ||
 		config.Params["innodb_lock_wait_timeout"] != "10" {
@@ -376,9 +359,7 @@ func upstreamKeepalive(t *testing.T) time.Duration {
 		t.Fatal("nginx's upstream has no keepalive_timeout")
 	}
 	keepalive, err := time.ParseDuration(match[1])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return keepalive
 }
 
@@ -388,9 +369,7 @@ func TestTheDSNMayShortenTimeouts(t *testing.T) {
 		options := storeOptions{mysqlDSN: "root@tcp(h:3306)/stock?readTimeout=1s&" +
 			"wait_timeout=60&innodb_lock_wait_timeout=" + rowWait}
 		config, err := options.mysqlConfig()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		limitWaits(config, 10*time.Second, 15*time.Second)
 		options.limitIdle(config, 15*time.Second)
 		if config.Params["wait_timeout"] != "60" {
@@ -408,9 +387,7 @@ func TestAWaitForALockedRowEndsAsBusy(t *testing.T) {
 	p := launch(t, env, "serve", "--lock-wait=1s")
 	db := openDB(t, env)
 	tx, err := db.BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer tx.Rollback()
 	if _, err := tx.Exec("UPDATE good_stock SET version = version + 1 WHERE goods_id = 1"); err != nil {
 		t.Fatal(err)

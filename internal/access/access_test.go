@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"stock/internal/access"
+	"stock/internal/must"
 	"stock/internal/servers"
 	"stock/internal/servers/serverstest"
 )
@@ -21,13 +22,9 @@ import (
 func server(t *testing.T, files servers.TLS, auth tls.ClientAuthType) (url string) {
 	t.Helper()
 	pair, err := tls.LoadX509KeyPair(files.Cert, files.Key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	trusted, err := access.TLS("ca=" + files.CA)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if len(r.TLS.PeerCertificates) > 0 {
 			_, _ = io.WriteString(w, r.TLS.PeerCertificates[0].Subject.CommonName)
@@ -44,9 +41,7 @@ func server(t *testing.T, files servers.TLS, auth tls.ClientAuthType) (url strin
 func get(t *testing.T, url, settings string) (name string, err error) {
 	t.Helper()
 	config, err := access.TLS(settings)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return getWith(config, url)
 }
 
@@ -108,15 +103,11 @@ func TestARenewedCertificateIsUsedWithoutARestart(t *testing.T) {
 	url := server(t, ca.Issue(t, "server", "127.0.0.1"), tls.RequireAndVerifyClientCert)
 	old, renewed := ca.Issue(t, "old"), ca.Issue(t, "renewed")
 	config, err := access.TLS("ca=" + ca.File + ",cert=" + old.Cert + ",key=" + old.Key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if name, err := getWith(config, url); err != nil || name != "old" {
 		t.Errorf("the server knows the client as %q, %v", name, err)
 	}
-	if err := errors.Join(os.Rename(renewed.Cert, old.Cert), os.Rename(renewed.Key, old.Key)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(os.Rename(renewed.Cert, old.Cert), os.Rename(renewed.Key, old.Key)))
 	if name, err := getWith(config, url); err != nil || name != "renewed" {
 		t.Errorf("the server knows the client as %q, %v, want the renewed certificate", name, err)
 	}
@@ -152,9 +143,7 @@ func TestPasswordsComeFromTheEnvironmentOrFromFiles(t *testing.T) {
 	t.Parallel()
 	write := func(name, content string) string {
 		file := filepath.Join(t.TempDir(), name)
-		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(file, []byte(content), 0o600))
 		return file
 	}
 	for _, test := range []struct {

@@ -6,14 +6,13 @@ import (
 	"testing"
 
 	"stock/internal/access"
+	"stock/internal/must"
 )
 
 func TestTheDSNGetsThePasswordAndTLSFromElsewhere(t *testing.T) {
 	t.Parallel()
 	config, err := access.MySQL("stock@tcp(db:3306)/stock", "secret", &tls.Config{ServerName: "db.example"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if config.Passwd != "secret" || config.TLS == nil || config.TLS.ServerName != "db.example" {
 		t.Errorf("password %q, TLS %v", config.Passwd, config.TLS)
 	}
@@ -35,9 +34,7 @@ func TestADSNThatIsMalformedOrContradictsTheSettingsIsRefused(t *testing.T) {
 		{dsn: "root@unix(/tmp/s)/", settings: "on", want: "a socket needs no TLS"},
 	} {
 		secure, err := access.TLS(test.settings)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		_, err = access.MySQL(test.dsn, test.password, secure)
 		if err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %v, want %q", test.dsn, err, test.want)

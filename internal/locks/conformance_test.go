@@ -10,6 +10,7 @@ import (
 
 	"stock/internal/locks"
 	"stock/internal/locks/lockstest"
+	"stock/internal/must"
 	"stock/internal/servers"
 	"stock/internal/servers/serverstest"
 )
@@ -147,17 +148,13 @@ var subjects = map[string]lockstest.Subject{
 
 func newRedlockOn(t testing.TB, masters []redis.UniversalClient, o locks.Options) locks.Locker {
 	lock, err := locks.NewPatientRedlock(masters, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return lock
 }
 
 func newRedisMultiOn(t testing.TB, masters []redis.UniversalClient, o locks.Options) locks.Locker {
 	lock, err := locks.NewRedisMulti(masters, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return lock
 }
 

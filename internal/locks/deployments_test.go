@@ -19,6 +19,7 @@ import (
 
 	"stock/internal/locks"
 	"stock/internal/locks/lockstest"
+	"stock/internal/must"
 	"stock/internal/servers"
 	"stock/internal/servers/serverstest"
 )
@@ -34,9 +35,7 @@ type processes []process
 
 func (p processes) Restart(t testing.TB) {
 	for _, server := range p {
-		if err := server.Restart(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, server.Restart(t.Context()))
 	}
 }
 
@@ -120,9 +119,7 @@ func (d onRedis) Left(t testing.TB, key string) (names []string) {
 		for scan.Next(t.Context()) {
 			names = append(names, scan.Val())
 		}
-		if err := scan.Err(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, scan.Err())
 	}
 	return names
 }
@@ -146,9 +143,7 @@ func ownMySQL(t testing.TB) lockstest.Private {
 
 func (d onMySQL) New(t testing.TB, addresses []string, o locks.Options) locks.Locker {
 	config, err := mysql.ParseDSN(d.server.DSN(""))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	config.Addr = addresses[0]
 	return locks.NewMySQLGetLock(connectMySQL(t, config.FormatDSN()), o)
 }
@@ -183,9 +178,7 @@ type onMySQLRow struct {
 // newOnMySQLRow makes the table as the migration does.
 func newOnMySQLRow(t testing.TB, p processes, dsn string) onMySQLRow {
 	text, err := os.ReadFile("../../migrations/00012_lock_row.sql")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	_, text, _ = bytes.Cut(text, []byte("-- +goose Up"))
 	text, _, _ = bytes.Cut(text, []byte("-- +goose Down"))
 	observer := connectMySQL(t, dsn)
@@ -193,9 +186,7 @@ func newOnMySQLRow(t testing.TB, p processes, dsn string) onMySQLRow {
 		t.Fatal(err)
 	}
 	config, err := mysql.ParseDSN(dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return onMySQLRow{p, config, observer}
 }
 
@@ -206,9 +197,7 @@ func sharedMySQLRow(t testing.TB) lockstest.Deployment {
 func ownMySQLRow(t testing.TB) lockstest.Private {
 	server := serverstest.StartMySQL(t, servers.MySQLOptions{Relaxed: true})
 	dsn, err := server.CreateDatabase(t.Context(), "locks")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return newOnMySQLRow(t, processes{server}, dsn)
 }
 
@@ -231,9 +220,7 @@ func (d onMySQLRow) Steal(t testing.TB, key string) {
 func (d onMySQLRow) Left(t testing.TB, key string) (names []string) {
 	err := d.observer.SelectContext(context.WithoutCancel(t.Context()), &names,
 		"SELECT name FROM lock_row WHERE name = ?", key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return names
 }
 
@@ -295,9 +282,7 @@ func (d onZooKeeper) New(t testing.TB, addresses []string, o locks.Options) lock
 	// servers.
 	quiet := zk.WithLogger(log.New(io.Discard, "", 0))
 	conn, _, err := zk.Connect(slices.Repeat(addresses, 3), o.Lease, promptZooKeeper, quiet)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(conn.Close)
 	return locks.NewZooKeeper(conn, "/locks", nil, o)
 }
@@ -312,7 +297,5 @@ func (d onZooKeeper) Left(t testing.TB, key string) []string {
 func (d onZooKeeper) Held(t testing.TB, key string) bool { return len(d.Left(t, key)) > 0 }
 
 func (d onZooKeeper) Steal(t testing.TB, key string) {
-	if err := d.observer.Delete(d.Left(t, key)[0], -1); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, d.observer.Delete(d.Left(t, key)[0], -1))
 }

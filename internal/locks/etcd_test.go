@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/backoff"
 
 	"stock/internal/locks"
+	"stock/internal/must"
 	"stock/internal/servers"
 	"stock/internal/servers/serverstest"
 	"stock/internal/tcpproxy"
@@ -31,9 +32,7 @@ func connectEtcd(t testing.TB, addr string) *clientv3.Client {
 			MinConnectTimeout: time.Second,
 		})},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { client.Close() })
 	return client
 }
@@ -49,9 +48,7 @@ func etcdQueue(t testing.TB, observer *clientv3.Client, key string) (keys []stri
 	t.Helper()
 	found, err := observer.Get(context.WithoutCancel(t.Context()), "locks/"+key+"/",
 		clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, kv := range found.Kvs {
 		keys, sessions = append(keys, string(kv.Key)), append(sessions, clientv3.LeaseID(kv.Lease))
 	}
@@ -70,14 +67,10 @@ func awaitEtcdQueue(t testing.TB, observer *clientv3.Client, key string, length 
 func watchers(t testing.TB, addr string) (n int) {
 	t.Helper()
 	response, err := http.Get("http://" + addr + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer response.Body.Close()
 	metrics, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	_, value, _ := strings.Cut(string(metrics), "\netcd_debugging_mvcc_watcher_total ")
 	if _, err := fmt.Sscan(value, &n); err != nil {
 		t.Fatalf("the metric of watches: %v", err)
@@ -157,9 +150,7 @@ func TestAFullEtcdRefusesLocksAndReleasesThoseHeld(t *testing.T) {
 		if errors.Is(err, rpctypes.ErrNoSpace) {
 			break
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 	}
 	_, err := lock.Lock(t.Context(), "refused")
 	wantNotAcquired(t, err, rpctypes.ErrNoSpace)
@@ -189,9 +180,7 @@ func TestAnEtcdWaiterOutlivesACompaction(t *testing.T) {
 		}
 	}
 	now, err := observer.Get(t.Context(), "other")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if _, err := observer.Compact(t.Context(), now.Header.Revision); err != nil {
 		t.Fatal(err)
 	}

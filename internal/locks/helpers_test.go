@@ -12,6 +12,7 @@ import (
 
 	"stock/internal/locks"
 	"stock/internal/locks/lockstest"
+	"stock/internal/must"
 	"stock/internal/servers/serverstest"
 )
 
@@ -44,16 +45,12 @@ func connectAll(t testing.TB, options []*redis.Options) []redis.UniversalClient 
 
 func exists(t testing.TB, client redis.UniversalClient, key string) bool {
 	n, err := client.Exists(context.WithoutCancel(t.Context()), key).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return n == 1
 }
 
 func del(t testing.TB, client redis.UniversalClient, key string) {
-	if err := client.Del(t.Context(), key).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, client.Del(t.Context(), key).Err())
 }
 
 // startLock calls Lock in the background.

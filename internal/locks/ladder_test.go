@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"stock/internal/locks"
+	"stock/internal/must"
 	"stock/internal/servers/serverstest"
 	"stock/internal/tcpproxy"
 )
@@ -204,9 +205,7 @@ func TestRedisReentrantIsHeldUntilItsLastHoldIsGivenBack(t *testing.T) {
 			var holds []*locks.Lease
 			for range 3 {
 				lease, err := client.Lock(ctx, rungKey)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				holds, ctx = append(holds, lease), lease.Context()
 			}
 			for _, i := range order {
@@ -254,14 +253,10 @@ func TestRedisWatchdogOutlastsItsLease(t *testing.T) {
 	const left = 10 * time.Second
 	for range 4 { // two leases in all
 		guaranteed := working.Deadline()
-		if err := l.observer.PExpire(t.Context(), rungKey, left).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, l.observer.PExpire(t.Context(), rungKey, left).Err())
 		serverstest.Eventually(t, "the lease is renewed", func() bool {
 			ttl, err := l.observer.PTTL(t.Context(), rungKey).Result()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			return ttl > left && working.Deadline().After(guaranteed)
 		})
 	}
@@ -432,9 +427,7 @@ func TestRedisRLockPassesItsTurnOnWhenTheLockIsLost(t *testing.T) {
 	last := l.lockLater(process)
 	second.Abandon()
 	del(t, l.observer, rungKey) // instead of waiting for the end of its lease
-	if err := l.observer.Publish(t.Context(), "locks:redis-pubsub:released", rungKey).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, l.observer.Publish(t.Context(), "locks:redis-pubsub:released", rungKey).Err())
 	mustUnlock(t, receive(t, last, nil))
 }
 
@@ -525,15 +518,11 @@ func TestRedisFairWakesOnlyTheHead(t *testing.T) {
 	mustUnlock(t, holder)
 	receive(t, head, nil)
 	end := done + ids[0]
-	if err := l.observer.Publish(t.Context(), channel, end).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, l.observer.Publish(t.Context(), channel, end).Err())
 	var woken []string
 	for {
 		message, err := messages.ReceiveMessage(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if message.Payload == end {
 			break
 		}
@@ -578,9 +567,7 @@ func TestRedisFencedTokensRiseWhenTheClockIsSetBack(t *testing.T) {
 	// To set the clock back by an hour is the same as to have made the last grant an hour later.
 	ahead := l.observer.Time(t.Context()).Val().Add(time.Hour)
 	last := uint64(ahead.UnixMicro())
-	if err := l.observer.Set(t.Context(), rungKeyToken, last, redis.KeepTTL).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, l.observer.Set(t.Context(), rungKeyToken, last, redis.KeepTTL).Err())
 	for range 2 {
 		lease := mustLock(t, client, rungKey)
 		if lease.Token() <= last {

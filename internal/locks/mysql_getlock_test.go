@@ -11,20 +11,17 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"stock/internal/locks"
+	"stock/internal/must"
 	"stock/internal/servers/serverstest"
 )
 
 // connectMySQL opens a pool whose driver does not log failed connections.
 func connectMySQL(t testing.TB, dsn string) *sqlx.DB {
 	config, err := mysql.ParseDSN(dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	config.Logger = &mysql.NopLogger{}
 	connector, err := mysql.NewConnector(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	db := sqlx.NewDb(sql.OpenDB(connector), "mysql")
 	t.Cleanup(func() { db.Close() })
 	return db
@@ -32,9 +29,7 @@ func connectMySQL(t testing.TB, dsn string) *sqlx.DB {
 
 // holderOf returns the connection that holds the user-level lock; it is not valid if none does.
 func holderOf(t testing.TB, observer *sqlx.DB, name string) (id sql.NullInt64) {
-	if err := observer.GetContext(context.WithoutCancel(t.Context()), &id, "SELECT IS_USED_LOCK(?)", name); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, observer.GetContext(context.WithoutCancel(t.Context()), &id, "SELECT IS_USED_LOCK(?)", name))
 	return id
 }
 
@@ -84,13 +79,9 @@ func TestMySQLGetLockHolderNoticesThatItsConnectionDoesNotHoldTheLock(t *testing
 	another := mustLock(t, locks.NewMySQLGetLock(connectMySQL(t, dsn), locks.Options{}), "lock:{another's}")
 	for _, key := range []string{"lock:{nobody's}", "lock:{another's}"} {
 		conn, err := db.Connx(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		lease, err := locks.LeaseOfGetLock(t.Context(), conn, key, locks.Options{Renew: 100 * time.Millisecond})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		awaitLoss(t, lease)
 		wantLeaseLost(t, lease.Unlock())
 	}

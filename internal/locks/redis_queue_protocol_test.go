@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"stock/internal/locks"
+	"stock/internal/must"
 	"stock/internal/servers"
 	"stock/internal/servers/serverstest"
 )
@@ -46,9 +47,7 @@ func TestRedisQueueServesAnUncontendedLockInThreeCallsEach(t *testing.T) {
 	p, observer := newQueueProcess(t, options, locks.Options{}), connect(t, options)
 	mustUnlock(t, mustLock(t, p, queueKey)) // the memory knows the process now
 	mustUnlock(t, mustLock(t, p, queueKey)) // perhaps the first of an hour
-	if err := observer.ConfigResetStat(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, observer.ConfigResetStat(t.Context()).Err())
 	const times = 10
 	for range times {
 		mustUnlock(t, mustLock(t, p, queueKey))
@@ -135,12 +134,8 @@ func TestRedisQueueKeepsItsMemoryForADay(t *testing.T) {
 	}
 	expires(queueKey + ":memory")
 	// The last lock was an hour ago, and the memory would expire soon.
-	if err := observer.HIncrBy(t.Context(), queueKey+":memory", "token", -time.Hour.Microseconds()).Err(); err != nil {
-		t.Fatal(err)
-	}
-	if err := observer.PExpire(t.Context(), queueKey+":memory", time.Minute).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, observer.HIncrBy(t.Context(), queueKey+":memory", "token", -time.Hour.Microseconds()).Err())
+	must.Succeed(t, observer.PExpire(t.Context(), queueKey+":memory", time.Minute).Err())
 	mustUnlock(t, mustLock(t, holding, queueKey))
 	expires(queueKey + ":memory")
 	lease := mustLock(t, holding, queueKey)
@@ -156,9 +151,7 @@ func TestRedisQueueRemembersABoundedNumberOfProcesses(t *testing.T) {
 	for range 300 {
 		q := locks.NewRedisQueue(client, locks.Options{})
 		mustUnlock(t, mustLock(t, q, queueKey))
-		if err := q.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, q.Close())
 	}
 	if n := observer.HLen(t.Context(), queueKey+":memory").Val(); n > 260 {
 		t.Errorf("the memory has %d fields, want at most 260", n)
@@ -185,9 +178,7 @@ func TestRedisQueueIgnoresALateGrant(t *testing.T) {
 	p, observer, holder, granted := waitBehindHolder(t)
 	_, number, _ := strings.Cut(observer.ZRange(t.Context(), queueKey+":queue", 0, 0).Val()[0], "/")
 	del(t, observer, queueKey+":memory") // so that no later token has been given out when p asks again
-	if err := observer.HSet(t.Context(), queueKey+":memory", "token", holder.Token()+1).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, observer.HSet(t.Context(), queueKey+":memory", "token", holder.Token()+1).Err())
 	p.AskAll()
 	serverstest.Eventually(t, "the process was told the last token", func() bool {
 		return p.After(queueKey) == holder.Token()+1

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"stock/internal/locks"
+	"stock/internal/must"
 	"stock/internal/servers"
 	"stock/internal/servers/serverstest"
 	"stock/internal/tcpproxy"
@@ -37,9 +38,7 @@ func newReplicated(t *testing.T) replicated {
 func newRedisWait(t testing.TB, client redis.UniversalClient, o locks.Options) *locks.RedisWait {
 	t.Helper()
 	lock, err := locks.NewRedisWait(client, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { lock.Close() })
 	return lock
 }
@@ -163,9 +162,7 @@ func TestRedisWaitOutlivesAFailover(t *testing.T) {
 			}
 			mustLock(t, newLock(r.onMaster), rungKey)
 			r.master.Kill()
-			if err := r.replica.Promote(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, r.replica.Promote(t.Context()))
 			serverstest.StartRedis(t, servers.RedisOptions{ReplicaOf: r.replica.Addr}) // so that WAIT has one to ask
 			if held := exists(t, r.onReplica, rungKey); held == granted {
 				t.Fatalf("the promoted Redis replica has the lock: %v, want %v", held, !granted)

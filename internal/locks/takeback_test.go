@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"stock/internal/locks"
+	"stock/internal/must"
 	"stock/internal/servers"
 	"stock/internal/servers/serverstest"
 )
@@ -167,9 +168,7 @@ func TestAnErrorMayProveThatRedisDidNothing(t *testing.T) {
 	observer := connect(t, at)
 	configure := func(name, value string) {
 		t.Helper()
-		if err := observer.ConfigSet(t.Context(), name, value).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, observer.ConfigSet(t.Context(), name, value).Err())
 	}
 	set := func(client redis.UniversalClient) error {
 		return client.Set(context.WithoutCancel(t.Context()), "key", "value", 0).Err()
@@ -208,8 +207,6 @@ func TestAnErrorMayProveThatRedisDidNothing(t *testing.T) {
 	configure("maxmemory", "1")
 	check("Redis is full", client, set(client), true)
 	configure("maxmemory", "0")
-	if err := observer.Do(t.Context(), "REPLICAOF", "127.0.0.1", "1").Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, observer.Do(t.Context(), "REPLICAOF", "127.0.0.1", "1").Err())
 	check("Redis is a replica", client, set(client), true)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"stock/internal/locks"
+	"stock/internal/must"
 	"stock/internal/servers"
 	"stock/internal/servers/serverstest"
 	"stock/internal/tcpproxy"
@@ -27,9 +28,7 @@ var promptZooKeeper = zk.WithDialer(locks.LimitZooKeeperHandshake(net.DialTimeou
 // connectZooKeeper makes a connection with the given session timeout.
 func connectZooKeeper(t testing.TB, addr string, session time.Duration) *zk.Conn {
 	conn, _, err := zk.Connect([]string{addr}, session, promptZooKeeper, zk.WithLogger(log.New(io.Discard, "", 0)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(conn.Close)
 	return conn
 }
@@ -102,9 +101,7 @@ func TestZooKeeperConnectsAgainIfAServerDoesNotAnswerTheHandshake(t *testing.T) 
 	dial := locks.LimitZooKeeperHandshake(net.DialTimeout, 100*time.Millisecond)
 	conn, events, err := zk.Connect([]string{proxy.Addr()}, 30*time.Second, zk.WithDialer(dial),
 		zk.WithLogger(log.New(io.Discard, "", 0)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(conn.Close)
 	for deadline := time.After(10 * time.Second); ; {
 		select {
@@ -129,9 +126,7 @@ func TestAZooKeeperWaiterWhoseNodeIsDeletedQueuesAgain(t *testing.T) {
 	granted, failed := startLock(t.Context(), newZooKeeper(t, addr, locks.Options{Renew: 50 * time.Millisecond}), key)
 	awaitZKQueue(t, observer, key, 2)
 	before := zkQueue(t, observer, key)[1]
-	if err := observer.Delete(before, -1); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, observer.Delete(before, -1))
 	serverstest.Eventually(t, "the waiter waits with another node", func() bool {
 		now := zkQueue(t, observer, key)
 		return len(now) == 2 && now[1] != before
@@ -179,9 +174,7 @@ func TestAZooKeeperQueueThatIsDeletedTooSoonIsCreatedAgain(t *testing.T) {
 	release := proxy.Hold()
 	granted, failed := startLock(t.Context(), newZooKeeper(t, proxy.Addr(), locks.Options{}), key)
 	serverstest.Eventually(t, "the node is about to be created", func() bool { return proxy.Count() == 1 })
-	if err := observer.Delete("/locks/"+key, -1); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, observer.Delete("/locks/"+key, -1))
 	release()
 	mustUnlock(t, receive(t, granted, failed))
 }
@@ -200,9 +193,7 @@ func TestZooKeeperGrantsInOrderAfterTheCounterOverflowed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := server.SetSequence(t.Context(), math.MaxInt32, "/locks/order"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, server.SetSequence(t.Context(), math.MaxInt32, "/locks/order"))
 	lock := newZooKeeper(t, server.Addr, locks.Options{})
 	// If the order were left to chance, it would be right once in 720 times.
 	d := onZooKeeper{processes{server}, server.Addr, observer}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"stock/internal/must"
 	"stock/internal/servers/serverstest"
 	"stock/internal/tcpproxy"
 )
@@ -17,9 +18,7 @@ import (
 // echo starts a server that answers each message with itself, and returns the messages that it receives.
 func echo(t *testing.T) (address string, received <-chan string) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { listener.Close() })
 	messages := make(chan string, 16)
 	go func() {
@@ -49,9 +48,7 @@ func echo(t *testing.T) (address string, received <-chan string) {
 
 func dial(t *testing.T, p *tcpproxy.Proxy) net.Conn {
 	conn, err := net.Dial("tcp", p.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { conn.Close() })
 	return conn
 }
@@ -135,18 +132,14 @@ func TestCutEndsTheConnectionOfTheKthMessage(t *testing.T) {
 func TestCutBeforeTheReplyLetsTheServerFinish(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { listener.Close() })
 	p := tcpproxy.New(t, listener.Addr().String())
 	client := dial(t, p)
 	p.Cut(1, tcpproxy.BeforeReply)
 	send(t, client, "two commands")
 	server, err := listener.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	wantAnswer(t, server, "two commands")
 	send(t, server, "first reply")
 	wantEnd(t, server) // no more commands come
@@ -159,16 +152,12 @@ func TestCutBeforeTheReplyLetsTheServerFinish(t *testing.T) {
 func TestCutSparesLaterRepliesIfTheMessageHasNone(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer listener.Close()
 	p := tcpproxy.New(t, listener.Addr().String())
 	conn := dial(t, p)
 	server, err := listener.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer server.Close()
 	p.Cut(1, tcpproxy.BeforeReply)
 	send(t, conn, "no question")
@@ -455,9 +444,7 @@ func TestAProxyThatIsClosedDropsWhatItHolds(t *testing.T) {
 	t.Parallel()
 	address, received := echo(t)
 	proxy, err := tcpproxy.Start(address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	caught := proxy.Catch(func(tcpproxy.Message) bool { return true })
 	send(t, dial(t, proxy), "held")
 	<-caught.Arrived()
@@ -474,9 +461,7 @@ func TestAProxyThatIsClosedDropsWhatItHolds(t *testing.T) {
 func TestTheConnectionOfACaughtMessageStaysOpenUntilItIsAnswered(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { listener.Close() })
 	beforeAnswer := make(chan error, 1)
 	go func() {

@@ -22,6 +22,7 @@ import (
 	"testing"
 	"time"
 
+	"stock/internal/must"
 	"stock/internal/tcpproxy"
 	"stock/loadtest/internal/topology"
 )
@@ -40,7 +41,7 @@ func eachClient(t *testing.T, test func(t *testing.T, number int, client program
 		client program
 	}{
 		{"curl", []string{"curl", "--version"}, program{"sh", "client.sh"}},
-		{"Go", []string{"go", "build", "-o", compiled, "client.go"}, program{compiled}},
+		{"Go", []string{"env", "CGO_ENABLED=0", "go", "build", "-trimpath", "-o", compiled, "client.go"}, program{compiled}},
 		{"Python", []string{"python3", "--version"}, program{"python3", "client.py"}},
 		{"Java", []string{"java", "--list-modules"}, program{"java", "Client.java"}},
 	} {
@@ -82,9 +83,7 @@ func (p program) sell(t *testing.T, url string, item, sales int) (keys, outcomes
 func TestEachKeySellsOnceThoughEveryThirdAnswerIsLost(t *testing.T) {
 	t.Parallel()
 	lab, err := topology.Start(t.Context(), topology.Options{Relaxed: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() {
 		if err := lab.Stop(context.Background()); err != nil {
 			t.Error(err)
@@ -175,9 +174,7 @@ func setStock(t *testing.T, lab *topology.Topology, item, units int) {
 func wantStock(t *testing.T, lab *topology.Topology, item, want int) {
 	t.Helper()
 	db, err := sql.Open("mysql", lab.MySQLDSN)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer db.Close()
 	var units int
 	err = db.QueryRowContext(t.Context(), "SELECT stock FROM good_stock WHERE goods_id = ?", item).Scan(&units)
@@ -195,9 +192,7 @@ type answer struct {
 func do(t *testing.T, method, url, key, json string) answer {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(json))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if key != "" {
 		request.Header.Set("Idempotency-Key", key)
 	}
@@ -205,14 +200,10 @@ func do(t *testing.T, method, url, key, json string) answer {
 		request.Header.Set("Content-Type", "application/json")
 	}
 	reply, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer reply.Body.Close()
 	text, err := io.ReadAll(reply.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return answer{reply.StatusCode, reply.Header, string(text)}
 }
 
@@ -316,9 +307,7 @@ func TestCurlTakesNoAnswerOfAProxyForThatOfTheService(t *testing.T) {
 	}))
 	defer proxy.Close()
 	settings := t.TempDir()
-	if err := os.WriteFile(filepath.Join(settings, ".curlrc"), []byte("insecure"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(filepath.Join(settings, ".curlrc"), []byte("insecure"), 0o600))
 	curl := program{"env", "CURL_HOME=" + settings, "https_proxy=" + proxy.URL, "no_proxy=", "sh", "client.sh"}
 	if _, outcomes := curl.sell(t, service.URL, 1, 1); outcomes[0] != "refused 409" || tunnels.Load() != 2 {
 		t.Errorf("%q after %d attempts, want refused 409 after 2", outcomes[0], tunnels.Load())

@@ -12,6 +12,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"stock/internal/must"
 	"stock/internal/servers"
 	"stock/internal/servers/serverstest"
 	"stock/internal/stock"
@@ -38,9 +39,7 @@ func newOutage(t *testing.T) (outage, *stocktest.Service) {
 	}
 	serverstest.StartRedis(t, servers.RedisOptions{ReplicaOf: o.redis.Addr})
 	dsn, err := o.mysql.CreateDatabase(t.Context(), "stock")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	stocktest.Migrate(t, dsn)
 	a := stocktest.Addresses{
 		MySQL: dsn, Redis: &redis.Options{Addr: o.redis.Addr}, RedisReplica: true,
@@ -139,9 +138,7 @@ func TestStrategiesAreUnavailableOnlyWhileAServerThatTheyNeedIsDown(t *testing.T
 			serverstest.Eventually(t, "Check reports only "+string(server.need)+" as down", func() bool {
 				return slices.Equal(unready(service), []stock.Need{server.need})
 			})
-			if err := server.restart(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, server.restart(t.Context()))
 			// Eventually: clients that have failed often dial only once a second.
 			serverstest.Eventually(t, "every server answers", func() bool { return len(unready(service)) == 0 })
 			t.Run("up again", func(t *testing.T) { eachDeducter(t, service, server.need, works) })
@@ -162,17 +159,13 @@ func TestAFullEtcdIsUnavailableUntilItIsRepaired(t *testing.T) {
 		_, err := service.Deducter(t, "lock-etcd", stock.Redis).Deduct(t.Context(), stock.Request{GoodsID: item, Count: 1})
 		return err
 	}
-	if err := deduct(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, deduct())
 	for large := strings.Repeat("x", 100_000); ; {
 		_, err := deps.Etcd.Put(t.Context(), "large", large)
 		if errors.Is(err, rpctypes.ErrNoSpace) {
 			break
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 	}
 
 	if err := deduct(); !errors.Is(err, stock.ErrUnavailable) {
@@ -184,15 +177,11 @@ func TestAFullEtcdIsUnavailableUntilItIsRepaired(t *testing.T) {
 	}
 
 	now, err := deps.Etcd.Delete(t.Context(), "large")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	_, compact := deps.Etcd.Compact(t.Context(), now.Header.Revision, clientv3.WithCompactPhysical())
 	_, defragment := deps.Etcd.Defragment(t.Context(), server.Addr)
 	_, disarm := deps.Etcd.AlarmDisarm(t.Context(), &clientv3.AlarmMember{}) // all alarms
-	if err := errors.Join(compact, defragment, disarm); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(compact, defragment, disarm))
 	serverstest.Eventually(t, "Check reports no server as down", func() bool { return len(unready(service)) == 0 })
 	if err := deduct(); err != nil {
 		t.Errorf("Deduct: %v", err)

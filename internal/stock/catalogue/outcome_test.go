@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"stock/internal/must"
 	"stock/internal/stock"
 	"stock/internal/stock/catalogue"
 	"stock/internal/stock/stocktest"
@@ -90,15 +91,11 @@ func evalsha(t testing.TB, a stocktest.Addresses, paths ...string) string {
 		var text []byte
 		for part := range strings.SplitSeq(path, "+") {
 			lua, err := os.ReadFile(part)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			text = append(text, lua...)
 		}
 		hash, err := stocktest.Redis(t, a.Redis).ScriptLoad(t.Context(), string(text)).Result()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		hashes = append(hashes, hash)
 	}
 	return `(?i)evalsha\r\n\$40\r\n(?:` + strings.Join(hashes, "|") + `)`

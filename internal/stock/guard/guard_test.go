@@ -10,6 +10,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 	"github.com/redis/go-redis/v9"
 
+	"stock/internal/must"
 	"stock/internal/servers"
 	"stock/internal/servers/serverstest"
 	"stock/internal/stock"
@@ -98,9 +99,7 @@ func TestALockWithoutAFreeConnectionIsBusy(t *testing.T) {
 		defer full.Close()
 		taken := full.Conn()
 		defer taken.Close()
-		if err := taken.Ping(t.Context()).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, taken.Ping(t.Context()).Err())
 		item := stocktest.NewService(t, deps).NewItem(t, 10)
 		deps.Redis = full
 		wantBusy(t, stocktest.NewService(t, deps).Deducter(t, "lock-redis-lua", stock.MySQL), item)
@@ -110,9 +109,7 @@ func TestALockWithoutAFreeConnectionIsBusy(t *testing.T) {
 		options := servers.MySQLOptions{Relaxed: true, Args: []string{"--max-connections=10"}}
 		server := serverstest.StartMySQL(t, options)
 		dsn, err := server.CreateDatabase(t.Context(), "stock")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		deps := a.Connect(t)
 		deps.MySQLLocks = stocktest.MySQL(t, dsn)
 		service := stocktest.NewService(t, deps)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
+	"stock/internal/must"
 	"stock/internal/stock"
 	"stock/internal/stock/catalogue"
 	"stock/internal/stock/stocktest"
@@ -73,9 +74,7 @@ func TestContract(t *testing.T) {
 		}).want(t, 200, "")
 	}
 	contract, err := os.ReadFile("testdata/contract.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for line := range strings.Lines(string(contract)) {
 		if line = strings.TrimSpace(line); line == "" || strings.HasPrefix(line, "#") {
 			continue
@@ -118,21 +117,15 @@ func checkExchange(t *testing.T, r *replica, line string) {
 func TestOutcomeUnknownWhenTheReplyDoesNotComeInTime(t *testing.T) {
 	t.Parallel()
 	config, err := mysql.ParseDSN(shared.Database(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	db := migrated(t, stocktest.MySQL(t, config.FormatDSN()))
 	config.ReadTimeout = 2 * time.Second
 	impatient := stocktest.MySQL(t, config.FormatDSN())
 	// Connect first: a statement that cannot be sent is refused.
-	if err := impatient.PingContext(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, impatient.PingContext(t.Context()))
 	r := newReplica(t, options{deps: stock.Deps{MySQL: impatient}})
 	tx, err := db.BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer tx.Rollback()
 	if _, err := tx.ExecContext(t.Context(), "UPDATE good_stock SET stock = stock WHERE goods_id = 1"); err != nil {
 		t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"stock/internal/must"
 	"stock/internal/stock"
 )
 
@@ -16,25 +17,17 @@ import (
 func sendRaw(t *testing.T, url, text string) (status int, body string) {
 	t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer conn.Close()
 	if _, err := io.WriteString(conn, text); err != nil {
 		t.Fatal(err)
 	}
-	if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, conn.(*net.TCPConn).CloseWrite())
 	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer response.Body.Close()
 	raw, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return response.StatusCode, string(raw)
 }
 

@@ -24,6 +24,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
 
+	"stock/internal/must"
 	"stock/internal/servers/serverstest"
 	"stock/internal/stock"
 	"stock/internal/stock/catalogue"
@@ -96,9 +97,7 @@ func newReplica(t testing.TB, o options) *replica {
 	}
 	o.deps.Lease, o.deps.Poll = 30*time.Second, 5*time.Millisecond
 	strategies, err := catalogue.Build(o.deps, o.catalogue)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() {
 		if err := strategies.Close(); err != nil {
 			t.Error(err)
@@ -122,9 +121,7 @@ func newReplica(t testing.TB, o options) *replica {
 		Version:         httpapi.Version{Version: "v1.2.3", Revision: "abc", Go: "go1.26"},
 		Log:             slog.New(slog.NewTextHandler(r.log, nil)),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	r.public, r.admin = serve(t, r.pausing(r.Public())), serve(t, r.Admin())
 	return r
 }
@@ -190,9 +187,7 @@ type reply struct {
 func (r reply) text(t testing.TB, member string) string {
 	t.Helper()
 	text, err := json.Marshal(r.json[member])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return string(text)
 }
 
@@ -212,9 +207,7 @@ type request struct {
 func do(t testing.TB, r request) reply {
 	t.Helper()
 	reply, err := try(t.Context(), r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	checkReply(t, r, reply)
 	return reply
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/go-chi/chi/v5"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"stock/internal/must"
 	"stock/internal/stock"
 )
 
@@ -122,9 +123,7 @@ func checkReply(t testing.TB, r request, got reply) {
 	t.Helper()
 	d := openapi()
 	u, err := url.Parse(r.url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	method := strings.ToLower(r.method)
 	if r.method == http.MethodHead {
 		method = "get"
@@ -199,9 +198,7 @@ func TestOpenAPIHasEveryRoute(t *testing.T) {
 			}
 			return nil
 		}
-		if err := chi.Walk(handler.(chi.Routes), add); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, chi.Walk(handler.(chi.Routes), add))
 	}
 	var documented []string
 	for path := range openapi().paths {

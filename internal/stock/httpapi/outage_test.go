@@ -8,6 +8,7 @@ import (
 	"github.com/jmoiron/sqlx"
 	"github.com/redis/go-redis/v9"
 
+	"stock/internal/must"
 	"stock/internal/servers"
 	"stock/internal/servers/serverstest"
 	"stock/internal/stock"
@@ -23,16 +24,12 @@ type account struct {
 func newAccount(t *testing.T, limits string) *account {
 	t.Helper()
 	dsn, err := serverstest.StartMySQL(t, servers.MySQLOptions{Relaxed: true}).CreateDatabase(t.Context(), "stock")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	a := &account{root: migrated(t, stocktest.MySQL(t, dsn))}
 	a.do(t, "CREATE USER 'shop'@'127.0.0.1' IDENTIFIED BY 'first' "+limits)
 	a.do(t, "GRANT ALL ON stock.* TO 'shop'@'127.0.0.1'")
 	config, err := mysql.ParseDSN(dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	config.User, config.Passwd = "shop", "first"
 	a.deps = stock.Deps{MySQL: stocktest.MySQL(t, config.FormatDSN()), MySQLHealth: stocktest.MySQL(t, config.FormatDSN())}
 	a.deps.MySQLHealth.SetMaxIdleConns(0)
@@ -146,14 +143,10 @@ func TestARedisThatTakesNoWritesIsUnavailable(t *testing.T) {
 			}
 			sell(200, "")
 			wantReady(t, r, stock.NeedRedis, true)
-			if err := client.Do(t.Context(), test.begin...).Err(); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, client.Do(t.Context(), test.begin...).Err())
 			sell(503, "unavailable")
 			wantReady(t, r, stock.NeedRedis, false)
-			if err := client.Do(t.Context(), test.end...).Err(); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, client.Do(t.Context(), test.end...).Err())
 			wantReady(t, r, stock.NeedRedis, true)
 			sell(200, "")
 		})

@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"stock/internal/must"
 	"stock/internal/servers"
 	"stock/internal/servers/serverstest"
 	"stock/internal/stock"
@@ -22,9 +23,7 @@ import (
 func metric(t testing.TB, r *replica, sample string) string {
 	t.Helper()
 	got, err := try(context.WithoutCancel(t.Context()), request{method: "GET", url: r.admin + "/metrics"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for line := range strings.Lines(string(got.raw)) {
 		if value, ok := strings.CutPrefix(line, sample+" "); ok {
 			return strings.TrimSpace(value)
@@ -92,9 +91,7 @@ func TestOnlyStrategiesThatWereUsedHaveHistograms(t *testing.T) {
 	got, err := try(t.Context(), request{
 		method: "GET", url: r.admin + "/metrics", header: map[string]string{"Accept-Encoding": "identity"},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if len(got.raw) > 64<<10 {
 		t.Errorf("/metrics has %d bytes after one deduction, want at most 64 KiB", len(got.raw))
 	}
@@ -171,9 +168,7 @@ func TestAServerThatGoesDownAndUpAgain(t *testing.T) {
 	post(t, r.public+"/stock/deduct/update?goods_id=1&count=1", "").want(t, 200, "")
 	get(t, r.public+"/livez").want(t, 200, "")
 
-	if err := server.Restart(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, server.Restart(t.Context()))
 	eventually(t, "readyz is ready again", func() bool { return get(t, r.public+"/readyz").status == 200 })
 	do(t, request{method: "PUT", url: r.admin + "/admin/stock/1", body: `{"stock":10}`}).want(t, 200, "")
 	post(t, r.public+locked, "").want(t, 200, "")

@@ -12,6 +12,7 @@ import (
 
 	"github.com/jmoiron/sqlx"
 
+	"stock/internal/must"
 	"stock/internal/servers/serverstest"
 	"stock/internal/stock"
 	"stock/internal/stock/batching"
@@ -126,14 +127,10 @@ func TestABatchIsRetriedAfterADeadlock(t *testing.T) {
 	other := stocktest.Begin(t, r.Deps.MySQL)
 	for range 20 {
 		_, err := other.Exec("INSERT INTO good_stock (goods_id, stock) VALUES (?, 1)", stocktest.NewItem())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 	}
 	var row int64
-	if err := r.Deps.MySQL.Get(&row, "SELECT id FROM good_stock WHERE goods_id = ?", r.Item); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.Deps.MySQL.Get(&row, "SELECT id FROM good_stock WHERE goods_id = ?", r.Item))
 	if _, err := other.Exec("SELECT stock FROM good_stock WHERE id = ? FOR UPDATE", row); err != nil {
 		t.Fatal(err)
 	}
@@ -142,9 +139,7 @@ func TestABatchIsRetriedAfterADeadlock(t *testing.T) {
 	if _, err := other.Exec("SELECT stock FROM good_stock WHERE goods_id = ? FOR UPDATE", r.Item); err != nil {
 		t.Fatalf("the server rolled back the other transaction, not the batch: %v", err)
 	}
-	if err := other.Rollback(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, other.Rollback())
 	if a := <-request; a.Err != nil || a.Receipt.Remaining != 99 || a.Receipt.Attempts < 2 {
 		t.Errorf("%+v, %v, want 99 remaining after at least 2 attempts", a.Receipt, a.Err)
 	}
@@ -178,9 +173,7 @@ func TestTheNextRequestLeadsIfTheLeaderIsCancelledBeforeItsBatchIsSent(t *testin
 	var taken []*sqlx.Conn
 	for range r.Deps.MySQL.Stats().MaxOpenConnections {
 		conn, err := r.Deps.MySQL.Connx(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		taken = append(taken, conn)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

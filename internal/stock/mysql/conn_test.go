@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"stock/internal/must"
 	"stock/internal/servers/serverstest"
 	"stock/internal/stock"
 	"stock/internal/stock/catalogue"
@@ -117,9 +118,7 @@ func TestOrdersOfABlockedItemLeaveConnectionsForOthers(t *testing.T) {
 			service := stocktest.NewService(t, deps)
 			free, blocked, another := service.NewItem(t, 100), service.NewItem(t, 100), service.NewItem(t, 100)
 			orderer, _, err := service.ResolveOrders(name, stock.MySQL)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			order := func(ctx context.Context, items ...int64) error {
 				var lines []stock.Line
 				for _, id := range items {
@@ -184,9 +183,7 @@ func session(t *testing.T, deps stock.Deps) (s struct {
 	Wait string
 }) {
 	t.Helper()
-	if err := deps.MySQL.Get(&s, "SELECT CONNECTION_ID() AS id, @@innodb_lock_wait_timeout AS wait"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, deps.MySQL.Get(&s, "SELECT CONNECTION_ID() AS id, @@innodb_lock_wait_timeout AS wait"))
 	return s
 }
 

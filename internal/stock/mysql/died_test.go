@@ -6,6 +6,7 @@ import (
 
 	"github.com/jmoiron/sqlx"
 
+	"stock/internal/must"
 	"stock/internal/stock"
 	"stock/internal/stock/stocktest"
 	"stock/internal/tcpproxy"
@@ -44,16 +45,12 @@ func (r dyingReplica) dies(t *testing.T, lock string, wait time.Duration, reques
 		t.Error("the request was answered")
 	}
 	time.Sleep(wait)
-	if err := locked.Rollback(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, locked.Rollback())
 	after := stocktest.Begin(t, r.db)
 	if _, err := after.Exec(lock, r.item); err != nil {
 		t.Fatal(err)
 	}
-	if err := after.Rollback(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, after.Rollback())
 }
 
 // wantAll checks that ten units are left or held.

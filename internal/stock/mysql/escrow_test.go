@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"stock/internal/must"
 	"stock/internal/stock"
 	"stock/internal/stock/stocktest"
 )
@@ -84,9 +85,7 @@ func TestAReplicaWhoseUnitsWereDrawnSellsFromOtherSlots(t *testing.T) {
 	other.MustExec("UPDATE good_slot SET stock = IF(slot = 9, 5, 0) WHERE goods_id = ?", id)
 	request := r.ask(t, id, 2)
 	stocktest.WaitForRowLock(t, r.deps.MySQL)
-	if err := other.Commit(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, other.Commit())
 	stocktest.WantAnswers(t, stocktest.Answers(request), "0 remain")
 	r.wantSlots(t, id, slots(0, 3)...)
 }
@@ -100,9 +99,7 @@ func TestADrawDecidesByTheStockThatItHasLocked(t *testing.T) {
 	other.MustExec("UPDATE good_slot SET stock = 0 WHERE goods_id = ? AND slot = 15", id)
 	request := r.ask(t, id, 1)
 	stocktest.WaitForRowLock(t, r.deps.MySQL) // a plain read does not wait
-	if err := other.Commit(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, other.Commit())
 	stocktest.WantAnswers(t, stocktest.Answers(request), "sold out at 0")
 	r.wantLeft(t, id, 0)
 }
@@ -118,9 +115,7 @@ func TestADrawIsRetriedAfterADeadlock(t *testing.T) {
 	request := r.ask(t, id, 16)
 	stocktest.WaitForRowLock(t, r.deps.MySQL) // the draw has locked all slots but the last
 	other.MustExec("UPDATE good_slot SET stock = 1 WHERE goods_id = ? AND slot = 0", id)
-	if err := other.Commit(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, other.Commit())
 	if a := <-request; a.Err != nil || a.Receipt.Attempts != 2 {
 		t.Errorf("%+v, %v, want a receipt after 2 attempts: a deadlock and a success", a.Receipt, a.Err)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jmoiron/sqlx"
 
+	"stock/internal/must"
 	"stock/internal/servers/serverstest"
 	"stock/internal/stock"
 	"stock/internal/stock/mysql"
@@ -22,16 +23,12 @@ func addAnswers(t *testing.T, db *sqlx.DB, prefix, outcome string, n int, ago ti
 		WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)
 		SELECT CONCAT(?, i), 0, 1, 0, 0, ?, '', UTC_TIMESTAMP(6) - INTERVAL ? + ? - i MICROSECOND FROM n`,
 		n, prefix, outcome, ago.Microseconds(), n)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 }
 
 func countAnswers(t *testing.T, db *sqlx.DB, prefix string) (n int) {
 	t.Helper()
-	if err := db.Get(&n, "SELECT COUNT(*) FROM ledger WHERE order_key LIKE CONCAT(?, '%')", prefix); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, db.Get(&n, "SELECT COUNT(*) FROM ledger WHERE order_key LIKE CONCAT(?, '%')", prefix))
 	return n
 }
 
@@ -63,9 +60,7 @@ func TestOnlyRefusalsAndTombstonesExpire(t *testing.T) {
 	if old := countAnswers(t, db, "old"); old != 900 {
 		t.Errorf("%d answers are left beside a locked one, want all 900", old)
 	}
-	if err := reader.Rollback(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, reader.Rollback())
 	serverstest.Eventually(t, "all expired refusals are deleted", func() bool {
 		return countAnswers(t, db, "old")+countAnswers(t, db, "limit")+countAnswers(t, db, "cancelled") == 0
 	})
@@ -90,9 +85,7 @@ func TestReservationsThatSoldNothingExpire(t *testing.T) {
 	_, err3 := s.Cancel(t.Context(), young)
 	_, err4 := s.deps.MySQL.Exec("UPDATE reservation SET state = IF(id = ?, 'expired', state), "+
 		"expires_at = UTC_TIMESTAMP(6) - INTERVAL 2 HOUR WHERE id <> ?", expired[:], young[:])
-	if err := errors.Join(err, err2, err3, err4); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(err, err2, err3, err4))
 	reader := stocktest.Begin(t, s.deps.MySQL)
 	if _, err := reader.Exec("SELECT * FROM reservation WHERE id = ? FOR UPDATE", cancelled[:]); err != nil {
 		t.Fatal(err)
@@ -106,9 +99,7 @@ func TestReservationsThatSoldNothingExpire(t *testing.T) {
 	left := func() (ids []stock.ReservationID) {
 		for _, id := range []stock.ReservationID{held, confirmed, cancelled, expired, young} {
 			var n int
-			if err := s.deps.MySQL.Get(&n, "SELECT COUNT(*) FROM reservation WHERE id = ?", id[:]); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, s.deps.MySQL.Get(&n, "SELECT COUNT(*) FROM reservation WHERE id = ?", id[:]))
 			if n > 0 {
 				ids = append(ids, id)
 			}
@@ -122,9 +113,7 @@ func TestReservationsThatSoldNothingExpire(t *testing.T) {
 		err := s.deps.MySQL.Get(&none, "SELECT COUNT(*) = 0 FROM reservation WHERE state = 'refused'")
 		return err == nil && none
 	})
-	if err := reader.Rollback(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, reader.Rollback())
 	serverstest.Eventually(t, "the one that was locked is deleted", func() bool {
 		return slices.Equal(left(), []stock.ReservationID{held, confirmed, young})
 	})
@@ -136,9 +125,7 @@ func TestAClosedExpiryDeletesNothing(t *testing.T) {
 	expiry := mysql.Expire(deps, mysql.Ages{
 		Refusals: time.Millisecond, Cancellations: time.Millisecond, Reservations: time.Millisecond,
 	})
-	if err := expiry.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, expiry.Close())
 	addAnswers(t, deps.MySQL, "old", "sold-out", 1, time.Hour)
 	if n := countAnswers(t, deps.MySQL, "old"); n != 1 || deps.MySQL.Stats().InUse != 0 {
 		t.Errorf("%d answers are left and %d connections in use, want 1 and 0", n, deps.MySQL.Stats().InUse)

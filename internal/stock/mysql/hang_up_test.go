@@ -5,6 +5,7 @@ import (
 	"sync"
 	"testing"
 
+	"stock/internal/must"
 	"stock/internal/servers/serverstest"
 	"stock/internal/stock"
 	"stock/internal/stock/stocktest"
@@ -21,14 +22,10 @@ func TestClientsThatHangUpLeaveNoSessionsBehind(t *testing.T) {
 	}
 	order := func(t *testing.T, _ stock.Deps, service *stocktest.Service, id int64) func(context.Context) {
 		orderer, _, err := service.ResolveOrders("update", stock.MySQL)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		free := stock.Line{GoodsID: service.NewItem(t, 100), Count: 1}
 		request, err := stock.NewOrder(free, stock.Line{GoodsID: id, Count: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return func(ctx context.Context) { _, _ = orderer.Order(ctx, request) }
 	}
 	for name, prepare := range map[string]func(
@@ -62,9 +59,7 @@ func TestClientsThatHangUpLeaveNoSessionsBehind(t *testing.T) {
 			serverstest.Eventually(t, "the server has no session but those of the pools", func() bool {
 				var sessions int
 				err := outside.Get(&sessions, "SELECT COUNT(*) FROM information_schema.processlist WHERE db = DATABASE()")
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				return sessions <= outside.Stats().OpenConnections+deps.MySQL.Stats().OpenConnections+
 					deps.MySQLLocks.Stats().OpenConnections+deps.MySQLHealth.Stats().OpenConnections
 			})

@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
+	"stock/internal/must"
 	"stock/internal/stock"
 	"stock/internal/stock/stocktest"
 )
@@ -20,9 +21,7 @@ func TestUnorderedTransactionsDeadlock(t *testing.T) {
 	first, second := stocktest.Begin(t, o.Deps.MySQL), stocktest.Begin(t, o.Deps.MySQL)
 	_, err := first.Exec(takeOne, o.Items[0])
 	_, err2 := second.Exec(takeOne, o.Items[1])
-	if err := errors.Join(err, err2); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(err, err2))
 	done := make(chan error, 1)
 	go func() {
 		_, err := first.Exec(takeOne, o.Items[1])
@@ -66,9 +65,7 @@ func TestOppositeOrdersDoNotDeadlock(t *testing.T) {
 		if err != nil {
 			t.Errorf("%s: an order that waits for its first item has locked its last: %v", name, err)
 		}
-		if err := probe.Rollback(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, probe.Rollback())
 		close(goOn)
 		if err := errors.Join(<-first, <-second); err != nil {
 			t.Errorf("%s: %v", name, err)

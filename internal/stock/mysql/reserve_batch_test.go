@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"stock/internal/must"
 	"stock/internal/servers/serverstest"
 	"stock/internal/stock"
 	"stock/internal/stock/mysql"
@@ -87,9 +88,7 @@ func TestAHoldWhoseRefusalIsOvertakenByItsCopyGetsTheReservation(t *testing.T) {
 	<-caught.Arrived()
 	direct.service.Set(t, direct.item, 10)
 	first, _, err := direct.Hold(t.Context(), keyed(direct.request(3, time.Hour)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	caught.Release()
 	if late := <-done; late.err != nil || late.held.ID != first.ID || !late.receipt.Replayed {
 		t.Errorf("%+v, want a replay of %+v", late, first)
@@ -230,9 +229,7 @@ func TestAHoldThatWaitedForItsItemIsAsLongAsAsked(t *testing.T) {
 	stocktest.WaitForRowLock(t, s.deps.MySQL)
 	var granted int64
 	const now = "SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
-	if err := s.deps.MySQL.Get(&granted, now); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.deps.MySQL.Get(&granted, now))
 	unlock()
 	if a := <-done; a.err != nil || a.held.Created.UnixMicro() < granted {
 		t.Errorf("%+v, %v: the hold began %v before it was granted",
@@ -249,9 +246,7 @@ func TestPruneDeletesReservationsThatHaveEnded(t *testing.T) {
 	_, err3 := s.Confirm(t.Context(), young)
 	_, err4 := s.deps.MySQL.Exec("UPDATE reservation SET expires_at = UTC_TIMESTAMP(6) - INTERVAL 2 HOUR WHERE id <> ?",
 		young[:])
-	if err := errors.Join(err, err2, err3, err4); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(err, err2, err3, err4))
 	deleted, err := mysql.PruneReservations(t.Context(), s.deps.MySQL, time.Hour)
 	if err != nil || deleted != 2 {
 		t.Errorf("deleted %d, %v, want the confirmed and the cancelled one", deleted, err)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/jmoiron/sqlx"
 
+	"stock/internal/must"
 	"stock/internal/servers/serverstest"
 	"stock/internal/stock"
 	"stock/internal/stock/stocktest"
@@ -69,9 +70,7 @@ func awaitExpiry(t testing.TB, db *sqlx.DB, id stock.ReservationID) {
 func (s shop) tookBack(t testing.TB) int64 {
 	t.Helper()
 	stats, err := s.ReservationStats(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return stats.Ended[stock.Expired]
 }
 
@@ -158,9 +157,7 @@ func TestAConfirmationThatWasSentInTimeWinsOverTheSweeper(t *testing.T) {
 	t.Parallel()
 	shops, outside := newShops(t, 10)
 	held, _, err := shops[0].Hold(t.Context(), shops[0].request(3, time.Second))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	unlock := lockReservation(t, outside, held.ID)
 	confirmed := start(t, shops[0].Confirm, held.ID)
 	stocktest.WaitForRowLocks(t, outside, 1)
@@ -201,9 +198,7 @@ func TestNobodyIsToldOfAnExpiryBeforeAConfirmationThatWasSentInTime(t *testing.T
 			t.Parallel()
 			shops, outside := newShops(t, 10)
 			held, _, err := shops[0].Hold(t.Context(), keyed(shops[0].request(3, time.Second)))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			unlock := lockReservation(t, outside, held.ID)
 			confirmed := start(t, shops[0].Confirm, held.ID)
 			stocktest.WaitForRowLocks(t, outside, 1)

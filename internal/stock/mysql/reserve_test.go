@@ -7,6 +7,7 @@ import (
 
 	"github.com/jmoiron/sqlx"
 
+	"stock/internal/must"
 	"stock/internal/servers/serverstest"
 	"stock/internal/stock"
 	"stock/internal/stock/stocktest"
@@ -30,9 +31,7 @@ func newShop(t testing.TB) shop {
 func reserver(t testing.TB, service *stocktest.Service) stock.Reserver {
 	t.Helper()
 	r, _, err := service.ResolveReservations("reserve", stock.MySQL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return r
 }
 
@@ -44,9 +43,7 @@ func (s shop) request(count int, ttl time.Duration) stock.HoldRequest {
 func (s shop) hold(t testing.TB, count int) stock.ReservationID {
 	t.Helper()
 	held, _, err := s.Hold(t.Context(), s.request(count, time.Hour))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return held.ID
 }
 
@@ -55,9 +52,7 @@ func lapse(t testing.TB, db *sqlx.DB, ids ...stock.ReservationID) {
 	t.Helper()
 	for _, id := range ids {
 		_, err := db.Exec("UPDATE reservation SET expires_at = UTC_TIMESTAMP(6) WHERE id = ?", id[:])
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"stock/internal/must"
 	"stock/internal/servers"
 	"stock/internal/servers/serverstest"
 	"stock/internal/stock"
@@ -35,9 +36,7 @@ func allowPartialCoverage(t testing.TB, cluster *servers.RedisCluster) {
 	t.Helper()
 	for _, addr := range cluster.Addrs {
 		master := stocktest.Redis(t, &redis.Options{Addr: addr})
-		if err := master.ConfigSet(t.Context(), "cluster-require-full-coverage", "no").Err(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, master.ConfigSet(t.Context(), "cluster-require-full-coverage", "no").Err())
 	}
 }
 
@@ -63,9 +62,7 @@ func TestRedisStreamSellsOnACluster(t *testing.T) {
 	allowPartialCoverage(t, cluster)
 	// The master with the index of the streams is killed. A replica can start nevertheless.
 	holder, err := connect().Redis.(*redis.ClusterClient).MasterForKey(t.Context(), "stock:streams")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, master := range cluster.Masters {
 		if master.Addr == holder.Options().Addr {
 			master.Kill()
@@ -102,9 +99,7 @@ func TestASilentMasterOfAClusterDelaysNoSaleOfTheOthers(t *testing.T) {
 		r.set(t, 1+id, 1000)
 		r.sell(t, 1+id, 1)
 		at, err := nodes.MasterForKey(t.Context(), fmt.Sprintf("stock:{%d}", 1+id))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if at.Options().Addr == cluster.Masters[0].Addr {
 			silent = append(silent, 1+id)
 		} else {
@@ -115,9 +110,7 @@ func TestASilentMasterOfAClusterDelaysNoSaleOfTheOthers(t *testing.T) {
 	if len(silent) == 0 || len(answering) == 0 {
 		t.Fatalf("the first master has items %v, the others %v, want some of both", silent, answering)
 	}
-	if err := cluster.Masters[0].Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, cluster.Masters[0].Signal(syscall.SIGSTOP))
 	t.Cleanup(func() { _ = cluster.Masters[0].Signal(syscall.SIGCONT) })
 	ctx, cancel := context.WithCancel(t.Context())
 	var buyers sync.WaitGroup
@@ -162,9 +155,7 @@ func TestRedisStreamSellsThroughSentinels(t *testing.T) {
 	}
 	sentinel := redis.NewSentinelClient(&redis.Options{Addr: group.SentinelAddrs[0]})
 	t.Cleanup(func() { sentinel.Close() })
-	if err := sentinel.Failover(t.Context(), group.MasterName).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, sentinel.Failover(t.Context(), group.MasterName).Err())
 	serverstest.Eventually(t, "the Redis replica is the master", func() bool {
 		master, err := sentinel.GetMasterAddrByName(t.Context(), group.MasterName).Result()
 		return err == nil && net.JoinHostPort(master[0], master[1]) == group.Replica.Addr

@@ -13,6 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"stock/internal/must"
 	"stock/internal/servers/serverstest"
 	"stock/internal/stock"
 )
@@ -72,9 +73,7 @@ func (r replica) wantIdle(t testing.TB) {
 func (r replica) commands(t testing.TB) map[string]int {
 	t.Helper()
 	info, err := r.deps.Redis.InfoMap(t.Context(), "commandstats").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	sent := map[string]int{}
 	for name, stats := range info["Commandstats"] {
 		calls, _, _ := strings.Cut(strings.TrimPrefix(stats, "calls="), ",")
@@ -95,9 +94,7 @@ func TestAnIdleItemIsNotPolled(t *testing.T) {
 		serverstest.Eventually(t, "there were more scans", func() bool { return r.commands(t)["smembers"] >= before+n })
 	}
 	waitForScans(2) // the scan that closed the stream has ended
-	if err := r.deps.Redis.ConfigResetStat(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.deps.Redis.ConfigResetStat(t.Context()).Err())
 	waitForScans(5)
 	for name, calls := range r.commands(t) {
 		if name != "smembers" && name != "info" && name != "config|resetstat" {
@@ -129,9 +126,7 @@ func TestASaleWhileTheItemLeavesTheIndexReachesMySQL(t *testing.T) {
 				sold <- err
 				dying.close(t)
 			})
-			if err := <-sold; err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, <-sold)
 			serverstest.Eventually(t, "the sale is in MySQL", func() bool { return remover.recorded(t, 1) == 5 })
 			remover.wantIdle(t)
 		})
@@ -165,9 +160,7 @@ func TestALostIndexIsRestoredByTheReplicaThatSells(t *testing.T) {
 	r := newReplica(t, withoutMySQL(t, connect(t, a)), 20*time.Millisecond)
 	newReplica(t, connect(t, a), time.Hour).set(t, 1, 10)
 	r.sell(t, 1, 1)
-	if err := r.deps.Redis.Del(t.Context(), "stock:streams").Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.deps.Redis.Del(t.Context(), "stock:streams").Err())
 	serverstest.Eventually(t, "the index has the stream again", func() bool {
 		return r.deps.Redis.SIsMember(t.Context(), "stock:streams", 1).Val()
 	})
@@ -188,9 +181,7 @@ func TestASweepInspectsOnlyItemsWithAStream(t *testing.T) {
 		"WITH RECURSIVE n (i) AS (SELECT 6000 UNION ALL SELECT i + 1 FROM n WHERE i < 6900) SELECT i, 1 FROM n " +
 		"UNION ALL SELECT i - 2000, 1 FROM n")
 	err2 := deps.Redis.Del(t.Context(), "stock:streams").Err()
-	if err := errors.Join(err, err2, deps.Redis.ConfigResetStat(t.Context()).Err()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(err, err2, deps.Redis.ConfigResetStat(t.Context()).Err()))
 	r := newReplica(t, deps, time.Hour)
 	serverstest.Eventually(t, "the sale is in MySQL", func() bool { return r.recorded(t, 5000) == 3 })
 	if n := r.commands(t)["xinfo|stream"]; n < 1 || n > 20 {
@@ -260,9 +251,7 @@ func TestARestockOfAnIdleItemWithoutAnEpochReachesMySQL(t *testing.T) {
 	if _, err := r.deps.MySQL.Exec("UPDATE good_stock SET stock = 10, epoch = 0 WHERE goods_id = 1"); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.deps.Redis.Set(t.Context(), "stock:{1}", 10, 0).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.deps.Redis.Set(t.Context(), "stock:{1}", 10, 0).Err())
 	r.sell(t, 1, 1)
 	r.wantStock(t, 1, 9, 9)
 	r.wantIdle(t)

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"stock/internal/must"
 	"stock/internal/servers"
 	"stock/internal/servers/serverstest"
 	"stock/internal/stock"
@@ -79,9 +80,7 @@ func TestAnOutageOfMySQLOnlyDelaysTheWriteBehind(t *testing.T) {
 	t.Parallel()
 	server := serverstest.StartMySQL(t, servers.MySQLOptions{})
 	dsn, err := server.CreateDatabase(t.Context(), "stock")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	stocktest.Migrate(t, dsn)
 	a := stocktest.Addresses{MySQL: dsn, Redis: stocktest.Servers.Redis(t)}
 	deps := connect(t, a)
@@ -97,9 +96,7 @@ func TestAnOutageOfMySQLOnlyDelaysTheWriteBehind(t *testing.T) {
 	if backlog, err := r.service.Backlog(t.Context()); err != nil || backlog.Entries != 5 || backlog.Age <= 0 {
 		t.Errorf("the backlog is %+v, %v, want 5 sales of some age", backlog, err)
 	}
-	if err := server.Restart(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, server.Restart(t.Context()))
 	r.wantStock(t, 1, 90, 90)
 	serverstest.Eventually(t, "the end of the outage is logged", func() bool { return log.count("works again") == 1 })
 	if began := log.count("level=WARN"); began != 1 {
@@ -123,9 +120,7 @@ func TestACrashOfMySQLLosesNoSaleOfRedisStream(t *testing.T) {
 	t.Parallel()
 	server := serverstest.StartMySQL(t, servers.MySQLOptions{}) // durable
 	dsn, err := server.CreateDatabase(t.Context(), "stock")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	stocktest.Migrate(t, dsn)
 	a := stocktest.Addresses{MySQL: dsn, Redis: stocktest.Servers.Redis(t)}
 	r := newReplica(t, connect(t, a), 200*time.Millisecond)
@@ -134,9 +129,7 @@ func TestACrashOfMySQLLosesNoSaleOfRedisStream(t *testing.T) {
 	buyers.waitForSales(t, 300)
 	server.Kill()
 	buyers.waitForSales(t, 300) // selling continues
-	if err := server.Restart(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, server.Restart(t.Context()))
 	buyers.waitForSales(t, 300)
 	buyers.stop()
 	buyers.wantStock(t, abundance)

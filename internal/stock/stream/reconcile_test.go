@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"stock/internal/must"
 	"stock/internal/stock"
 	"stock/internal/stock/inventory"
 	"stock/internal/stock/stocktest"
@@ -53,9 +54,7 @@ func (d difference) run(t *testing.T) {
 	stocktest.Drain(t, r.service)
 	r.close(t) // what is sold from now on stays in the stream
 	r.sell(t, 1, 2)
-	if err := d.cause(t, r); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, d.cause(t, r))
 
 	d.found.GoodsID = 1
 	if got := r.reconcile(t, false); got != d.found {
@@ -152,9 +151,7 @@ func TestReconcileIsExactWhileUnitsAreSold(t *testing.T) {
 	t.Parallel()
 	r := newSingleReplica(t, time.Hour)
 	r.set(t, 1, abundance)
-	if err := r.deps.Redis.IncrBy(t.Context(), "stock:{1}", 7).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.deps.Redis.IncrBy(t.Context(), "stock:{1}", 7).Err())
 	buyers := startBuyers(t, r)
 	for range 20 {
 		buyers.waitForSales(t, 10)
@@ -186,19 +183,13 @@ func TestReconcileReadsALongStreamInPages(t *testing.T) {
 		pipe.DecrBy(t.Context(), "stock:{1}", sales)
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := r.deps.Redis.ConfigSet(t.Context(), "slowlog-log-slower-than", "0").Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, r.deps.Redis.ConfigSet(t.Context(), "slowlog-log-slower-than", "0").Err())
 	if got := r.reconcile(t, false); got.Finding != stream.Agree || got.Pending != sales {
 		t.Errorf("found %+v, want %d units in the stream", got, sales)
 	}
 	ranges, err := r.deps.Redis.SlowLogGet(t.Context(), 100).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	pages := 0
 	for _, command := range ranges {
 		if command.Args[0] == "xrange" {

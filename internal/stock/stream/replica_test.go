@@ -12,6 +12,7 @@ import (
 	"github.com/jmoiron/sqlx"
 	"github.com/redis/go-redis/v9"
 
+	"stock/internal/must"
 	"stock/internal/servers"
 	"stock/internal/servers/serverstest"
 	"stock/internal/stock"
@@ -54,9 +55,7 @@ func (r replica) sell(t testing.TB, id int64, count int) {
 // close closes the replica before the test ends.
 func (r replica) close(t testing.TB) {
 	t.Helper()
-	if err := r.service.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.service.Close())
 }
 
 // wantStock waits until the streams are empty, and checks the stock in both stores.
@@ -71,9 +70,7 @@ func (r replica) wantStock(t testing.TB, id, inRedis, inMySQL int64) {
 func (r replica) recorded(t testing.TB, id int64) (units int64) {
 	t.Helper()
 	err := r.deps.MySQL.Get(&units, "SELECT COALESCE(SUM(units), 0) FROM stream_sale WHERE goods_id = ?", id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return units
 }
 
@@ -81,9 +78,7 @@ func (r replica) recorded(t testing.TB, id int64) (units int64) {
 func (r replica) pendingEntries(t testing.TB) int64 {
 	t.Helper()
 	pending, err := r.deps.Redis.XPending(t.Context(), "stock:{1}:sales", "stock").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return pending.Count
 }
 
@@ -91,9 +86,7 @@ func (r replica) pendingEntries(t testing.TB) int64 {
 func (r replica) reconcile(t testing.TB, mend bool) stream.Balance {
 	t.Helper()
 	balance, err := r.service.Reconcile(t.Context(), 1, mend)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return balance
 }
 
@@ -110,9 +103,7 @@ func (r replica) sellAndDie(t testing.TB, id, units int64) {
 		})
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 }
 
 // newServers starts a Redis server and makes a database that no other test uses.
@@ -140,9 +131,7 @@ func limitUser(t testing.TB, server *servers.Redis, limits ...any) *redis.Option
 	t.Helper()
 	admin := stocktest.Redis(t, &redis.Options{Addr: server.Addr})
 	command := []any{"ACL", "SETUSER", "limited", "on", ">secret", "~*", "&*", "+@all"}
-	if err := admin.Do(t.Context(), append(command, limits...)...).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, admin.Do(t.Context(), append(command, limits...)...).Err())
 	return &redis.Options{Addr: server.Addr, Username: "limited", Password: "secret"}
 }
 
@@ -164,9 +153,7 @@ func takeAllConnections(t testing.TB, db *sqlx.DB) (resume func()) {
 	t.Helper()
 	db.SetMaxOpenConns(1)
 	conn, err := db.Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	resume = sync.OnceFunc(func() { conn.Close() })
 	t.Cleanup(resume)
 	return resume
@@ -193,8 +180,6 @@ func (b *logBuffer) count(part string) int {
 func atoi(t testing.TB, text string) int {
 	t.Helper()
 	n, err := strconv.Atoi(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return n
 }

@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"stock/internal/must"
 	"stock/internal/stock"
 	"stock/internal/stock/inventory"
 	"stock/internal/stock/stocktest"
@@ -61,9 +62,7 @@ func TestSetStockSetsARedisWithALaterEpoch(t *testing.T) {
 	r := newSingleReplica(t, time.Hour)
 	r.set(t, 1, 10)
 	later := time.Now().Add(time.Minute).UnixMicro()
-	if err := r.deps.Redis.Set(t.Context(), "stock:{1}:epoch", later, 0).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.deps.Redis.Set(t.Context(), "stock:{1}:epoch", later, 0).Err())
 	r.set(t, 1, 99)
 	r.sell(t, 1, 3)
 	r.wantStock(t, 1, 96, 96)
@@ -97,9 +96,7 @@ func TestNothingIsSoldIfTheStockIsNotAWholeNumber(t *testing.T) {
 	t.Parallel()
 	r := newSingleReplica(t, time.Hour)
 	r.set(t, 1, 10)
-	if err := r.deps.Redis.Set(t.Context(), "stock:{1}", "10.0", 0).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.deps.Redis.Set(t.Context(), "stock:{1}", "10.0", 0).Err())
 	_, err := r.Deduct(t.Context(), stock.Request{GoodsID: 1, Count: 1})
 	if err == nil || errors.Is(err, stock.ErrUnknown) {
 		t.Errorf("Deduct: %v, want a refusal", err)
@@ -133,9 +130,7 @@ func TestFillRedisCopiesTheStockOfMySQLOnce(t *testing.T) {
 	t.Parallel()
 	r := newSingleReplica(t, time.Hour)
 	r.set(t, 1, 10)
-	if err := r.deps.Redis.FlushAll(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.deps.Redis.FlushAll(t.Context()).Err())
 	var wg sync.WaitGroup
 	for range 4 { // as replicas do that start at the same time
 		wg.Go(func() {
@@ -162,9 +157,7 @@ func TestCloseEndsTheWriteBehind(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	deps := connect(t, a)
 	redisOnly := inventory.New(stock.Deps{Redis: deps.Redis})
-	if err := redisOnly.SetStock(t.Context(), 1, 10); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, redisOnly.SetStock(t.Context(), 1, 10))
 	r := newReplica(t, deps, time.Hour)
 	r.sell(t, 1, 1) // it cannot be written to MySQL
 	began := time.Now()
@@ -197,9 +190,7 @@ func TestRequestsThatShareACallOfTheScriptShareAnEntry(t *testing.T) {
 	r.WantLeft(t, 1)
 	r.Service.WantLeft(t, stock.MySQL, r.Item, 1)
 	var entries []int64
-	if err := r.Deps.MySQL.Select(&entries, "SELECT units FROM stream_sale ORDER BY units"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.Deps.MySQL.Select(&entries, "SELECT units FROM stream_sale ORDER BY units"))
 	if !slices.Equal(entries, []int64{1, 1, 9}) {
 		t.Errorf("the entries have %v units, want 1 each for the requests that came alone, and 9", entries)
 	}

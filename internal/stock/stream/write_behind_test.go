@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"stock/internal/must"
 	"stock/internal/servers/serverstest"
 	"stock/internal/stock"
 	"stock/internal/stock/stocktest"
@@ -44,9 +45,7 @@ func TestAllOverdueEntriesAreTakenOverAtOnce(t *testing.T) {
 	setter := newReplica(t, connect(t, a), time.Hour)
 	setter.set(t, 1, 1000)
 	setter.close(t)
-	if err := setter.deps.Redis.XGroupCreateMkStream(t.Context(), "stock:{1}:sales", "stock", "0").Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, setter.deps.Redis.XGroupCreateMkStream(t.Context(), "stock:{1}:sales", "stock", "0").Err())
 	claim := []any{"XCLAIM", "stock:{1}:sales", "stock", "stock", 0}
 	for range 600 {
 		setter.sellAndDie(t, 1, 1)
@@ -55,9 +54,7 @@ func TestAllOverdueEntriesAreTakenOverAtOnce(t *testing.T) {
 		claim = append(claim, entry.ID)
 	}
 	claim = append(claim, "IDLE", time.Hour.Milliseconds(), "JUSTID")
-	if err := setter.deps.Redis.Do(t.Context(), claim...).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, setter.deps.Redis.Do(t.Context(), claim...).Err())
 	began := time.Now()
 	heir := newReplica(t, connect(t, a), time.Hour)
 	serverstest.Eventually(t, "all sales are in MySQL", func() bool { return heir.recorded(t, 1) == 600 })
@@ -148,9 +145,7 @@ func TestAnItemThatIsReadTogetherWithALockedOneDoesNotWaitForIt(t *testing.T) {
 	other := stocktest.Begin(t, stocktest.MySQL(t, a.MySQL))
 	_, err := other.Exec(`SELECT stock FROM good_stock FORCE INDEX (good_stock_goods_id)
 		WHERE goods_id BETWEEN 1 AND ? FOR UPDATE`, locked)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for id := range int64(locked - 1) {
 		r.sell(t, 1+id, 1)
 	}
@@ -165,9 +160,7 @@ func TestAnItemThatIsReadTogetherWithALockedOneDoesNotWaitForIt(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	serverstest.Eventually(t, "the sale of the free item is in MySQL", func() bool { return r.recorded(t, free) == 1 })
 	if units := r.recorded(t, 1); units != 0 { // the free item did not wait for the locked ones
 		t.Errorf("%d units of a locked item are recorded, want 0", units)
@@ -185,18 +178,14 @@ func TestASaleWhoseEntryHasAReusedIDIsDeducted(t *testing.T) {
 		Entry string
 		Epoch int64
 	}
-	if err := r.deps.MySQL.Get(&sale, "SELECT entry, epoch FROM stream_sale"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.deps.MySQL.Get(&sale, "SELECT entry, epoch FROM stream_sale"))
 	_, err := r.deps.Redis.TxPipelined(t.Context(), func(tx redis.Pipeliner) error {
 		tx.Del(t.Context(), "stock:{1}:sales")
 		tx.XAdd(t.Context(), reusedEntry(sale.Entry, 4, sale.Epoch))
 		tx.DecrBy(t.Context(), "stock:{1}", 4)
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	r.wantStock(t, 1, 5, 5)
 }
 
@@ -215,9 +204,7 @@ func TestWritingASaleDoesNotDeleteAnotherOneWithTheSameID(t *testing.T) {
 		tx.XAdd(t.Context(), reusedEntry(entry.ID, 2, entry.Values["epoch"]))
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	unlock()
 	stocktest.Drain(t, r.service)
 	if units := r.recorded(t, 1); units != 5 {
@@ -260,9 +247,7 @@ func TestAStreamThatIsMissingInTheIndexIsFound(t *testing.T) {
 	r.close(t)
 	dead.sell(t, 1, 4)
 	dead.close(t)
-	if err := r.deps.Redis.Del(t.Context(), "stock:streams").Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.deps.Redis.Del(t.Context(), "stock:streams").Err())
 	heir := newReplica(t, connect(t, a), 50*time.Millisecond)
 	serverstest.Eventually(t, "the sale is in MySQL", func() bool { return heir.recorded(t, 1) == 4 })
 	serverstest.Eventually(t, "the index has the stream", func() bool {
@@ -286,27 +271,19 @@ func TestAStreamThatCannotBeOpenedIsNotRetriedAllTheTime(t *testing.T) {
 		tx.ConfigSet(t.Context(), "maxmemory", "1")
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	serverstest.Eventually(t, "the failure is logged", func() bool { return log.count("cannot write the sales") == 1 })
-	if err := deps.Redis.ConfigResetStat(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, deps.Redis.ConfigResetStat(t.Context()).Err())
 	time.Sleep(500 * time.Millisecond)
 	stats, err := deps.Redis.InfoMap(t.Context(), "commandstats").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	// Every 50 ms, a scan takes over entries and reads new ones.
 	_, refused, _ := strings.Cut(stats["Commandstats"]["cmdstat_xgroup|create"], "rejected_calls=")
 	refused, _, _ = strings.Cut(refused, ",")
 	if n := atoi(t, refused); n < 1 || n > 30 {
 		t.Errorf("Redis was asked for a group %d times in half a second, want 1 to 30", n)
 	}
-	if err := deps.Redis.ConfigSet(t.Context(), "maxmemory", "0").Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, deps.Redis.ConfigSet(t.Context(), "maxmemory", "0").Err())
 	serverstest.Eventually(t, "the restock is in MySQL", func() bool { return r.recorded(t, 1) == -5 })
 	serverstest.Eventually(t, "the end of the failure is logged", func() bool { return log.count("works again") == 1 })
 }
@@ -317,9 +294,7 @@ func TestAnInvalidEntryDelaysNoSale(t *testing.T) {
 	r := newSingleReplica(t, 20*time.Millisecond)
 	r.set(t, 1, 10)
 	invalid := &redis.XAddArgs{Stream: "stock:{1}:sales", Values: []string{"units", "many"}}
-	if err := r.deps.Redis.XAdd(t.Context(), invalid).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.deps.Redis.XAdd(t.Context(), invalid).Err())
 	r.sell(t, 1, 3)
 	serverstest.Eventually(t, "the sale is in MySQL", func() bool { return r.recorded(t, 1) == 3 })
 	serverstest.Eventually(t, "the invalid entry is still there, but not pending", func() bool {

@@ -6,6 +6,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"stock/internal/must"
 )
 
 func TestCPUTimeIncludesTheChildrenOfAProcess(t *testing.T) {
@@ -16,9 +18,7 @@ func TestCPUTimeIncludesTheChildrenOfAProcess(t *testing.T) {
 	// The shell waits while its child computes.
 	shell := exec.CommandContext(t.Context(), "sh", "-c", "sh -c 'while :; do :; done' & wait")
 	shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := shell.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, shell.Start())
 	defer func() {
 		_ = syscall.Kill(-shell.Process.Pid, syscall.SIGKILL)
 		_ = shell.Wait()
@@ -35,9 +35,7 @@ func TestCPUTimeOfACellBeginsAfterItsWarmUp(t *testing.T) {
 		t.Skip("needs /proc of Linux")
 	}
 	busy := exec.CommandContext(t.Context(), "sh", "-c", "while :; do :; done")
-	if err := busy.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, busy.Start())
 	defer func() {
 		_ = busy.Process.Kill()
 		_ = busy.Wait()
@@ -48,13 +46,9 @@ func TestCPUTimeOfACellBeginsAfterItsWarmUp(t *testing.T) {
 	const during = 50 * time.Millisecond
 	awaitCPU(t, busy.Process.Pid, b.before["service"]+during)
 	// The process stops, so that it uses no more while it is read.
-	if err := busy.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, busy.Process.Signal(syscall.SIGSTOP))
 	total, err := cpuOf(busy.Process.Pid)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	b.addCPU(noop, cell{requests: 10, load: time.Millisecond})
 	want := float64((total - b.before["service"]).Microseconds()) / 10
 	got := b.result.CPU[noop]
@@ -74,9 +68,7 @@ func awaitCPU(t *testing.T, pid int, want time.Duration) {
 	t.Helper()
 	for {
 		used, err := CPUTime(pid)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if used >= want {
 			return
 		}

@@ -10,6 +10,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"stock/internal/must"
 )
 
 // steady is six rounds that differ by one percent.
@@ -68,9 +70,7 @@ func TestMemoryGrowthIsDividedByTheRequestsJudgedLater(t *testing.T) {
 	reference := subject{name: Raw, run: func(context.Context, int) (cell, error) {
 		return cell{rate: 5000, requests: 1000}, nil
 	}}
-	if err := b.measure(t.Context(), []subject{judged, reference}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, b.measure(t.Context(), []subject{judged, reference}))
 	r := b.result
 	if r.JudgedLater != 2000 || len(r.Rates["update"]) != 3 || len(r.Rates[Raw]) != 3 || r.HeapAfterFirst == 0 ||
 		r.HeapAfterLast == 0 {
@@ -89,9 +89,7 @@ func TestTheTablesNameWhatIsWrongAndShowTheCPUTimeOfEachPart(t *testing.T) {
 	}
 	for _, write := range []func(io.Writer) error{r.WriteText, r.WriteMarkdown} {
 		var out bytes.Buffer
-		if err := write(&out); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, write(&out))
 		for _, want := range []string{
 			`\| load µs +\| service µs +\| MySQL µs +\|\n.*\n\| noop +\| 10000 .*\| 40 +\| 30 +\| +\|\n`,
 			`\| batch .*not measured`, `no strategy batch`, `\*\*update was found wrong\*\*\n`, `\*\*raw was found inc`,

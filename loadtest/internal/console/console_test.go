@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"stock/internal/must"
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/report"
 	"stock/loadtest/internal/verify"
@@ -96,17 +97,13 @@ func TestNoRunBeginsDuringAChangeThatItsBooksWouldLack(t *testing.T) {
 	t.Parallel()
 	c := &Console{ctx: t.Context(), board: newBoard(State{})}
 	answered, err := c.admit()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if _, err := c.begin("run"); err == nil || !strings.Contains(err.Error(), "have no answer yet (1)") {
 		t.Errorf("a run during a change: %v, want a refusal", err)
 	}
 	answered()
 	run, err := c.begin("run")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if _, err := c.admit(); err == nil || !strings.Contains(err.Error(), "a run is going on") {
 		t.Errorf("a change during a run: %v, want a refusal", err)
 	}

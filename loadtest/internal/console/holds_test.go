@@ -6,6 +6,7 @@ import (
 	"net"
 	"testing"
 
+	"stock/internal/must"
 	"stock/internal/tcpproxy"
 	"stock/loadtest/internal/lab"
 	"stock/loadtest/internal/messages"
@@ -20,9 +21,7 @@ const write = "UPDATE good_stock SET stock = 9 WHERE goods_id = 1"
 // answers every message with itself.
 func withReplicas(t *testing.T, n int) (*Console, []net.Conn) {
 	server, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { server.Close() })
 	go func() {
 		for conn, err := server.Accept(); err == nil; conn, err = server.Accept() {
@@ -34,9 +33,7 @@ func withReplicas(t *testing.T, n int) (*Console, []net.Conn) {
 	for range n {
 		proxy := tcpproxy.New(t, server.Addr().String())
 		conn, err := net.Dial("tcp", proxy.Addr())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		t.Cleanup(func() { conn.Close() })
 		all.Replicas = append(all.Replicas, &topology.Replica{})
 		all.Proxies = append(all.Proxies, &topology.Proxies{MySQL: proxy})

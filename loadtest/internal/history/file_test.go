@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	"stock/internal/must"
 	"stock/loadtest/internal/history"
 )
 
@@ -47,20 +48,14 @@ func TestReadReturnsWhatWasWritten(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "h.jsonl")
 	w, err := history.Create(path, run)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	w.Op(sold)
 	w.Op(refused)
 	w.Op(held)
 	w.Entry(entry)
-	if err := w.Close(end); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.Close(end))
 	got, err := history.Read(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	want := &history.History{
 		Run: run, Ops: []history.Op{sold, refused, held}, Ledger: []history.Entry{entry}, End: &end,
 	}
@@ -73,9 +68,7 @@ func TestConcurrentClientsRecordEveryOp(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "h.jsonl")
 	w, err := history.Create(path, run)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	const clients, each = 8, 200
 	var wg sync.WaitGroup
 	for range clients {
@@ -86,13 +79,9 @@ func TestConcurrentClientsRecordEveryOp(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if err := w.Close(end); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.Close(end))
 	got, err := history.Read(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if len(got.Ops) != clients*each {
 		t.Errorf("got %d ops, want %d", len(got.Ops), clients*each)
 	}
@@ -102,25 +91,15 @@ func TestInterruptedRunIsReadUpToItsLastCompleteLine(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "h.jsonl")
 	w, err := history.Create(path, run)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	w.Op(sold)
 	w.Op(sold)
-	if err := w.Abandon(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.Abandon())
 	whole, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, whole[:len(whole)-7], 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, os.WriteFile(path, whole[:len(whole)-7], 0o600))
 	got, err := history.Read(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if got.End != nil || len(got.Ops) != 1 {
 		t.Errorf("got %d ops and end %v, want 1 op and no end", len(got.Ops), got.End)
 	}
@@ -153,9 +132,7 @@ func TestReadRefusesInvalidFiles(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			path := filepath.Join(t.TempDir(), "h.jsonl")
-			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, os.WriteFile(path, []byte(text), 0o600))
 			if h, err := history.Read(path); err == nil {
 				t.Errorf("read as %+v", h)
 			} else if !strings.Contains(err.Error(), path) {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"stock/internal/must"
 	"stock/loadtest/internal/history"
 )
 
@@ -21,14 +22,10 @@ func TestManifestIsReadAsWritten(t *testing.T) {
 		run.Cell,
 	}}
 	for range 2 { // the second one replaces the first
-		if err := history.WriteManifest(path, want); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, history.WriteManifest(path, want))
 	}
 	got, err := history.ReadManifest(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var environment struct{ Cores int }
 	if err := json.Unmarshal(got.Environment, &environment); err != nil || environment.Cores != 2 {
 		t.Errorf("environment is %s (%v)", got.Environment, err)
@@ -44,9 +41,7 @@ func TestMissingAndDamagedManifestsAreErrors(t *testing.T) {
 	if _, err := history.ReadManifest(path); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("got %v, want fs.ErrNotExist", err)
 	}
-	if err := os.WriteFile(path, []byte(`{"cells":[`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(path, []byte(`{"cells":[`), 0o600))
 	if _, err := history.ReadManifest(path); err == nil || !strings.Contains(err.Error(), path) {
 		t.Errorf("got %v, want an error with the name of the file", err)
 	}
@@ -73,9 +68,7 @@ func TestCellOfAnOlderManifestHasTheKeyOfItsRun(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), history.ManifestName)
 	text := `{"cells":[{"strategy":"update","workload":"plenty","store":"mysql","replicas":2,"round":1}]}`
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(path, []byte(text), 0o600))
 	got, err := history.ReadManifest(path)
 	if err != nil || len(got.Cells) != 1 || got.Cells[0].InPlan() != run.InPlan() {
 		t.Errorf("read %+v, %v, want the key %+v", got, err, run.InPlan())

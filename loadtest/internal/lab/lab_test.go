@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"stock/internal/must"
 	"stock/internal/servers"
 	"stock/internal/servers/serverstest"
 )
@@ -14,13 +15,9 @@ func TestALabEndsWithoutAnErrorIfItsMySQLWasRestarted(t *testing.T) {
 	t.Parallel()
 	server := serverstest.StartMySQL(t, servers.MySQLOptions{Relaxed: true})
 	dsn, err := server.CreateDatabase(t.Context(), "stock")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer listener.Close()
 	reset := make(chan func(), 1)
 	go func() {
@@ -45,9 +42,7 @@ func TestALabEndsWithoutAnErrorIfItsMySQLWasRestarted(t *testing.T) {
 	l, err := Attach(t.Context(), Place{
 		URL: "http://127.0.0.1:1", MySQLDSN: strings.Replace(dsn, server.Addr, listener.Addr().String(), 1),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	(<-reset)()
 	if err := l.Close(); err != nil {
 		t.Errorf("Close: %v, want no error", err)

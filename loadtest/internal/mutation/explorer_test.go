@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"stock/internal/must"
 	"stock/internal/stock/mutants"
 )
 
@@ -15,9 +16,7 @@ func TestEveryMutantOfTheExplorerCanBePlanted(t *testing.T) {
 	t.Parallel()
 	tests := ""
 	files, err := filepath.Glob("../explore/*_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, file := range files {
 		tests += read(t, file)
 	}
@@ -70,9 +69,7 @@ func TestTheDocumentCountsTheMutants(t *testing.T) {
 func read(t *testing.T, file string) string {
 	t.Helper()
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return string(text)
 }
 

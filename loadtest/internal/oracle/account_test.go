@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"stock/internal/access"
+	"stock/internal/must"
 	"stock/internal/servers"
 	"stock/internal/servers/serverstest"
 	"stock/migrations"
@@ -23,13 +24,9 @@ func secured(t *testing.T) (config Config, ca *serverstest.CA) {
 	server, client := ca.Issue(t, "server", "127.0.0.1"), ca.Issue(t, "client")
 	db := serverstest.StartMySQL(t, servers.MySQLOptions{Relaxed: true, Args: serverstest.MySQLWithTLS(server)})
 	dsn, err := db.CreateDatabase(t.Context(), "stock")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	root, err := sql.Open("mysql", dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer root.Close()
 	_, err = migrations.Up(t.Context(), root)
 	for _, statement := range serverstest.Rules(t, "../../../docs/accounts.md", "CREATE USER stock", "GRANT SELECT") {
@@ -41,9 +38,7 @@ func secured(t *testing.T) (config Config, ca *serverstest.CA) {
 	rules := serverstest.Rules(t, "../../../docs/accounts.md", "ACL SETUSER stock_reader ")
 	serverstest.SetUser(t, &redis.Options{Addr: store.Addr}, rules)
 	tls, err2 := access.TLS("ca=" + ca.File + ",cert=" + client.Cert + ",key=" + client.Key)
-	if err := errors.Join(err, err2, admin.Set(t.Context(), "stock:{1}", 7, 0).Err()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(err, err2, admin.Set(t.Context(), "stock:{1}", 7, 0).Err()))
 	return Config{
 		MySQLDSN: "stock_reader@tcp(" + db.Addr + ")/stock", Redis: []string{store.TLSAddr}, Redlock: []string{store.TLSAddr},
 		Account: Account{
@@ -58,9 +53,7 @@ func TestTheOracleReadsWithTLSAndTheDocumentedAccounts(t *testing.T) {
 	config, ca := secured(t)
 	config.Redlock = nil // it is the same server, whose commands would count twice
 	o, err := Open(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer o.Close()
 	for store, want := range map[string]int64{MySQL: 6000, Slots: 6000, Units: 6000, Redis: 7} {
 		if got, err := o.Stock(t.Context(), store, []int64{1}); err != nil || got[1] != want {
@@ -71,9 +64,7 @@ func TestTheOracleReadsWithTLSAndTheDocumentedAccounts(t *testing.T) {
 	_, err2 := o.Ledger(t.Context(), "run")
 	described, err3 := o.Servers(t.Context())
 	after, err4 := o.Counters(t.Context())
-	if err := errors.Join(err, err2, err3, err4); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(err, err2, err3, err4))
 	if settings := fmt.Sprint(described[1].Settings); settings != "map[appendonly:no]" {
 		t.Errorf("the settings of Redis are %s, want appendonly alone: the account may not read its passwords", settings)
 	}
@@ -88,9 +79,7 @@ func refusals(t *testing.T, right Config, ca *serverstest.CA) {
 	t.Helper()
 	stranger, err := access.TLS("ca=" + serverstest.NewCA(t).File)
 	anonymous, err2 := access.TLS("ca=" + ca.File)
-	if err := errors.Join(err, err2); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(err, err2))
 	for name, test := range map[string]struct {
 		change func(*Config)
 		want   string

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"stock/internal/must"
 	"stock/internal/servers"
 	"stock/internal/servers/serverstest"
 )
@@ -17,9 +18,7 @@ import (
 func TestOracleReadsAClusterWithTheDocumentedAccount(t *testing.T) {
 	t.Parallel()
 	cluster, err := servers.StartRedisCluster(t.Context(), servers.RedisClusterOptions{Replicas: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() {
 		if err := cluster.Stop(context.Background()); err != nil {
 			t.Error(err)
@@ -30,9 +29,7 @@ func TestOracleReadsAClusterWithTheDocumentedAccount(t *testing.T) {
 	want := map[int64]int64{}
 	var items []int64
 	for id := range int64(12) { // on all masters
-		if err := client.Set(t.Context(), fmt.Sprintf("stock:{%d}", id), 100+id, 0).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, client.Set(t.Context(), fmt.Sprintf("stock:{%d}", id), 100+id, 0).Err())
 		want[id], items = 100+id, append(items, id)
 	}
 	rules := serverstest.Rules(t, "../../../docs/accounts.md", "ACL SETUSER stock_reader ")
@@ -42,9 +39,7 @@ func TestOracleReadsAClusterWithTheDocumentedAccount(t *testing.T) {
 	o, err := Open(t.Context(), Config{
 		Redis: cluster.Addrs, Account: Account{RedisUser: "stock_reader", RedisPassword: serverstest.Secret},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { o.Close() })
 	if got, err := o.Stock(t.Context(), Redis, items); err != nil || !maps.Equal(got, want) {
 		t.Errorf("stock %v, %v, want %v", got, err, want)
@@ -54,13 +49,9 @@ func TestOracleReadsAClusterWithTheDocumentedAccount(t *testing.T) {
 		t.Errorf("servers %v, %v, want a Cluster of 3 masters", found, err)
 	}
 	before, err := o.Counters(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, id := range items {
-		if err := client.Decr(t.Context(), fmt.Sprintf("stock:{%d}", id)).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, client.Decr(t.Context(), fmt.Sprintf("stock:{%d}", id)).Err())
 		want[id]--
 	}
 	// Redis replicas, and clients that ask for the layout, send commands, too.
@@ -86,9 +77,7 @@ func TestOracleReadsAClusterWithTheDocumentedAccount(t *testing.T) {
 		}
 	}
 	cluster.Masters[0].Kill()
-	if err := cluster.AwaitPromotion(t.Context(), 0); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, cluster.AwaitPromotion(t.Context(), 0))
 	serverstest.Eventually(t, "the oracle reads the same after a failover", func() bool {
 		got, err := o.Stock(t.Context(), Redis, items)
 		return err == nil && maps.Equal(got, want)

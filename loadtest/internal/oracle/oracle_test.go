@@ -11,6 +11,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 	"github.com/redis/go-redis/v9"
 
+	"stock/internal/must"
 	"stock/internal/servers"
 	"stock/internal/servers/serverstest"
 	"stock/loadtest/internal/history"
@@ -29,21 +30,15 @@ func startBackend(t *testing.T) backend {
 	t.Helper()
 	server := serverstest.StartMySQL(t, servers.MySQLOptions{Relaxed: true})
 	dsn, err := server.CreateDatabase(t.Context(), "stock")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	store, master := serverstest.StartRedis(t, servers.RedisOptions{}), serverstest.StartRedis(t, servers.RedisOptions{})
 
 	config, err := mysql.ParseDSN(dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	config.MultiStatements = true
 	config.ParseTime = true
 	db, err := sql.Open("mysql", config.FormatDSN())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { db.Close() })
 	db.SetMaxIdleConns(1)
 	if _, err := migrations.Up(t.Context(), db); err != nil {
@@ -53,18 +48,14 @@ func startBackend(t *testing.T) backend {
 	t.Cleanup(func() { client.Close() })
 
 	o, err := Open(t.Context(), Config{MySQLDSN: dsn, Redis: []string{store.Addr}, Redlock: []string{master.Addr}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { o.Close() })
 	b := backend{Oracle: o, db: db, redis: client}
 	b.exec(t, "REPLACE INTO good_stock (goods_id, stock) VALUES (1, 41), (2, -3)")
 	b.exec(t, "INSERT INTO good_slot (goods_id, slot, stock) VALUES (2, 0, 4), (2, 1, 0), (2, 2, 3)")
 	b.exec(t, "INSERT INTO unit_stock (goods_id, unmade, made) VALUES (2, 9, 3)")
 	b.exec(t, "INSERT INTO good_unit (goods_id, unit) VALUES (2, 1), (2, 3)")
-	if err := client.MSet(t.Context(), "stock:{1}", 51, "stock:{2}", -4).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, client.MSet(t.Context(), "stock:{1}", 51, "stock:{2}", -4).Err())
 	return b
 }
 
@@ -118,16 +109,12 @@ func (b backend) testLedger(t *testing.T) {
 
 func (b backend) testCounters(t *testing.T) {
 	before, err := b.Counters(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for range 7 {
 		b.exec(t, "UPDATE good_stock SET stock = stock - 1 WHERE goods_id = 1")
 	}
 	for range 5 {
-		if err := b.redis.Decr(t.Context(), "stock:{1}").Err(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, b.redis.Decr(t.Context(), "stock:{1}").Err())
 	}
 	// The oracle's own statements do not count as work of the service.
 	for _, store := range Stores {
@@ -142,9 +129,7 @@ func (b backend) testCounters(t *testing.T) {
 		t.Fatal(err)
 	}
 	after, err := b.Counters(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if got, want := after.Since(before), (Counters{MySQLStatements: 7, RedisCommands: 5}); got != want {
 		t.Errorf("counted %+v, want %+v", got, want)
 	}
@@ -187,9 +172,7 @@ func TestNilOracleSeesNothing(t *testing.T) {
 func TestOpenNamesTheServerThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	port, err := servers.FreePort()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	address := fmt.Sprintf("127.0.0.1:%d", port)
 	for _, config := range []Config{
 		{MySQLDSN: "root@tcp(" + address + ")/stock"},

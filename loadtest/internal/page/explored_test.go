@@ -9,6 +9,7 @@ import (
 
 	"github.com/chromedp/chromedp/kb"
 
+	"stock/internal/must"
 	"stock/loadtest/internal/browsertest"
 	"stock/loadtest/internal/explore/trace"
 	"stock/loadtest/internal/report"
@@ -18,12 +19,8 @@ import (
 func recorded(t *testing.T) (results []trace.Result) {
 	t.Helper()
 	text, err := os.ReadFile("testdata/explored.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(text, &results); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, json.Unmarshal(text, &results))
 	return results
 }
 
@@ -78,9 +75,7 @@ func TestTracesCanBeSteppedThrough(t *testing.T) {
 func TestATraceIsReadableWithoutAScript(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
-	if err := WriteExplored(&b, recorded(t)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, WriteExplored(&b, recorded(t)))
 	text, _, _ := strings.Cut(b.String(), `<script>`)
 	for _, want := range []string{
 		"SELECT stock FROM good_stock WHERE goods_id = 1", "the leases of all locks end in the store",
@@ -141,9 +136,7 @@ func TestAServiceIsRightOrWrong(t *testing.T) {
 	} {
 		r := trace.Result{Strategy: "./my-service", Own: true, Exhausted: true, Cells: cells, Tally: trace.Tally{Settled: 1}}
 		var b strings.Builder
-		if err := WriteExplored(&b, []trace.Result{r}); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, WriteExplored(&b, []trace.Result{r}))
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("the page lacks %q", want)
 		}

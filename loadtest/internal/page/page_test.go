@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"stock/internal/must"
 	"stock/loadtest/internal/browsertest"
 	"stock/loadtest/internal/report"
 	"stock/loadtest/internal/timeline"
@@ -18,13 +19,9 @@ func open(t *testing.T, write func(io.Writer) error) *browsertest.Page {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "page.html")
 	file, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer file.Close()
-	if err := write(file); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, write(file))
 	return browsertest.Open(t, browsertest.File(t, path))
 }
 

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+
+	"stock/internal/must"
 )
 
 func faultReport(faults ...Fault) *Report {
@@ -68,9 +70,7 @@ func TestManyScenariosAreShownOneBelowTheOther(t *testing.T) {
 	add("five", "a", Safe, 0)
 	r := faultReport(faults...)
 	var text bytes.Buffer
-	if err := r.WriteText(&text, false); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.WriteText(&text, false))
 	for _, want := range []string{
 		"- one: It breaks.\n  - unsafe: h\n  - safe: 7 strategies\n  - proof (a): the port is closed\n",
 		"- two: It breaks.\n  - blocked 1.5–2.0 s: a, b\n",
@@ -90,9 +90,7 @@ func TestEachReasonForSkippingIsShownOnce(t *testing.T) {
 	}
 	var text bytes.Buffer
 	r := faultReport(skipped("a", "no etcd"), skipped("b", "no ZooKeeper"), skipped("c", "no etcd"))
-	if err := r.WriteText(&text, false); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.WriteText(&text, false))
 	if want := "  - skipped (no etcd): a, c\n  - skipped (no ZooKeeper): b\n"; !strings.Contains(text.String(), want) {
 		t.Errorf("the text lacks %q:\n%s", want, &text)
 	}
@@ -109,9 +107,7 @@ func TestTheReportSaysWhatWasPlayedAgain(t *testing.T) {
 		t.Errorf("in the order %q", got)
 	}
 	var text bytes.Buffer
-	if err := r.WriteText(&text, false); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.WriteText(&text, false))
 	const want = "Played again, alone: shutdown, a: first blocked 1.4 s, then safe.\n"
 	if !strings.Contains(text.String(), want) {
 		t.Errorf("%q is missing:\n%s", want, &text)

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"stock/internal/must"
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/verify"
 )
@@ -55,9 +56,7 @@ func TestRowsThatAreJudgedOnlyCountAndAreNotMeasured(t *testing.T) {
 		}
 	}
 	var text bytes.Buffer
-	if err := r.WriteText(&text, false); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.WriteText(&text, false))
 	const load = "orders · 600 requests on 600 units · 100 users · up to 5 lines per order · 1 round"
 	want := "## Judged, not measured\n\n- " + load + "\n  - wrong: none\n  - correct: update\n"
 	if !strings.Contains(text.String(), want) || strings.Count(text.String(), "goodput/s") != 1 ||
@@ -86,9 +85,7 @@ func TestJudgedRowsAreNamedByTheirStoreAndReplicas(t *testing.T) {
 	} {
 		r.Rows[3].Store = test.store
 		var out bytes.Buffer
-		if err := r.WriteText(&out, false); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, r.WriteText(&out, false))
 		want := "- retries · 0 rounds\n  - correct: " + test.deductions + "\n" +
 			"- retries · up to 3 lines per order · 0 rounds\n  - correct: " + test.orders + "\n"
 		if !strings.Contains(out.String(), want) {

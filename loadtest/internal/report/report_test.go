@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"stock/internal/must"
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/verify"
 )
@@ -149,19 +150,13 @@ func TestWritersMatchTheirGoldenFiles(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var got bytes.Buffer
-			if err := write(&got); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, write(&got))
 			path := filepath.Join("testdata", name)
 			if *update {
-				if err := os.WriteFile(path, got.Bytes(), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, os.WriteFile(path, got.Bytes(), 0o644))
 			}
 			want, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if !bytes.Equal(got.Bytes(), want) {
 				t.Errorf("differs from %s (go test -update rewrites it); got\n%s", path, got.String())
 			}
@@ -173,12 +168,8 @@ func TestColourChangesNoText(t *testing.T) {
 	t.Parallel()
 	r := sample()
 	var without, with bytes.Buffer
-	if err := r.WriteText(&without, false); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.WriteText(&with, true); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.WriteText(&without, false))
+	must.Succeed(t, r.WriteText(&with, true))
 	escapes := regexp.MustCompile("\x1b\\[[0-9;]*m")
 	if !escapes.MatchString(with.String()) {
 		t.Error("the text is not coloured")
@@ -400,9 +391,7 @@ func TestBaselineThatSellsIsShownAsWrong(t *testing.T) {
 	h.End.Final[1]--
 	b.Add(h, verify.Judge(h))
 	var out bytes.Buffer
-	if err := b.Report().WriteText(&out, false); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, b.Report().WriteText(&out, false))
 	if text := out.String(); !strings.Contains(text, "WRONG") || !strings.Contains(text, "nothing should be sold") ||
 		strings.Contains(text, "sells nothing") {
 		t.Errorf("got\n%s", text)
@@ -497,13 +486,9 @@ func TestJSONSurvivesARoundTrip(t *testing.T) {
 	t.Parallel()
 	r := sample()
 	var text bytes.Buffer
-	if err := r.WriteJSON(&text); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.WriteJSON(&text))
 	got, err := ReadJSON(&text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if !reflect.DeepEqual(got, r) {
 		t.Error("the report that was read differs from the one that was written")
 	}
@@ -519,9 +504,7 @@ func TestLatenciesThatAreNotKnownAreLeftOut(t *testing.T) {
 	b.Add(h, verify.Judge(h))
 	r := b.Report()
 	var text bytes.Buffer
-	if err := r.WriteText(&text, false); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.WriteText(&text, false))
 	if s := text.String(); !strings.Contains(s, "| median ms |") || strings.Contains(s, "| 99 % ms |") ||
 		!strings.Contains(s, notKnown) {
 		t.Errorf("the text is\n%s", s)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 
+	"stock/internal/must"
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/report"
 	"stock/loadtest/internal/timeline"
@@ -41,13 +42,9 @@ func TestARowKeepsTheWindowsOfTheFirstRoundWithAFinding(t *testing.T) {
 		b.Add(h, verify.Judge(h))
 	}
 	var text bytes.Buffer
-	if err := b.Report().WriteJSON(&text); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, b.Report().WriteJSON(&text))
 	r, err := report.ReadJSON(&text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	windows := r.Rows[0].Windows
 	if len(windows) != 1 || windows[0].Round != 2 {
 		t.Fatalf("got %+v", windows)

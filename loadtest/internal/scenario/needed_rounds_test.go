@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"stock/internal/must"
 	"stock/internal/stats"
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/verify"
@@ -250,9 +251,7 @@ func TestRunnerRunsWhatItNeeds(t *testing.T) {
 	}
 	config.Choices = append(config.Choices, Choice{noop, "mysql"})
 	runner, err := New(template.target, config, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	ran := map[string]map[int]bool{}
 	err = runner.Run(t.Context(), func(m Measured) error {
 		key := m.History.Run.Strategy + " " + m.History.Run.Workload.Name
@@ -262,9 +261,7 @@ func TestRunnerRunsWhatItNeeds(t *testing.T) {
 		ran[key][m.History.Run.Round] = true
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, workload := range []string{Plenty, FlashSale} {
 		rounds := ran["any "+workload]
 		if len(rounds) < leastRounds || len(rounds) > mostRounds || !maps.Equal(rounds, ran["noop "+workload]) {

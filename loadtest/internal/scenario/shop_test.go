@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"stock/internal/monotonic"
+	"stock/internal/must"
 	"stock/loadtest/internal/history"
 )
 
@@ -315,9 +316,7 @@ func (s *shop) open(t *testing.T, config Config) *Runner {
 		Fewer:   map[int]string{1: s.serve(t, 1).URL},
 	}
 	runner, err := New(target, config, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if !s.judged {
 		runner.judged = nil
 	}
@@ -357,9 +356,7 @@ func runAll(t *testing.T, r *Runner) map[string]Measured {
 		all[fmt.Sprintf("%s on %d", m.History.Run.Workload.Name, m.History.Run.Replicas)] = m
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return all
 }
 
@@ -367,14 +364,10 @@ func runAll(t *testing.T, r *Runner) map[string]Measured {
 func onDisk(t *testing.T, r *Runner) (all []*history.History) {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(r.config.Dir, "history", "*.jsonl"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, path := range paths {
 		h, err := history.Read(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		all = append(all, h)
 	}
 	return all

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"stock/internal/must"
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/service"
 )
@@ -20,18 +21,14 @@ stock: {sql: {set: 'SET {item} {count}', read: 'GET {item}'}}
 func read(t *testing.T, text string) (*service.Description, error) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "my.yaml")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(path, []byte(text), 0o600))
 	return service.Read(path, func(name string) string { return map[string]string{"TOKEN": "secret"}[name] })
 }
 
 func mustRead(t *testing.T, text string) *service.Description {
 	t.Helper()
 	d, err := read(t, text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return d
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 	"github.com/redis/go-redis/v9"
 
+	"stock/internal/must"
 	"stock/internal/servers"
 	"stock/internal/servers/serverstest"
 	"stock/internal/tcpproxy"
@@ -28,9 +29,7 @@ func TestMain(m *testing.M) { os.Exit(shared.Run(m)) }
 func createKeys(t *testing.T, addresses ...string) *tenant.Keys {
 	t.Helper()
 	k, err := tenant.CreateKeys(t.Context(), addresses, oracle.Account{}, "lab:")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return k
 }
 
@@ -48,9 +47,7 @@ func execute(t *testing.T, db *sql.DB, statements ...string) {
 func labDSN(t *testing.T, server *servers.MySQL, name, limit string) (admin *sql.DB, dsn string) {
 	t.Helper()
 	admin, err := sql.Open("mysql", server.DSN(""))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { admin.Close() })
 	execute(t, admin, "CREATE USER "+name+"@'127.0.0.1' "+limit, "GRANT ALL ON "+name+".* TO "+name+"@'127.0.0.1'")
 	return admin, name + "@tcp(" + server.Addr + ")/"
@@ -61,9 +58,7 @@ func TestRemovalSaysWhyTheServerDoesNotDropTheDatabase(t *testing.T) {
 	server := shared.MySQL(t)
 	admin, dsn := labDSN(t, server, "cannotdrop", "")
 	d, err := tenant.CreateDatabase(t.Context(), dsn, oracle.Account{}, "cannotdrop")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	execute(t, admin, "REVOKE DROP ON cannotdrop.* FROM cannotdrop@'127.0.0.1'")
 	err = d.Remove(t.Context())
 	if reply, ok := errors.AsType[*mysql.MySQLError](err); !ok || reply.Number != 1044 ||
@@ -78,21 +73,15 @@ func TestConnectionsThatTheAccountHasAreNotFree(t *testing.T) {
 	const most, used, ofLab = 40, 5, 8
 	admin, dsn := labDSN(t, shared.MySQL(t), "limited", fmt.Sprint("WITH MAX_USER_CONNECTIONS ", most))
 	account, err := sql.Open("mysql", dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { account.Close() })
 	for range used {
 		conn, err := account.Conn(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		t.Cleanup(func() { conn.Close() })
 	}
 	d, err := tenant.CreateDatabase(t.Context(), dsn, oracle.Account{}, "limited")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if d.Free != most-used-ofLab {
 		t.Errorf("%d connections are free, want %d", d.Free, most-used-ofLab)
 	}
@@ -107,9 +96,7 @@ func TestTheTimeoutsOfReplicasAreTheUsers(t *testing.T) {
 	server := shared.MySQL(t)
 	for parameters, want := range map[string]time.Duration{"": 0, "&timeout=7s": 7 * time.Second} {
 		d, err := tenant.CreateDatabase(t.Context(), server.DSN("")+parameters, oracle.Account{}, "timeouts")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		config, err := mysql.ParseDSN(d.DSN)
 		if err != nil || config.Timeout != want || config.DBName != "timeouts" {
 			t.Errorf("%q: %v, timeout of %v, %v", parameters, d.DSN, config.Timeout, err)
@@ -142,9 +129,7 @@ func TestKeysAreRemovedInFewRoundTrips(t *testing.T) {
 	k := createKeys(t, proxy.Addr())
 	const keys, tripsPerThousand = 3000, 10
 	for i := range keys {
-		if err := client.Set(t.Context(), "lab:"+strconv.Itoa(i), i, 0).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, client.Set(t.Context(), "lab:"+strconv.Itoa(i), i, 0).Err())
 	}
 	before := proxy.Count()
 	if err := k.Remove(t.Context()); err != nil {
@@ -167,9 +152,7 @@ func TestKeysAreRemovedFromEveryMasterOfACluster(t *testing.T) {
 	defer client.Close()
 	ours := []string{"lab:stock:{1}", "lab:stock:{2}", "lab:stock:{3}", "lab:stock:{4}", "lab:lab"}
 	for _, key := range append(ours, "users:1") {
-		if err := client.Set(t.Context(), key, 1, 0).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, client.Set(t.Context(), key, 1, 0).Err())
 	}
 	if err := k.Remove(t.Context()); err != nil {
 		t.Error(err)

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"stock/internal/must"
 	"stock/loadtest/internal/history"
 )
 
@@ -120,9 +121,7 @@ func TestReplyTooLargeIsUnknown(t *testing.T) {
 		result, err := serve(t, 1, handler).Run(t.Context(), Load{
 			Mix: one(t), Users: 1, Requests: 1, Timeout: time.Minute,
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if op := result.Ops[0]; op.Outcome != history.Unknown || op.Error == "" {
 			t.Errorf("%s: outcome %s, error %q, want unknown and a reason", name, op.Outcome, op.Error)
 		}
@@ -133,9 +132,7 @@ func TestReplyTooLargeIsUnknown(t *testing.T) {
 func TestWhatFollowsAReplyIsDropped(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { listener.Close() })
 	const sold = `{"goods_id":1,"count":1,"remaining":7}`
 	reply := fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(sold), sold)

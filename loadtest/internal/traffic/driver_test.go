@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"stock/internal/must"
 	"stock/loadtest/internal/history"
 )
 
@@ -30,9 +31,7 @@ func serve(t testing.TB, users int, handler http.HandlerFunc) *Driver {
 func drive(t testing.TB, base string, users int) *Driver {
 	t.Helper()
 	driver, err := NewDriver(users, base)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(driver.Close)
 	return driver
 }
@@ -66,9 +65,7 @@ func send(t testing.TB, driver *Driver, load Load) Result {
 	load.Mix = cmp.Or(load.Mix, one(t))
 	load.Timeout = cmp.Or(load.Timeout, time.Minute)
 	result, err := driver.Run(t.Context(), load)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return result
 }
 
@@ -132,9 +129,7 @@ func TestRequestFollowsItsLoad(t *testing.T) {
 		Strategy: "for-update", Store: "redis", Hold: 2 * time.Millisecond, Mix: mix,
 		Users: 1, Requests: 1, Timeout: time.Minute,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 }
 
 func TestEveryMemberOfAReceiptIsRecorded(t *testing.T) {
@@ -270,9 +265,7 @@ func TestTimeoutAndRefusedConnectionAreUnknown(t *testing.T) {
 	driver := serve(t, 2, func(http.ResponseWriter, *http.Request) { <-release })
 	result, err := driver.Run(t.Context(), Load{Mix: one(t), Users: 2, Requests: 2, Timeout: 20 * time.Millisecond})
 	close(release)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, op := range result.Ops {
 		if op.Outcome != history.Unknown || op.Error != "timeout" {
 			t.Errorf("outcome %s, error %q, want unknown, timeout", op.Outcome, op.Error)
@@ -280,9 +273,7 @@ func TestTimeoutAndRefusedConnectionAreUnknown(t *testing.T) {
 	}
 
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	address := listener.Addr().String()
 	listener.Close()
 	driver = drive(t, "http://"+address, 1)
@@ -361,9 +352,7 @@ func TestCancellationCutsOffRequestsInFlight(t *testing.T) {
 		took := time.Since(started)
 		close(release)
 		cancel()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if took > 10*time.Second {
 			t.Errorf("rate %g: the load went on for %v", rate, took)
 		}

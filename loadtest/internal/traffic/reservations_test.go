@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"stock/internal/must"
 	"stock/loadtest/internal/history"
 )
 
@@ -156,9 +157,7 @@ func TestARefusedBuyerComesAgainUnderANewName(t *testing.T) {
 	d := newDesk(4)
 	driver := serve(t, 16, d.ServeHTTP)
 	result, err := driver.Run(t.Context(), reservationLoad(t, 30))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	first, refused := map[string]bool{}, 0
 	for _, c := range result.Ops {
 		if c.Kind != history.Hold {
@@ -183,9 +182,7 @@ func TestAClientAsksUntilItKnowsWhatBecameOfItsReservation(t *testing.T) {
 	d.lose = func(n int) bool { return n%3 == 0 }
 	driver := serve(t, 16, d.ServeHTTP)
 	result, err := driver.Run(t.Context(), reservationLoad(t, 2*len(habits)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	unknown, known := map[string]bool{}, map[string]bool{}
 	for _, c := range result.Ops {
 		call := c.Kind + " " + c.Name
