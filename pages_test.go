@@ -111,12 +111,12 @@ func TestTheTableOfFailoversNamesEveryStrategy(t *testing.T) {
 type page struct {
 	stock.Strategy
 	statements
-	measured  *measurement // under the workload plenty; nil: it was not
-	claimed   []string     // what comes of three faults
-	bench     []string     // figures of the bench
-	explored  *exploredStrategy
-	bounds    string
-	described []production
+	measured   *measurement // under the workload plenty; nil: it was not
+	claimed    []string     // what comes of three faults
+	bench      []string     // figures of the bench
+	explored   *exploredStrategy
+	bounds     string
+	described  []production
 	onPostgres string // its scripts for PostgreSQL; empty: there are none
 }
 
@@ -199,8 +199,8 @@ func onPostgres(t *testing.T, strategy string) string {
 	if scripts.Len() == 0 {
 		return ""
 	}
-	return "\n## On PostgreSQL\n\nThe service is on MySQL. A [script](../scripts.md#postgresql) does the same on PostgreSQL, " +
-		"and every interleaving of two sessions is right.\n" + scripts.String() +
+	return "\n## On PostgreSQL\n\nThe service is on MySQL. A [script](../scripts.md#postgresql) does the same on " +
+		"PostgreSQL, and every interleaving of two sessions is right.\n" + scripts.String() +
 		"\nMistakes that `loadtest explore --engine postgres` finds:\n\n" + mistakes.String()
 }
 

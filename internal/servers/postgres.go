@@ -1,12 +1,10 @@
 package servers
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"net/url"
 	"os"
 	"os/user"
 	"path/filepath"
@@ -29,9 +27,6 @@ type Postgres struct {
 
 // postgresDirs match the directories of its versions on Debian, Red Hat and macOS: they are in no PATH.
 var postgresDirs = []string{"/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/opt/homebrew/opt/postgresql@*/bin"}
-
-// postgresVersion finds the version in such a directory's name, and in what a program says.
-var postgresVersion = regexp.MustCompile(`(?:postgresql/|pgsql-|postgresql@|\(PostgreSQL\) )([0-9.]+)`)
 
 // StartPostgres starts PostgreSQL and waits until it answers. It refuses to run as root: then it runs as the user
 // postgres or nobody.
@@ -62,21 +57,15 @@ func StartPostgres(ctx context.Context) (*Postgres, error) {
 
 // findPostgres returns the path and the version of the server in PATH, or of the newest one that is installed.
 func findPostgres(ctx context.Context) (path, version string, err error) {
-	var installed []string
+	names := []string{"postgres"}
 	for _, dir := range postgresDirs {
 		found, _ := filepath.Glob(filepath.Join(dir, "postgres"))
-		installed = append(installed, found...)
+		slices.Reverse(found)
+		names = append(names, found...)
 	}
-	number := func(path string) (n float64) {
-		if m := postgresVersion.FindStringSubmatch(path); m != nil {
-			n, _ = strconv.ParseFloat(m[1], 64)
-		}
-		return n
-	}
-	slices.SortFunc(installed, func(a, b string) int { return cmp.Compare(number(b), number(a)) })
 	path, found, err := program{
-		names: append([]string{"postgres"}, installed...), called: "postgres", packages: "postgresql",
-		ask: []string{"--version"}, env: postgresEnv, version: postgresVersion,
+		names: names, called: "postgres", packages: "postgresql",
+		ask: []string{"--version"}, env: postgresEnv, version: regexp.MustCompile(`\(PostgreSQL\) ([0-9.]+)`),
 	}.find(ctx)
 	if err != nil {
 		return "", "", err
@@ -138,31 +127,18 @@ func (p *Postgres) leaveRoot(files ...string) error {
 	}
 	uid, badUID := strconv.Atoi(owner.Uid)
 	gid, badGID := strconv.Atoi(owner.Gid)
-	if err := errors.Join(badUID, badGID); err != nil {
-		return err
-	}
 	p.command.User = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
-	// The user passes through the directories above. What is in them cannot be listed.
-	for _, dir := range []string{filepath.Dir(p.dir.Path), p.dir.Path} {
-		if err := os.Chmod(dir, 0o711); err != nil {
-			return err
-		}
-	}
+	// The user must get through the directories above; others cannot list them either.
+	errs := []error{badUID, badGID, os.Chmod(filepath.Dir(p.dir.Path), 0o711), os.Chmod(p.dir.Path, 0o711)}
 	for _, file := range files {
-		if err := os.Chown(file, uid, gid); err != nil {
-			return err
-		}
+		errs = append(errs, os.Chown(file, uid, gid))
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // DSN returns the address of a database of this server. The database need not exist.
 func (p *Postgres) DSN(database string) string {
-	address := url.URL{
-		Scheme: "postgres", User: url.UserPassword("postgres", p.password), Host: p.Addr, Path: database,
-		RawQuery: "sslmode=disable",
-	}
-	return address.String()
+	return fmt.Sprintf("postgres://postgres:%s@%s/%s?sslmode=disable", p.password, p.Addr, database)
 }
 
 func (p *Postgres) answers(ctx context.Context) error {

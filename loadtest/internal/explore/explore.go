@@ -65,8 +65,7 @@ type Options struct {
 	Lanes    int     // how many schedules are executed side by side, each on servers of its own
 	Requests int     // 2 or 3
 	Subject  Subject // what is explored; nil: strategies of the catalogue
-	// Postgres is the DSN of a server on which scripts are executed; empty: on a MySQL of each lane.
-	Postgres string
+	Postgres string  // DSN of a server for scripts, or PostgreSQL if one is to be started; empty: MySQL executes them
 	// Pause is the longest time for which a Subject does nothing although it could go on, such as between two tries for a
 	// lock.
 	Pause time.Duration
@@ -79,12 +78,17 @@ func Start(ctx context.Context, t *topology.Topology, o Options) (*Explorer, err
 		at = t.Addresses()
 	}
 	x := &Explorer{lanes: make([]*lane, o.Lanes), requests: o.Requests, subject: o.Subject, warm: map[string]bool{}}
+	if o.Postgres == PostgreSQL {
+		var err error
+		if x.server, err = servers.StartPostgres(ctx); err != nil {
+			return nil, err
+		}
+		o.Postgres = x.server.DSN("postgres")
+	}
 	items := func() int64 { return firstItem + x.items.Add(1) }
 	group, starting := errgroup.WithContext(ctx)
 	for i := range x.lanes {
-		x.lanes[i] = &lane{
-			items: items, subject: o.Subject, pause: o.Pause, postgres: o.Postgres, idle: map[string]bool{},
-		}
+		x.lanes[i] = &lane{items: items, subject: o.Subject, pause: o.Pause, postgres: o.Postgres, idle: map[string]bool{}}
 		group.Go(func() error { return x.lanes[i].start(starting, t, fmt.Sprintf("lane-%d", i+1), at, o.Requests) })
 	}
 	if err := group.Wait(); err != nil {

@@ -56,14 +56,6 @@ func (l *lane) clearPostgres(ctx context.Context) error {
 	return err
 }
 
-// truncate empties tables, so that their rows stand in the same places in every schedule: PostgreSQL tells by the pages
-// of an index which SERIALIZABLE transactions depend on each other.
-func (l *lane) truncate(ctx context.Context, tables []string) error {
-	all := strings.Join(append([]string{"good_stock"}, tables...), ", ")
-	_, err := l.db.ExecContext(ctx, "TRUNCATE "+all+" RESTART IDENTITY CASCADE")
-	return err
-}
-
 // blockedInPostgres reports whether the processes that serve some connections wait for others. Those that wait for each
 // other do not: the server is about to end that.
 func (l *lane) blockedInPostgres(ctx context.Context, pids []uint32) (bool, error) {

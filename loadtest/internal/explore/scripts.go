@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"stock/internal/monotonic"
-	"stock/internal/servers"
 	"stock/loadtest/internal/explore/script"
 	"stock/loadtest/internal/explore/trace"
 	"stock/loadtest/internal/history"
@@ -24,25 +23,10 @@ import (
 // or the DSN of a PostgreSQL server of the user.
 func StartScripts(ctx context.Context, lanes int, engine string) (*Explorer, error) {
 	o := Options{Lanes: lanes, Requests: 3, Subject: &scripted{}}
-	if engine == MySQL {
-		return Start(ctx, nil, o)
+	if engine != MySQL {
+		o.Postgres = engine
 	}
-	var server *servers.Postgres
-	if o.Postgres = engine; engine == PostgreSQL {
-		var err error
-		if server, err = servers.StartPostgres(ctx); err != nil {
-			return nil, err
-		}
-		o.Postgres = server.DSN("postgres")
-	}
-	x, err := Start(ctx, nil, o)
-	switch {
-	case err == nil:
-		x.server = server
-	case server != nil:
-		err = errors.Join(err, server.Stop(ctx))
-	}
-	return x, err
+	return Start(ctx, nil, o)
 }
 
 // scripted is the script that a lane executes. It implements Subject.
@@ -233,7 +217,7 @@ func (s *scripted) running(l *lane) *service.Running {
 // setStock makes the stores what they are before each schedule.
 func (s *scripted) setStock(ctx context.Context, l *lane, stock map[int64]int64) error {
 	s.hangUp()
-	if err := s.empty(ctx, l); err != nil {
+	if err := l.empty(ctx, s.tables); err != nil {
 		return err
 	}
 	if err := l.keys.FlushDB(ctx).Err(); err != nil {
@@ -257,12 +241,15 @@ func (s *scripted) setStock(ctx context.Context, l *lane, stock map[int64]int64)
 	return nil
 }
 
-// empty empties the tables of the script.
-func (s *scripted) empty(ctx context.Context, l *lane) error {
+// empty empties tables. On PostgreSQL, their rows then stand in the same places in every schedule: it tells by the pages
+// of an index which SERIALIZABLE transactions depend on each other.
+func (l *lane) empty(ctx context.Context, tables []string) error {
 	if l.postgres != "" {
-		return l.truncate(ctx, s.tables)
+		all := strings.Join(append([]string{"good_stock"}, tables...), ", ")
+		_, err := l.db.ExecContext(ctx, "TRUNCATE "+all+" RESTART IDENTITY CASCADE")
+		return err
 	}
-	for _, table := range s.tables {
+	for _, table := range tables {
 		if err := l.alone(ctx, "DELETE FROM `"+table+"`"); err != nil {
 			return err
 		}

@@ -75,9 +75,10 @@ func (m *mysqlServer) failed(err error) (f failure, ok bool) {
 		return failure{}, false
 	}
 	class := string(refused.SQLState[:2])
-	f = failure{text: refused.Error(), code: starlark.MakeInt(int(refused.Number)), mistake: class == "42" || class == "21"}
-	f.refusal = !f.mistake
-	return f, true
+	mistake := class == "42" || class == "21"
+	return failure{
+		text: refused.Error(), code: starlark.MakeInt(int(refused.Number)), mistake: mistake, refusal: !mistake,
+	}, true
 }
 
 func (m *mysqlServer) rollBack(ctx context.Context, conn *sqlx.Conn) {

@@ -22,7 +22,6 @@ import (
 	"stock/loadtest/internal/explore/wire"
 )
 
-
 // postgresServer is a PostgreSQL. There is no proxy in front of it: it asks the gate itself before each statement.
 type postgresServer struct {
 	db   *sqlx.DB
@@ -58,7 +57,8 @@ func (p *postgresServer) connect(ctx context.Context, isolation string) (*sqlx.C
 	if isolation == "" {
 		return conn, nil
 	}
-	if _, err = conn.ExecContext(ctx, "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL "+isolation); err != nil {
+	_, err = conn.ExecContext(ctx, "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL "+isolation)
+	if err != nil {
 		p.cut(conn)
 	}
 	return conn, err
@@ -94,17 +94,16 @@ func (p *postgresServer) query(
 	}
 	failed := driverOf(conn).TxStatus() == inFailed
 	value, err := execute(ctx, conn, first, text, nil)
-	if f, ok := p.failed(err); ok && f.lost {
+	f, ok := p.failed(err)
+	switch {
+	case f.lost:
 		p.cut(conn)
 		p.gate.Answered(e, err)
 		return nil, io.EOF
-	}
-	switch {
+	case ok:
+		e.Reply = f.text
 	case err != nil:
 		e.Reply = err.Error()
-		if f, ok := p.failed(err); ok {
-			e.Reply = f.text
-		}
 	case failed && driverOf(conn).TxStatus() != inFailed:
 		e.Reply = "ROLLBACK" // also to COMMIT
 	default:
@@ -153,23 +152,13 @@ func literals(row starlark.Value) string {
 	if !ok {
 		columns = starlark.Tuple{row}
 	}
+	values, _ := fromStarlark("sql", columns) // made by toStarlark
 	var texts []string
-	for _, v := range columns {
-		switch v := v.(type) {
-		case starlark.NoneType:
-			texts = append(texts, "NULL")
-		case starlark.String:
-			texts = append(texts, quote(string(v)))
-		case starlark.Bool:
-			texts = append(texts, literal(bool(v)))
-		default:
-			texts = append(texts, v.String())
-		}
+	for _, v := range values {
+		texts = append(texts, literal(v))
 	}
 	return strings.Join(texts, ", ")
 }
-
-func quote(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
 
 // placeholders matches $1 and its like, and what can contain one that is none: strings, names and comments.
 var placeholders = regexp.MustCompile(`(?s)[eE]'(?:[^'\\]|\\.|'')*'|'(?:[^']|'')*'|"(?:[^"]|"")*"|--[^\n]*|/\*.*?\*/` +
@@ -189,7 +178,10 @@ func bind(statement string, args []any) (string, error) {
 			return found
 		}
 		used[n-1] = true
-		return literal(args[n-1])
+		if text := literal(args[n-1]); !strings.HasPrefix(text, "-") {
+			return text
+		}
+		return "(" + literal(args[n-1]) + ")" // two minus signs would begin a comment
 	})
 	if at := slices.Index(used, false); at >= 0 && unknown == nil {
 		unknown = fmt.Errorf("sql: nothing in the statement is argument %d: it would be $%[1]d", at+1)
@@ -197,27 +189,23 @@ func bind(statement string, args []any) (string, error) {
 	return text, unknown
 }
 
-// literal returns an argument as it is written in SQL. A minus before a negative number would begin a comment.
+// literal returns a value as it is written in SQL.
 func literal(arg any) string {
 	switch v := arg.(type) {
 	case nil:
 		return "NULL"
 	case string:
-		return quote(v)
+		return "'" + strings.ReplaceAll(v, "'", "''") + "'"
 	case bool:
 		return strings.ToUpper(strconv.FormatBool(v))
 	}
-	text := fmt.Sprint(arg)
-	if strings.HasPrefix(text, "-") {
-		text = "(" + text + ")"
-	}
-	return text
+	return fmt.Sprint(arg)
 }
 
 func (p *postgresServer) failed(err error) (f failure, ok bool) {
 	refused, ok := errors.AsType[*pgconn.PgError](err)
 	switch {
-	case err != nil && isLost(err) || ok && refused.Severity == "FATAL":
+	case isLost(err) || ok && refused.Severity == "FATAL":
 		return failure{text: "the connection to PostgreSQL was lost", lost: true}, true
 	case !ok:
 		return failure{}, false
@@ -254,7 +242,8 @@ func (p *postgresServer) cut(conn *sqlx.Conn) {
 	_ = conn.Raw(func(any) error { return driver.ErrBadConn })
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	_, _ = p.db.ExecContext(ctx, fmt.Sprintf("SELECT pg_terminate_backend(%d, 10000)", id.PID))
+	_, _ = p.db.ExecContext(ctx, fmt.Sprintf("SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity "+
+		"WHERE pid = %d AND datname = current_database()", id.PID))
 }
 
 // close makes connections ready for others.

@@ -53,7 +53,8 @@ func (r Result) prepare(o Outcome) (lines []string) {
 	if r.Store == Postgres {
 		client = "psql"
 	}
-	return append(lines, "T1, T2 and so on are sessions: in each, "+client+" for SQL, and redis-cli for commands of Redis.",
+	return append(lines,
+		"T1, T2 and so on are sessions: in each, "+client+" for SQL, and redis-cli for commands of Redis.",
 		"Leave out the lines that begin with -- in redis-cli, which has no comments.")
 }
 
