@@ -4,7 +4,7 @@
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1	\2/p' $(MAKEFILE_LIST) | expand -t 20
 
-servers: ## install what is missing: MySQL or MariaDB, Redis, nginx, etcd, ZooKeeper, wrk (Debian, Ubuntu)
+servers: ## install what is missing: MySQL or MariaDB, Redis, nginx, etcd, ZooKeeper, PostgreSQL, wrk (Debian, Ubuntu)
 	@sh internal/servers/install.sh
 
 # The lab gets Ctrl-C and SIGTERM through make. With setpriv (Linux), it also ends when make is killed.

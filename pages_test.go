@@ -110,12 +110,13 @@ func TestTheTableOfFailoversNamesEveryStrategy(t *testing.T) {
 type page struct {
 	stock.Strategy
 	statements
-	measured  *measurement // under the workload plenty; nil: it was not
-	claimed   []string     // what comes of three faults
-	bench     []string     // figures of the bench
-	explored  *exploredStrategy
-	bounds    string
-	described []production
+	measured   *measurement // under the workload plenty; nil: it was not
+	claimed    []string     // what comes of three faults
+	bench      []string     // figures of the bench
+	explored   *exploredStrategy
+	bounds     string
+	described  []production
+	onPostgres string // its scripts for PostgreSQL; empty: there are none
 }
 
 func newPage(t *testing.T, s stock.Strategy) page {
@@ -124,7 +125,7 @@ func newPage(t *testing.T, s stock.Strategy) page {
 	e := readJSON[explored](t, exploredFile)
 	p := page{
 		Strategy: s, statements: readJSON[statements](t, statementsFile), measured: f.row(s.Name, 2, "plenty"),
-		claimed: f.faults(s), bench: benchFigures(t, s.Name), bounds: e.Bounds,
+		claimed: f.faults(s), bench: benchFigures(t, s.Name), bounds: e.Bounds, onPostgres: onPostgres(t, s.Name),
 	}
 	if found, ok := e.Strategies[s.Name]; ok {
 		p.explored = &found
@@ -166,6 +167,7 @@ func (p page) text() string {
 		}
 		p.writeSources(&b, requests)
 	}
+	b.WriteString(p.onPostgres)
 	fmt.Fprint(&b, "\n## What it promises\n\n", p.promises(), p.found())
 	fmt.Fprint(&b, "\n## What it costs\n\n", p.costs())
 	if len(p.described) > 0 {
@@ -175,6 +177,35 @@ func (p page) text() string {
 		}
 	}
 	return b.String()
+}
+
+// onPostgres shows the scripts for PostgreSQL that do the same as a strategy, and links to those with a mistake.
+func onPostgres(t *testing.T, strategy string) string {
+	t.Helper()
+	var scripts, mistakes strings.Builder
+	for _, d := range readFiles(t, ".star") {
+		if filepath.Dir(d.path) != scriptsDir+"/postgres" {
+			continue
+		}
+		link := fmt.Sprintf("[`%s`](../../%s)", strings.TrimSuffix(filepath.Base(d.path), ".star"), d.path)
+		if title, program, ok := strings.Cut(d.text, "\n# Strategy: "+strategy+".\n"); ok {
+			fmt.Fprintf(&scripts, "\n%s: %s\n\n```text\n%s```\n", link, asProse(title), program)
+		}
+		if title, program, ok := strings.Cut(d.text, "\n# Mistake: "+strategy+".\n"); ok {
+			fmt.Fprintf(&mistakes, "- %s (%s): %s\n", link, expected(program), asProse(title))
+		}
+	}
+	if scripts.Len() == 0 {
+		return ""
+	}
+	return "\n## On PostgreSQL\n\nThe service is on MySQL. A [script](../scripts.md#postgresql) does the same on " +
+		"PostgreSQL, and every interleaving of two sessions is right.\n" + scripts.String() +
+		"\nMistakes that `loadtest explore --engine postgres` finds:\n\n" + mistakes.String()
+}
+
+// asProse returns the text of a comment.
+func asProse(comment string) string {
+	return strings.Join(strings.Fields(strings.ReplaceAll(comment, "# ", "")), " ")
 }
 
 // introduction says what a strategy does, in three sentences.

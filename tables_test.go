@@ -135,7 +135,7 @@ func section(t *testing.T, f *figures, kind string, names []string, current stri
 		checkNames(t, kind, regexp.MustCompile("`([a-z-]+)`"), header, "redsync", "redislock", "rueidislock")
 		return current
 	case "scripts":
-		return scriptsTable(t)
+		return scriptsTable(t, filepath.Join(append([]string{scriptsDir}, names...)...))
 	case "client":
 		return client(t, names[0])
 	case "strategy":
@@ -150,16 +150,29 @@ func section(t *testing.T, f *figures, kind string, names []string, current stri
 // expectation finds what a script says about itself.
 var expectation = regexp.MustCompile(`(?m)^expect = (.*)$`)
 
-// scriptsTable lists the scripts by what they expect.
-func scriptsTable(t *testing.T) string {
+// expected returns what a script says about its result.
+func expected(script string) string {
+	if found := expectation.FindStringSubmatch(script); found != nil {
+		return strings.NewReplacer(`"`, "", "{", "", "}", "").Replace(found[1])
+	}
+	return ""
+}
+
+// scriptsDir has the scripts for MySQL and Redis, and directories of those for other engines.
+const scriptsDir = "loadtest/scripts"
+
+// scriptsTable lists the scripts of a directory by what they expect.
+func scriptsTable(t *testing.T, dir string) string {
 	t.Helper()
 	byResult := map[string][]string{}
 	for _, d := range readFiles(t, ".star") {
-		expect := expectation.FindStringSubmatch(d.text)
-		if expect == nil || !strings.HasPrefix(d.text, "# ") {
+		if filepath.Dir(d.path) != dir {
+			continue
+		}
+		result := expected(d.text)
+		if result == "" || !strings.HasPrefix(d.text, "# ") {
 			t.Fatalf("%s does not say what it shows, and what the result must be", d.path)
 		}
-		result := strings.NewReplacer(`"`, "", "{", "", "}", "").Replace(expect[1])
 		name := strings.TrimSuffix(filepath.Base(d.path), ".star")
 		byResult[result] = append(byResult[result], fmt.Sprintf("[`%s`](../%s)", name, d.path))
 	}

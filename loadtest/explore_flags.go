@@ -34,6 +34,7 @@ type exploreFlags struct {
 	service     *service.Description // of the user's; nil: strategies or scripts are explored
 
 	scripts []*explore.Script
+	engine  string // that executes their SQL
 }
 
 func (f *exploreFlags) register(flags *pflag.FlagSet) {
@@ -59,6 +60,8 @@ func (f *exploreFlags) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.traces, "traces", false, "print the shortest trace of each kind of damage")
 	flags.BoolVar(&f.terminals, "terminals", false, "print these traces as text that can be typed into terminals")
 	flags.StringVar(&f.out, "out", "", "directory for explore.json and explore.html (default: none is written)")
+	flags.StringVar(&f.engine, "engine", explore.MySQL, "what executes the SQL of scripts: mysql, postgres, "+
+		"or the address of your own PostgreSQL, such as postgres://shop@db.example/shop")
 	f.local.register(flags)
 	registerService(flags, &f.serviceFile)
 }
@@ -88,6 +91,9 @@ func (f *exploreFlags) check(flags *pflag.FlagSet, args []string, dash int, gete
 	}
 	if areScripts(args, dash) {
 		return f.checkScripts(flags, args)
+	}
+	if flags.Changed("engine") {
+		return errors.New("--engine is for scripts, files that end in .star: strategies and services are on MySQL")
 	}
 	if dash < 0 && f.serviceFile == "" {
 		return f.checkStrategies(args)

@@ -32,6 +32,9 @@ func (f *exploreFlags) checkScripts(flags *pflag.FlagSet, files []string) error 
 			return fmt.Errorf("--%s cannot be used with a script", name)
 		}
 	}
+	if err := explore.CheckEngine(f.engine); err != nil {
+		return fmt.Errorf("--engine %s: %w", f.engine, err)
+	}
 	if f.replay != "" && len(files) > 1 {
 		return errors.New("--replay needs one script: that of the token")
 	}
@@ -62,7 +65,7 @@ func (f *exploreFlags) runScripts(ctx context.Context, stdout, stderr io.Writer)
 	screen := newScreen(stderr)
 	defer screen.clear()
 	screen.starting()
-	x, err := explore.StartScripts(ctx, f.lanes)
+	x, err := explore.StartScripts(ctx, f.lanes, f.engine)
 	if err != nil {
 		return startError(ctx, err)
 	}

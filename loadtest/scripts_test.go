@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -57,14 +58,21 @@ func TestScriptsEndWithAStatus(t *testing.T) {
 	for _, c := range []struct {
 		text, want string
 		status     int
+		flags      []string
 	}{
-		{"def buy(who):\n    redis('SET', key('a'), who)\n    sql('DO 1')\ndef check(): return True", "2 right", 0},
-		{"def check(): return 'damage'\ndef buy(): pass", "replay: loadtest explore --replay script: " + shop, 1},
-		{"\ndef buy():\n    sql('SELEC')", "starting the servers …\nloadtest: " + shop + ":3:8: in buy: Error 1064", 2},
-		{"\n\ndef buy(:", shop + ":3:10: got ':'", 2},
+		{"def buy(who):\n    redis('SET', key('a'), who)\n    sql('DO 1')\ndef check(): return True", "2 right", 0, nil},
+		{"def check(): return 'damage'\ndef buy(): pass", "replay: loadtest explore --replay script: " + shop, 1, nil},
+		{"\ndef buy():\n    sql('SELEC')", "starting the servers …\nloadtest: " + shop + ":3:8: in buy: Error 1064", 2, nil},
+		{"\n\ndef buy(:", shop + ":3:10: got ':'", 2, nil},
+		{
+			"def check(): return 'damage'\ndef buy():\n    sql('SELECT $1', 1)",
+			"replay: loadtest explore --engine postgres --replay script:A.B " + shop, 1, []string{"--engine", "postgres"},
+		},
+		{"def buy(): pass", "--engine oracle: must be mysql, postgres, or", 2, []string{"--engine", "oracle"}},
+		{"def buy(): pass", "--engine is for scripts", 2, []string{"--engine", "postgres", "--strategies", "update", "--"}},
 	} {
 		must.Succeed(t, os.WriteFile(shop, []byte(c.text), 0o600))
-		out, err := command(t, "explore", "--traces", "--lanes", "1", shop).CombinedOutput()
+		out, err := command(t, slices.Concat([]string{"explore", "--traces", "--lanes", "1"}, c.flags, []string{shop})...).CombinedOutput()
 		status := 0
 		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 			status = exit.ExitCode()

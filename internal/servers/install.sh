@@ -1,14 +1,14 @@
 #!/bin/sh
-# Installs the servers that the tests and the lab run: MySQL or MariaDB, Redis or Valkey, nginx, etcd and ZooKeeper; and
-# wrk, a load driver with which make bench compares the lab's. What is installed already stays as it is. The script
-# leaves no new service running or enabled, and does not touch services that existed before. etcd, ZooKeeper and wrk are
-# optional: if one of them cannot be installed, the script says so and succeeds, unless it is called with --all. That
-# also installs Python, PHP, Node and Java with their clients of MySQL, for tests with services in these languages, and
-# curl, for tests with clients.
+# Installs the servers that the tests and the lab run: MySQL or MariaDB, Redis or Valkey, nginx, etcd, ZooKeeper and
+# PostgreSQL; and wrk, a load driver with which make bench compares the lab's. What is installed already stays as it is.
+# The script leaves no new service running or enabled, and does not touch services that existed before. etcd, ZooKeeper,
+# PostgreSQL and wrk are optional: if one of them cannot be installed, the script says so and succeeds, unless it is
+# called with --all. That also installs Python, PHP, Node and Java with their clients of MySQL, for tests with services
+# in these languages, and curl, for tests with clients.
 #
 # On Debian and Ubuntu, mariadb-server-core, redis-tools and libzookeeper-java contain the servers without their
 # services: redis-check-rdb is redis-server under another name, and the package zookeeper would add a user and a Java
-# with a desktop. nginx and etcd come only with a service, which is kept from starting and then disabled.
+# with a desktop. nginx, etcd and PostgreSQL come only with a service, which is kept from starting and then disabled.
 set -eu
 
 PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin:/usr/libexec:/opt/homebrew/bin:/opt/homebrew/sbin
@@ -26,6 +26,11 @@ find_mysql() { first mysqld mariadbd; }
 find_redis() { first redis-server valkey-server redis-check-rdb valkey-check-rdb; }
 find_nginx() { first nginx; }
 find_etcd() { first etcd; }
+# postgres.go looks in the same places, except for the first.
+find_postgres() {
+	first postgres || ls -d /usr/lib/postgresql/*/bin/postgres /usr/pgsql-*/bin/postgres \
+		/opt/homebrew/opt/postgresql@*/bin/postgres 2>/dev/null | sort -V | tail -n 1 | grep .
+}
 find_wrk() { first wrk; }
 # Debian's packages are for Debian's Python.
 find_python() { /usr/bin/python3 -c 'import pymysql' 2>/dev/null && echo /usr/bin/python3; }
@@ -74,6 +79,7 @@ packages() {
 		nginx) names=nginx ;;
 		etcd) names="etcd-server etcd" ;;
 		wrk) names=wrk ;;
+		postgres) names=postgresql ;;
 		python) names=python3-pymysql ;;
 		php) names=php-cli,php-mysql ;;
 		node) names=node-mysql ;; # which needs nodejs
@@ -106,9 +112,9 @@ apt() {
 policy=/usr/sbin/policy-rc.d
 mark='# Temporary: made by install.sh of stock, which removes it.'
 log=
-updated=              # not empty after apt-get update
-services='nginx etcd' # that the packages install
-ours=                 # those of them that did not exist before
+updated=                         # not empty after apt-get update
+services='nginx etcd postgresql' # that the packages install
+ours=                            # those of them that did not exist before
 
 # Package scripts run policy-rc.d before they start a service; exit code 101 forbids it. An existing policy-rc.d is
 # kept.
@@ -180,9 +186,9 @@ by_hand() {
 	cat >&2 <<-END
 		  Fedora, RHEL   sudo dnf install mariadb-server valkey nginx      (or redis)
 		  openSUSE       sudo zypper install mariadb redis nginx
-		  Arch           sudo pacman -S mariadb valkey nginx etcd wrk
+		  Arch           sudo pacman -S mariadb valkey nginx etcd postgresql wrk
 		  Alpine         sudo apk add mariadb redis nginx wrk
-		  macOS          brew install mysql redis nginx etcd zookeeper wrk
+		  macOS          brew install mysql redis nginx etcd zookeeper postgresql@17 wrk
 	END
 	say "only the programs are needed: do not start or enable any service"
 	say "optional: etcd from https://etcd.io/docs/latest/install; Java and ZooKeeper, unpacked from" \
@@ -191,7 +197,7 @@ by_hand() {
 }
 
 needed='mysql redis nginx'
-optional='etcd zookeeper wrk'
+optional='etcd zookeeper postgres wrk'
 if [ "${1:-}" = --all ]; then
 	needed="$needed $optional python php node curl java jdbc" optional=
 fi

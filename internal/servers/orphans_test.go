@@ -77,12 +77,17 @@ func startServers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	postgres, err := servers.StartPostgres(ctx)
+	if err != nil {
+		return err
+	}
 	if err := json.NewEncoder(os.Stdout).Encode([]child{
 		{mysql.Name, mysql.PID, mysql.Addr, filepath.Dir(mysql.Log)},
 		{redis.Name, redis.PID, redis.Addr, filepath.Dir(redis.Log)},
 		{balancer.Name, balancer.PID, addr, filepath.Dir(balancer.Log)},
 		{etcd.Name, etcd.PID, etcd.Addr, filepath.Dir(etcd.Log)},
 		{zookeeper.Name, zookeeper.PID, zookeeper.Addr, filepath.Dir(zookeeper.Log)},
+		{postgres.Name, postgres.PID, postgres.Addr, filepath.Dir(postgres.Log)},
 	}); err != nil {
 		return err
 	}

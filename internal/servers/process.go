@@ -27,6 +27,8 @@ type Command struct {
 	Stdin io.Reader      // empty if nil
 	Log   string         // file to which Start appends stdout and stderr
 	Death syscall.Signal // sent to the child when this process dies, on Linux; SIGKILL if 0
+
+	User *syscall.Credential // that it runs as; that of this process if nil
 }
 
 // Process is a child. It leads a process group of its own, so that Ctrl-C on the terminal does not reach it.
@@ -100,6 +102,7 @@ func (c Command) cmd(ctx context.Context) *exec.Cmd {
 		c.Death = syscall.SIGKILL
 	}
 	cmd.SysProcAttr = childAttr(c.Death)
+	cmd.SysProcAttr.Credential = c.User
 	cmd.Cancel = func() error { return killGroup(cmd.Process.Pid) }
 	return cmd
 }

@@ -1,5 +1,5 @@
-// Package servers starts private MySQL or MariaDB, Redis, nginx, etcd and ZooKeeper servers as child processes, for the
-// tests and the lab.
+// Package servers starts private MySQL or MariaDB, PostgreSQL, Redis, nginx, etcd and ZooKeeper servers as child
+// processes, for the tests and the lab.
 //
 // A server listens on a loopback port of its own and keeps everything in a temporary directory of its own. On Linux it
 // ends with the process that started it, even if that process is killed. The servers of the system are neither read nor

@@ -167,7 +167,7 @@ func (s *searching) run(ctx context.Context) {
 func (s *searching) explore(ctx context.Context) (r trace.Result, err error) {
 	var x *explore.Explorer
 	if s.script != nil {
-		x, err = explore.StartScripts(ctx, exploreLanes)
+		x, err = explore.StartScripts(ctx, exploreLanes, explore.MySQL)
 	} else {
 		x, err = explore.Start(ctx, s.console.lab.Topology, explore.Options{Lanes: exploreLanes, Requests: 2})
 	}

@@ -29,6 +29,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"stock/internal/servers"
 	"stock/loadtest/internal/explore/trace"
 	"stock/loadtest/internal/scenario"
 	"stock/loadtest/internal/topology"
@@ -52,7 +53,8 @@ type Explorer struct {
 
 	lanes    []*lane
 	requests int
-	subject  Subject // nil: strategies of the catalogue
+	subject  Subject           // nil: strategies of the catalogue
+	server   *servers.Postgres // that was started for scripts; nil: none was
 	items    atomic.Int64
 	watched  time.Time       // when Watch was called
 	warm     map[string]bool // strategies that need no warm-up any more
@@ -63,6 +65,7 @@ type Options struct {
 	Lanes    int     // how many schedules are executed side by side, each on servers of its own
 	Requests int     // 2 or 3
 	Subject  Subject // what is explored; nil: strategies of the catalogue
+	Postgres string  // DSN of a server for scripts, or PostgreSQL if one is to be started; empty: MySQL executes them
 	// Pause is the longest time for which a Subject does nothing although it could go on, such as between two tries for a
 	// lock.
 	Pause time.Duration
@@ -75,10 +78,17 @@ func Start(ctx context.Context, t *topology.Topology, o Options) (*Explorer, err
 		at = t.Addresses()
 	}
 	x := &Explorer{lanes: make([]*lane, o.Lanes), requests: o.Requests, subject: o.Subject, warm: map[string]bool{}}
+	if o.Postgres == PostgreSQL {
+		var err error
+		if x.server, err = servers.StartPostgres(ctx); err != nil {
+			return nil, err
+		}
+		o.Postgres = x.server.DSN("postgres")
+	}
 	items := func() int64 { return firstItem + x.items.Add(1) }
 	group, starting := errgroup.WithContext(ctx)
 	for i := range x.lanes {
-		x.lanes[i] = &lane{items: items, subject: o.Subject, pause: o.Pause, idle: map[string]bool{}}
+		x.lanes[i] = &lane{items: items, subject: o.Subject, pause: o.Pause, postgres: o.Postgres, idle: map[string]bool{}}
 		group.Go(func() error { return x.lanes[i].start(starting, t, fmt.Sprintf("lane-%d", i+1), at, o.Requests) })
 	}
 	if err := group.Wait(); err != nil {
@@ -95,6 +105,9 @@ func (x *Explorer) Close() {
 		group.Go(func() error { l.stop(); return nil })
 	}
 	_ = group.Wait()
+	if x.server != nil {
+		_ = x.server.Stop(context.Background()) // the process is gone in any case
+	}
 }
 
 // Explore executes every schedule of a strategy within the bounds. If ctx ends, it returns what it has.
@@ -167,7 +180,7 @@ func Obstacle(s scenario.Strategy) string {
 }
 
 // hides reports whether there are views, triggers or foreign keys where a Subject keeps its tables. What a statement
-// touches is not in its text then.
+// touches is not in its text then. Nobody reads the text of statements for PostgreSQL.
 func (x *Explorer) hides(ctx context.Context, choice scenario.Choice, workloads []workload) (hides bool, err error) {
 	if x.subject == nil || len(workloads) == 0 {
 		return false, nil
@@ -176,6 +189,9 @@ func (x *Explorer) hides(ctx context.Context, choice scenario.Choice, workloads 
 	s := &session{lane: l, strategy: choice.Strategy, store: choice.Store, workload: workloads[0]}
 	if err := s.setStock(ctx, s.newItems()); err != nil { // a script makes its tables then
 		return false, err
+	}
+	if l.postgres != "" {
+		return true, nil
 	}
 	return hides, l.db.GetContext(ctx, &hides, `SELECT
 		EXISTS (SELECT 1 FROM information_schema.VIEWS WHERE TABLE_SCHEMA = DATABASE()) OR

@@ -27,6 +27,7 @@ import (
 // shared: they are keyed by item.
 type lane struct {
 	mysql    *servers.MySQL
+	postgres string // DSN of the server of scripts, on which the lane has a database of its own; empty: MySQL is
 	db       *sqlx.DB
 	keys     *redis.Client
 	oracle   *oracle.Oracle
@@ -59,6 +60,7 @@ type replica struct {
 	lane    *lane
 	number  int
 	proxies []*wire.Proxy
+	toRedis *wire.Proxy        // one of them
 	at      topology.Addresses // through the proxies
 }
 
@@ -78,11 +80,12 @@ var serviceArgs = []string{
 func (l *lane) start(
 	ctx context.Context, t *topology.Topology, name string, at topology.Addresses, requests int,
 ) (err error) {
-	if l.mysql, err = servers.StartMySQL(ctx, servers.MySQLOptions{Relaxed: true}); err != nil {
-		return err
+	if l.postgres != "" {
+		err = l.openPostgres(ctx)
+	} else {
+		err = l.startMySQL(ctx, &at)
 	}
-	l.onStop(func(ctx context.Context) error { return l.mysql.Stop(ctx) })
-	if at.MySQLDSN, err = l.mysql.CreateDatabase(ctx, "stock"); err != nil {
+	if err != nil {
 		return err
 	}
 	own, err := servers.StartRedis(ctx, servers.RedisOptions{Name: name + "-redis"})
@@ -94,9 +97,10 @@ func (l *lane) start(
 	if err := l.connect(ctx, at); err != nil {
 		return err
 	}
-	if own, ok := l.subject.(Service); ok {
+	switch own, ok := l.subject.(Service); {
+	case ok:
 		err = own.prepare(ctx, l)
-	} else {
+	case l.postgres == "":
 		_, err = migrations.Up(ctx, l.db.DB)
 	}
 	if err != nil {
@@ -125,14 +129,28 @@ func (l *lane) start(
 // watchTime is that of most jobs which a service repeats.
 const watchTime = time.Second
 
-func (l *lane) connect(ctx context.Context, at topology.Addresses) (err error) {
-	l.at = at
-	if l.db, err = sqlx.Open("mysql", at.MySQLDSN); err != nil {
+// startMySQL starts a MySQL with an empty database.
+func (l *lane) startMySQL(ctx context.Context, at *topology.Addresses) (err error) {
+	if l.mysql, err = servers.StartMySQL(ctx, servers.MySQLOptions{Relaxed: true}); err != nil {
 		return err
 	}
-	l.onStop(func(context.Context) error { return l.db.Close() })
+	l.onStop(func(ctx context.Context) error { return l.mysql.Stop(ctx) })
+	if at.MySQLDSN, err = l.mysql.CreateDatabase(ctx, "stock"); err != nil {
+		return err
+	}
+	if l.db, err = sqlx.Open("mysql", at.MySQLDSN); err == nil {
+		l.onStop(func(context.Context) error { return l.db.Close() })
+	}
+	return err
+}
+
+func (l *lane) connect(ctx context.Context, at topology.Addresses) (err error) {
+	l.at = at
 	l.keys = redis.NewClient(&redis.Options{Addr: at.Redis[0]})
 	l.onStop(func(context.Context) error { return l.keys.Close() })
+	if l.postgres != "" {
+		return nil
+	}
 	o := oracle.Config{MySQLDSN: at.MySQLDSN, Redis: at.Redis}
 	if l.oracle, err = oracle.Open(ctx, o); err != nil {
 		return err
@@ -174,7 +192,10 @@ func (r *replica) start(ctx context.Context, t *topology.Topology, name string) 
 	if err != nil {
 		return err
 	}
-	inMySQL := []string{config.Addr}
+	var inMySQL []string
+	if r.lane.postgres == "" {
+		inMySQL = []string{config.Addr}
+	}
 	for _, to := range []struct {
 		protocol wire.Protocol
 		gate     wire.Gate
@@ -194,11 +215,16 @@ func (r *replica) start(ctx context.Context, t *topology.Topology, name string) 
 			}
 			r.lane.onStop(func(context.Context) error { p.Close(); return nil })
 			r.proxies = append(r.proxies, p)
+			if to.servers == &r.at.Redis {
+				r.toRedis = p
+			}
 			(*to.servers)[i] = p.Addr()
 		}
 	}
-	config.Addr = inMySQL[0]
-	r.at.MySQLDSN = config.FormatDSN()
+	if len(inMySQL) > 0 {
+		config.Addr = inMySQL[0]
+		r.at.MySQLDSN = config.FormatDSN()
+	}
 	switch subject := r.lane.subject.(type) {
 	case nil:
 		r.Replica, err = t.StartReplica(ctx, name, r.at, topology.Options{ReplicaArgs: serviceArgs})

@@ -63,7 +63,7 @@ func (l *lane) promote(saved []savedKey) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	for _, r := range l.replicas {
-		r.proxies[1].CutAll() // that of Redis
+		r.toRedis.CutAll()
 	}
 	pipe := l.keys.TxPipeline()
 	for _, k := range saved {

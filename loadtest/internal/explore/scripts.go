@@ -15,15 +15,18 @@ import (
 	"stock/loadtest/internal/explore/script"
 	"stock/loadtest/internal/explore/trace"
 	"stock/loadtest/internal/history"
-	"stock/loadtest/internal/oracle"
 	"stock/loadtest/internal/scenario"
 	"stock/loadtest/internal/service"
-	"stock/loadtest/internal/topology"
 )
 
-// StartScripts starts lanes for scripts: for three sessions, and one that a fault starts.
-func StartScripts(ctx context.Context, lanes int) (*Explorer, error) {
-	return Start(ctx, nil, Options{Lanes: lanes, Requests: 3, Subject: &scripted{}})
+// StartScripts starts lanes for scripts: for three sessions, and one that a fault starts. engine is MySQL, PostgreSQL,
+// or the DSN of a PostgreSQL server of the user.
+func StartScripts(ctx context.Context, lanes int, engine string) (*Explorer, error) {
+	o := Options{Lanes: lanes, Requests: 3, Subject: &scripted{}}
+	if engine != MySQL {
+		o.Postgres = engine
+	}
+	return Start(ctx, nil, o)
 }
 
 // scripted is the script that a lane executes. It implements Subject.
@@ -63,7 +66,7 @@ func (x *Explorer) ExploreScript(ctx context.Context, s *Script, bounds trace.Bo
 	answers, err := x.use(ctx, s)
 	defer x.leave()
 	if err != nil {
-		return trace.Result{Strategy: s.File, Store: oracle.MySQL, Own: true}, err
+		return trace.Result{Strategy: s.File, Store: x.engine(), Own: true}, err
 	}
 	all := cells{}
 	for fault := range s.Expect {
@@ -71,7 +74,7 @@ func (x *Explorer) ExploreScript(ctx context.Context, s *Script, bounds trace.Bo
 			all[fault] = newCell("", fault)
 		}
 	}
-	r, err := x.search(ctx, scriptChoice(s), []workload{scriptWorkload(s)}, bounds, ofScript(s.Expect), all)
+	r, err := x.search(ctx, x.scriptChoice(s), []workload{scriptWorkload(s)}, bounds, ofScript(s.Expect), all)
 	r.Requests = len(s.Sessions)
 	stuck := slices.Contains(slices.Collect(maps.Values(s.Expect)), trace.Deadlock)
 	if err == nil && r.Held() && !answers.sold.Load() && !stuck {
@@ -93,7 +96,8 @@ func (x *Explorer) ReplayScript(ctx context.Context, s *Script, token string) (t
 	if err != nil {
 		return trace.Outcome{}, err
 	}
-	return Replay(ctx, x.systems(scriptChoice(s), w, w.strikes(scriptChoice(s).Strategy))[0], labels)
+	choice := x.scriptChoice(s)
+	return Replay(ctx, x.systems(choice, w, w.strikes(choice.Strategy))[0], labels)
 }
 
 // scriptWorkload has one request for each session.
@@ -105,8 +109,16 @@ func scriptWorkload(s *Script) workload {
 	return w
 }
 
-func scriptChoice(s *Script) scenario.Choice {
-	return scenario.Own(s.File, oracle.MySQL, s.Keyed(), false)
+func (x *Explorer) scriptChoice(s *Script) scenario.Choice {
+	return scenario.Own(s.File, x.engine(), s.Keyed(), false)
+}
+
+// engine names what executes the SQL of scripts.
+func (x *Explorer) engine() string {
+	if x.lanes[0].postgres != "" {
+		return PostgreSQL
+	}
+	return MySQL
 }
 
 // use has all lanes execute a script from now on.
@@ -116,10 +128,15 @@ func (x *Explorer) use(ctx context.Context, s *Script) (*answered, error) {
 	for _, l := range x.lanes {
 		var err error
 		subject := &scripted{Script: s, answered: all}
+		if l.postgres != "" {
+			if err := l.clearPostgres(ctx); err != nil {
+				return nil, err
+			}
+		}
 		if subject.before, err = l.tables(ctx); err != nil {
 			return nil, err
 		}
-		if subject.direct, err = l.stores(l.replicas[l.late()].at, ""); err != nil {
+		if subject.direct, err = l.stores(l.replicas[l.late()], ""); err != nil {
 			return nil, err
 		}
 		subject.direct.Once = map[string]bool{}
@@ -139,21 +156,31 @@ func (x *Explorer) leave() {
 		}
 		subject.hangUp()
 		_ = subject.direct.Close() // of connections only
+		l.subject = &scripted{}
+		if l.postgres != "" {
+			continue
+		}
 		for _, table := range subject.tables {
 			_ = l.alone(ctx, "DROP TABLE IF EXISTS `"+table+"`") // if it fails, the next script says so
 		}
-		l.subject = &scripted{}
 	}
 }
 
-// stores returns stores at addresses, which are not connected yet.
-func (l *lane) stores(at topology.Addresses, isolation string) (*script.Stores, error) {
-	return script.Open(at.MySQLDSN, isolation, at.Redis[0])
+// stores returns stores for the session of a replica, which are not connected yet.
+func (l *lane) stores(r *replica, isolation string) (*script.Stores, error) {
+	if l.postgres != "" {
+		return script.OnPostgres(l.db, r, isolation, r.at.Redis[0]), nil
+	}
+	return script.OnMySQL(r.at.MySQLDSN, isolation, r.at.Redis[0])
 }
 
 // tables lists the tables of the database.
 func (l *lane) tables(ctx context.Context) (names []string, err error) {
-	return names, l.db.SelectContext(ctx, &names, "SHOW TABLES")
+	query := "SHOW TABLES"
+	if l.postgres != "" {
+		query = "SELECT quote_ident(tablename) FROM pg_tables WHERE schemaname = 'public'"
+	}
+	return names, l.db.SelectContext(ctx, &names, query)
 }
 
 // alone executes a statement that ignores foreign keys.
@@ -180,16 +207,18 @@ func (s *scripted) hangUp() {
 
 // running has the stock where scripts have it. There are no replicas.
 func (s *scripted) running(l *lane) *service.Running {
-	return &service.Running{Description: service.Default(nil), DB: l.db.DB, Redis: l.keys}
+	d := service.Default(nil)
+	if l.postgres != "" {
+		d.Stock.SQL.Set = "INSERT INTO good_stock (goods_id, stock) VALUES ({item}, {count})"
+	}
+	return &service.Running{Description: d, DB: l.db.DB, Redis: l.keys}
 }
 
 // setStock makes the stores what they are before each schedule.
 func (s *scripted) setStock(ctx context.Context, l *lane, stock map[int64]int64) error {
 	s.hangUp()
-	for _, table := range s.tables {
-		if err := l.alone(ctx, "DELETE FROM `"+table+"`"); err != nil {
-			return err
-		}
+	if err := l.empty(ctx, s.tables); err != nil {
+		return err
 	}
 	if err := l.keys.FlushDB(ctx).Err(); err != nil {
 		return err
@@ -212,6 +241,22 @@ func (s *scripted) setStock(ctx context.Context, l *lane, stock map[int64]int64)
 	return nil
 }
 
+// empty empties tables. On PostgreSQL, their rows then stand in the same places in every schedule: it tells by the pages
+// of an index which SERIALIZABLE transactions depend on each other.
+func (l *lane) empty(ctx context.Context, tables []string) error {
+	if l.postgres != "" {
+		all := strings.Join(append([]string{"good_stock"}, tables...), ", ")
+		_, err := l.db.ExecContext(ctx, "TRUNCATE "+all+" RESTART IDENTITY CASCADE")
+		return err
+	}
+	for _, table := range tables {
+		if err := l.alone(ctx, "DELETE FROM `"+table+"`"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // client executes a session.
 func (s *scripted) client(l *lane, at int, op history.Op) client {
 	session, who := s.Sessions[op.Client], string(rune('A'+op.Client))
@@ -219,7 +264,7 @@ func (s *scripted) client(l *lane, at int, op history.Op) client {
 		op.Kind = history.Restock
 	}
 	return func(ctx context.Context, tell func(string)) (answers, error) {
-		stores, err := l.stores(l.replicas[at].at, s.Isolation)
+		stores, err := l.stores(l.replicas[at], s.Isolation)
 		if err != nil {
 			return answers{}, err
 		}

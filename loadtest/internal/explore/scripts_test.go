@@ -15,9 +15,9 @@ import (
 
 var unlimited = trace.Bounds{Preemptions: -1, Faults: 1}
 
-func startScripts(t *testing.T, lanes int) *Explorer {
+func startScripts(t *testing.T, lanes int, engine string) *Explorer {
 	t.Helper()
-	x, err := StartScripts(t.Context(), lanes)
+	x, err := StartScripts(t.Context(), lanes, engine)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,8 +36,8 @@ func load(t *testing.T, text string) *Script {
 
 func TestScripts(t *testing.T) {
 	t.Parallel()
-	x := startScripts(t, 2)
-	t.Run("gallery", func(t *testing.T) { testGallery(t, x) })
+	x := startScripts(t, 2, MySQL)
+	t.Run("gallery", func(t *testing.T) { testGallery(t, x, "../../scripts", 50) })
 	t.Run("replay", func(t *testing.T) { testReplay(t, x) })
 	t.Run("mistakes", func(t *testing.T) { testMistakes(t, x) })
 	t.Run("waits", func(t *testing.T) { testWaits(t, x) })
@@ -48,9 +48,9 @@ func TestScripts(t *testing.T) {
 }
 
 // Each file of the gallery shows what it says.
-func testGallery(t *testing.T, x *Explorer) {
-	files, err := filepath.Glob("../../scripts/*.star")
-	if err != nil || len(files) < 50 {
+func testGallery(t *testing.T, x *Explorer, dir string, least int) {
+	files, err := filepath.Glob(dir + "/*.star")
+	if err != nil || len(files) < least {
 		t.Fatalf("%d files, %v", len(files), err)
 	}
 	for _, file := range files {

@@ -17,8 +17,11 @@ import (
 // could only guess.
 func (l *lane) blocked(ctx context.Context, flying []*exchange) (bool, error) {
 	inMySQL, inRedis := 0, 0
+	var inPostgres []uint32
 	for _, f := range flying {
 		switch {
+		case f.Store == PostgreSQL:
+			inPostgres = append(inPostgres, f.Conn.PID)
 		case f.Store == "mysql":
 			inMySQL++
 		case !f.Blocks:
@@ -30,6 +33,11 @@ func (l *lane) blocked(ctx context.Context, flying []*exchange) (bool, error) {
 	if inRedis > 0 {
 		waiting, err := l.blockedInRedis(ctx)
 		if err != nil || waiting < inRedis {
+			return false, err
+		}
+	}
+	if len(inPostgres) > 0 {
+		if waiting, err := l.blockedInPostgres(ctx, inPostgres); err != nil || !waiting {
 			return false, err
 		}
 	}

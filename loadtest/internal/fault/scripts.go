@@ -21,7 +21,7 @@ func explorePractices(ctx context.Context, cells []*cell, o Options) error {
 	if len(cells) == 0 {
 		return nil
 	}
-	x, err := explore.StartScripts(ctx, 1)
+	x, err := explore.StartScripts(ctx, 1, explore.MySQL)
 	why := missing(err)
 	if err != nil && why == "" {
 		return err

@@ -196,7 +196,10 @@ func (r *run) predeclared(ctx context.Context) starlark.StringDict {
 				return nil, err
 			}
 			answer := starlark.StringDict{
-				"value": starlark.None, "error": starlark.None, "code": starlark.MakeInt(f.code), "lost": starlark.Bool(f.lost),
+				"value": starlark.None, "error": starlark.None, "code": starlark.MakeInt(0), "lost": starlark.Bool(f.lost),
+			}
+			if f.code != nil {
+				answer["code"] = f.code
 			}
 			if failed {
 				answer["error"] = starlark.String(f.text)
@@ -235,10 +238,10 @@ func (r *run) step(
 // failure is the error of a store.
 type failure struct {
 	text    string
-	code    int  // MySQL's number
-	lost    bool // the connection was lost: nobody knows what has happened
-	refusal bool // the store has refused what it could do at another time, or with other data
-	mistake bool // the store would refuse it at any time
+	code    starlark.Value // MySQL's number or PostgreSQL's SQLSTATE; nil: none
+	lost    bool           // the connection was lost: nobody knows what has happened
+	refusal bool           // the store has refused what it could do at another time, or with other data
+	mistake bool           // the store would refuse it at any time
 }
 
 func (f failure) Error() string { return f.text }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"regexp"
 	"slices"
@@ -22,83 +23,65 @@ import (
 
 // Stores are the connections of one session. A connection is opened when it is first needed, and after it was lost.
 type Stores struct {
-	db        *sqlx.DB
+	sql       server
 	keys      *redis.Client
 	isolation string
 	conns     map[string]*sqlx.Conn // by name
-	open      map[string]bool       // that may be in a transaction
 	// Once are statements that are not executed again: those that create tables. It is nil for sessions.
 	Once map[string]bool
+}
+
+// server executes SQL.
+type server interface {
+	// connect opens a connection at an isolation level; if that is empty, at the server's default.
+	connect(ctx context.Context, isolation string) (*sqlx.Conn, error)
+	query(ctx context.Context, conn *sqlx.Conn, first, statement string, args []any) (starlark.Value, error)
+	// failed returns what an error of query means, if it comes from the server or the connection.
+	failed(err error) (f failure, ok bool)
+	// rollBack ends what a connection has not committed.
+	rollBack(ctx context.Context, conn *sqlx.Conn)
+	// cut ends a connection that was lost.
+	cut(conn *sqlx.Conn)
+	// close ends connections, and with them what was not committed.
+	close(conns []*sqlx.Conn) error
 }
 
 // patience is longer than any schedule.
 const patience = 30 * time.Second
 
-// Open returns stores that are not connected yet.
-func Open(dsn, isolation, addr string) (*Stores, error) {
-	config, err := mysql.ParseDSN(dsn)
-	if err != nil {
-		return nil, err
-	}
-	config.InterpolateParams, config.Logger = true, &mysql.NopLogger{}
-	connector, err := mysql.NewConnector(config)
-	if err != nil {
-		return nil, err
-	}
+func newStores(sql server, isolation, redisAddr string) *Stores {
 	keys := redis.NewClient(&redis.Options{
-		Addr: addr, PoolSize: 1, MaxRetries: -1, DisableIdentity: true, ReadTimeout: patience, ContextTimeoutEnabled: true,
+		Addr: redisAddr, PoolSize: 1, MaxRetries: -1, DisableIdentity: true, ReadTimeout: patience,
+		ContextTimeoutEnabled: true,
 	})
-	return &Stores{
-		db: sqlx.NewDb(sql.OpenDB(connector), "mysql"), keys: keys, isolation: isolation,
-		conns: map[string]*sqlx.Conn{}, open: map[string]bool{},
-	}, nil
+	return &Stores{sql: sql, keys: keys, isolation: isolation, conns: map[string]*sqlx.Conn{}}
 }
 
 // Close ends all connections, and with them what was not committed.
 func (s *Stores) Close() error {
-	errs := []error{s.keys.Close()}
-	for _, conn := range s.conns {
-		errs = append(errs, conn.Close())
-	}
-	return errors.Join(append(errs, s.db.Close())...)
+	return errors.Join(s.keys.Close(), s.sql.close(slices.Collect(maps.Values(s.conns))))
 }
 
 // RollBack ends what a session has left uncommitted.
 func (s *Stores) RollBack(ctx context.Context) {
-	for name, conn := range s.conns {
-		if s.open[name] {
-			_, _ = conn.ExecContext(ctx, "ROLLBACK") // if it fails, the connection is lost, and the transaction with it
-		}
+	for _, conn := range s.conns {
+		s.sql.rollBack(ctx, conn)
 	}
 }
 
 func (s *Stores) conn(ctx context.Context, name string) (conn *sqlx.Conn, err error) {
-	if conn = s.conns[name]; conn != nil {
-		return conn, nil
-	}
-	if conn, err = s.db.Connx(ctx); err != nil {
-		return nil, err
-	}
-	s.conns[name], s.open[name] = conn, false
-	// MariaDB 11.6.2 and later refuse to lock a row that has changed since the transaction's first read (1020), unless
-	// told not to. Other servers ignore the comment.
-	settings := []string{"SET @ignored = 0 /*M!110602 , SESSION innodb_snapshot_isolation = OFF */"}
-	if s.isolation != "" {
-		settings = append(settings, "SET SESSION TRANSACTION ISOLATION LEVEL "+s.isolation)
-	}
-	for _, setting := range settings {
-		if _, err := conn.ExecContext(ctx, setting); err != nil {
-			return nil, err
+	if conn = s.conns[name]; conn == nil {
+		if conn, err = s.sql.connect(ctx, s.isolation); err == nil {
+			s.conns[name] = conn
 		}
 	}
-	return conn, nil
+	return conn, err
 }
 
 // lost forgets a connection that was lost.
 func (s *Stores) lost(name string) {
 	if conn := s.conns[name]; conn != nil {
-		_ = conn.Raw(func(any) error { return io.EOF })
-		_ = conn.Close() // it is lost already
+		s.sql.cut(conn)
 		delete(s.conns, name)
 	}
 }
@@ -120,27 +103,21 @@ func (r *run) sql(ctx context.Context, args starlark.Tuple, kwargs []starlark.Tu
 		}
 		stores.Once[statement] = true
 	}
-	value, err := stores.query(ctx, on, first, statement, values)
+	conn, err := stores.conn(ctx, on)
+	var value starlark.Value
 	if err == nil {
-		switch {
-		case first == "BEGIN", first == "START", first == "SET" && strings.Contains(strings.ToLower(statement), "autocommit"):
-			stores.open[on] = true
-		case first == "COMMIT", first == "ROLLBACK":
-			stores.open[on] = false
-		}
+		value, err = stores.sql.query(ctx, conn, first, statement, values)
+	}
+	if err == nil {
 		return value, nil
 	}
-	refused, ok := errors.AsType[*mysql.MySQLError](err)
-	switch {
-	case isLost(err):
-		stores.lost(on)
-		return nil, failure{text: "the connection to MySQL was lost", lost: true}
-	case !ok:
+	f, ok := stores.sql.failed(err)
+	if !ok {
 		return nil, err
 	}
-	class := string(refused.SQLState[:2])
-	f := failure{text: refused.Error(), code: int(refused.Number), mistake: class == "42" || class == "21"}
-	f.refusal = !f.mistake
+	if f.lost {
+		stores.lost(on)
+	}
 	return nil, f
 }
 
@@ -172,11 +149,8 @@ func returnsRows(first, statement string) bool {
 	return slices.Contains(strings.Fields(strings.ToUpper(statement)), "RETURNING")
 }
 
-func (s *Stores) query(ctx context.Context, on, first, statement string, args []any) (starlark.Value, error) {
-	conn, err := s.conn(ctx, on)
-	if err != nil {
-		return nil, err
-	}
+// execute has a connection execute a statement.
+func execute(ctx context.Context, conn *sqlx.Conn, first, statement string, args []any) (starlark.Value, error) {
 	if !returnsRows(first, statement) {
 		result, err := conn.ExecContext(ctx, statement, args...)
 		if err != nil {
@@ -219,8 +193,8 @@ func scan(rows *sqlx.Rows) (starlark.Value, error) {
 	values, err := rows.SliceScan()
 	row := make(starlark.Tuple, len(values))
 	for i, v := range values {
-		if text, ok := v.([]byte); ok && types[i].DatabaseTypeName() == "DECIMAL" { // such as SUM
-			if n, err := strconv.ParseInt(string(text), 10, 64); err == nil {
+		if name := types[i].DatabaseTypeName(); v != nil && (name == "DECIMAL" || name == "NUMERIC") { // such as SUM
+			if n, err := strconv.ParseInt(fmt.Sprintf("%s", v), 10, 64); err == nil {
 				v = n
 			}
 		}

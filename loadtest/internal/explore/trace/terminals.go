@@ -49,7 +49,12 @@ func (r Result) prepare(o Outcome) (lines []string) {
 	default:
 		lines = append(lines, "Prepare the tables of your service, and in stock: "+strings.Join(units, ", "))
 	}
-	return append(lines, "T1, T2 and so on are sessions: in each, mysql for SQL, and redis-cli for commands of Redis.",
+	client := "mysql"
+	if r.Store == Postgres {
+		client = "psql"
+	}
+	return append(lines,
+		"T1, T2 and so on are sessions: in each, "+client+" for SQL, and redis-cli for commands of Redis.",
 		"Leave out the lines that begin with -- in redis-cli, which has no comments.")
 }
 
@@ -119,7 +124,8 @@ func (t *terminals) strike(step Step, rest []Step) {
 func (t *terminals) statement(step Step) {
 	session := t.session(step)
 	lines := []string{step.Text}
-	if step.Store != "mysql" {
+	isSQL := step.Store == "mysql" || step.Store == Postgres
+	if !isSQL {
 		lines = strings.Split(step.Text, "\n")
 	}
 	replies := strings.Split(step.Reply, "; ")
@@ -140,7 +146,7 @@ func (t *terminals) statement(step Step) {
 		if comment != "" {
 			comment = ". " + comment
 		}
-		if step.Store == "mysql" {
+		if isSQL {
 			fmt.Fprintf(t, "%-60s -- %s\n", typed(line)+";", session+comment)
 			continue
 		}

@@ -191,6 +191,9 @@ const (
 	Stuck    Kind = "deadlock" // nobody can go on
 )
 
+// Postgres is the Store of what PostgreSQL executes.
+const Postgres = "postgres"
+
 // ConnectionEnded is in place of a reply.
 const ConnectionEnded = "the connection has ended"
 

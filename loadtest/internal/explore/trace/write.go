@@ -220,7 +220,11 @@ func (r Result) Replay(token string) string {
 	case r.Service():
 		return fmt.Sprintf("loadtest explore --replay %s -- %s", token, r.Strategy)
 	}
-	return fmt.Sprintf("loadtest explore --replay %s %s", token, r.Strategy)
+	engine := ""
+	if r.Store == Postgres {
+		engine = " --engine postgres"
+	}
+	return fmt.Sprintf("loadtest explore%s --replay %s %s", engine, token, r.Strategy)
 }
 
 // scriptEnding is how the name of a script's file ends.

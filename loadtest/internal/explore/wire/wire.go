@@ -9,7 +9,7 @@ import "regexp"
 // Exchange is one request of a client, which is held until Gate.Arrive returns.
 type Exchange struct {
 	Conn  *Conn
-	Store string // "mysql" or "redis"
+	Store string // "mysql", "redis" or "postgres"
 
 	// Text is the statement with its arguments, or the commands of a pipeline, one in each line, as a person would type
 	// them.
@@ -53,7 +53,8 @@ func (e *Exchange) Noted() {
 
 // Conn is a connection of a client.
 type Conn struct {
-	Store string // "mysql" or "redis"
+	Store string // "mysql", "redis" or "postgres"
+	PID   uint32 // of the process of PostgreSQL that serves it
 }
 
 // Action is what becomes of an exchange.

@@ -1,0 +1,373 @@
+package explore
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/jmoiron/sqlx"
+
+	"stock/internal/servers"
+	"stock/loadtest/internal/explore/script"
+	"stock/loadtest/internal/explore/trace"
+)
+
+func TestScriptsOnPostgres(t *testing.T) {
+	t.Parallel()
+	x := startScripts(t, 2, PostgreSQL)
+	t.Run("gallery", func(t *testing.T) { testGallery(t, x, "../../scripts/postgres", 25) })
+	t.Run("isolation", func(t *testing.T) { testIsolation(t, x) })
+	t.Run("mistakes", func(t *testing.T) { testPostgresMistakes(t, x) })
+	t.Run("values", func(t *testing.T) { testPostgresValues(t, x) })
+	t.Run("waits", func(t *testing.T) { testPostgresWaits(t, x) })
+	t.Run("lost connections", func(t *testing.T) { testPostgresLosses(t, x) })
+	t.Run("deadlocks", func(t *testing.T) { testPostgresDeadlocks(t, x) })
+	t.Run("nothing is left", func(t *testing.T) { testNothingIsLeftOnPostgres(t, x) })
+}
+
+// isolation lists what PostgreSQL's own tests of isolation (src/test/isolation) expect, by the name of a test. A
+// permutation is a token: A is the first session, and B is the second one. What it leads to is in the form of story.
+var isolation = map[string]map[string]string{
+	"read-write-unique": {
+		"A.B.A.B.A.B": "A1 B1 A2 B2~ A3 B2!40001 B3",
+		"A.A.A.B.B.B": "A1 A2 A3 B1=9 B2!23505 B3",
+	},
+	"deadlock-simple": {"A.B.A.B.A.B": "A1 B1 A2~ B2!40P01 A2 A3 B3"},
+	"nowait": {
+		"A.A.B.B": "A1=3 A2 B1=3 B2", "A.B.A.B": "A1=3 B1!55P03 A2 B2", "A.B.B.A": "A1=3 B1!55P03 B2 A2",
+		"B.A.A.B": "B1=3 A1!55P03 A2 B2", "B.A.B.A": "B1=3 A1!55P03 B2 A2", "B.B.A.A": "B1=3 B2 A1=3 A2",
+	},
+	"skip-locked": {
+		"A.A.A.B.B.B": "A1=1 A2=1 A3 B1=1 B2=1 B3", "A.A.B.A.B.B": "A1=1 A2=1 B1=2 A3 B2=1 B3",
+		"A.A.B.B.A.B": "A1=1 A2=1 B1=2 B2=2 A3 B3", "A.A.B.B.B.A": "A1=1 A2=1 B1=2 B2=2 B3 A3",
+		"A.B.A.A.B.B": "A1=1 B1=2 A2=1 A3 B2=1 B3", "A.B.A.B.A.B": "A1=1 B1=2 A2=1 B2=2 A3 B3",
+		"A.B.A.B.B.A": "A1=1 B1=2 A2=1 B2=2 B3 A3", "A.B.B.A.A.B": "A1=1 B1=2 B2=2 A2=1 A3 B3",
+		"A.B.B.A.B.A": "A1=1 B1=2 B2=2 A2=1 B3 A3", "A.B.B.B.A.A": "A1=1 B1=2 B2=2 B3 A2=1 A3",
+		"B.A.A.A.B.B": "B1=1 A1=2 A2=2 A3 B2=1 B3", "B.A.A.B.A.B": "B1=1 A1=2 A2=2 B2=1 A3 B3",
+		"B.A.A.B.B.A": "B1=1 A1=2 A2=2 B2=1 B3 A3", "B.A.B.A.A.B": "B1=1 A1=2 B2=1 A2=2 A3 B3",
+		"B.A.B.A.B.A": "B1=1 A1=2 B2=1 A2=2 B3 A3", "B.A.B.B.A.A": "B1=1 A1=2 B2=1 B3 A2=1 A3",
+		"B.B.A.A.A.B": "B1=1 B2=1 A1=2 A2=2 A3 B3", "B.B.A.A.B.A": "B1=1 B2=1 A1=2 A2=2 B3 A3",
+		"B.B.A.B.A.A": "B1=1 B2=1 A1=2 B3 A2=1 A3", "B.B.B.A.A.A": "B1=1 B2=1 B3 A1=1 A2=1 A3",
+	},
+	"insert-conflict-do-nothing":       {"A.B.A.B.B": "A1 B1~ A2 B1 B2='first' B3"},
+	"insert-conflict-do-nothing-abort": {"A.B.A.B.B": "A1 B1~ A2 B1 B2='second' B3"},
+	"insert-conflict-do-update":        {"A.B.A.B.B": "A1 B1~ A2 B1 B2=11 B3"},
+	"insert-conflict-do-update-abort":  {"A.B.A.B.B": "A1 B1~ A2 B1 B2=10 B3"},
+	"fk-contention":                    {"A.A.B": "A1 A2 B1", "A.B.A": "A1 B1 A2", "B.A.A": "B1 A1 A2"},
+}
+
+// overlapping are the tests of which every permutation is listed, by their number. If the transactions overlap, the one
+// that commits last fails: in the statement before COMMIT, if the other one has committed by then, or else in COMMIT.
+var overlapping = map[string]int{
+	"simple-write-skew": 6, "total-cash": 20, "project-manager": 20, "classroom-scheduling": 20,
+	"temporal-range-integrity": 20, "referential-integrity": 35,
+}
+
+func testIsolation(t *testing.T, x *Explorer) {
+	for name, want := range isolation {
+		got := stories(t, x, name)
+		for token, story := range want {
+			if got[token] != story {
+				t.Errorf("%s: %s leads to %q, want %q", name, token, got[token], story)
+			}
+		}
+	}
+	for name, permutations := range overlapping {
+		got := stories(t, x, name)
+		if len(got) != permutations {
+			t.Errorf("%s: %d permutations, want %d: %q", name, len(got), permutations, slices.Sorted(maps.Keys(got)))
+		}
+		for token, story := range got {
+			failed := regexp.MustCompile(`[AB]\d!\w+`).FindAllString(story, -1)
+			if want := failure(token); !slices.Equal(failed, want) {
+				t.Errorf("%s: in %s, %q failed, want %q: %s", name, token, failed, want, story)
+			}
+		}
+	}
+}
+
+// failure returns the step that fails in a permutation of two transactions that must not overlap.
+func failure(token string) []string {
+	steps := strings.Split(token, ".")
+	last := steps[len(steps)-1]
+	alone := slices.Index(steps, last) // steps of the other one before the first of this one
+	own, before := 0, 0                // before the other one's COMMIT
+	for i, actor := range steps {
+		if actor == last {
+			own++
+		} else if !slices.Contains(steps[i+1:], actor) {
+			before = own
+		}
+	}
+	switch {
+	case alone == len(steps)-own: // one after the other
+		return nil
+	case before == own-1:
+		return []string{fmt.Sprintf("%s%d!40001", last, own)}
+	}
+	return []string{fmt.Sprintf("%s%d!40001", last, own-1)}
+}
+
+// stories executes all interleavings of a script, and tells what each led to.
+func stories(t *testing.T, x *Explorer, name string) map[string]string {
+	t.Helper()
+	s := loadFile(t, "testdata/isolation/"+name+".star")
+	if _, err := x.use(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	defer x.leave()
+	found := map[string]string{}
+	search := &Search{
+		Bounds: trace.Bounds{Preemptions: -1, NoReduction: true},
+		Found:  func(s trace.Schedule) { found[s.Token] = story(s.Outcome) },
+	}
+	tally, err := search.Run(t.Context(), x.systems(x.scriptChoice(s), scriptWorkload(s), nil))
+	if err != nil || tally.Diverged > 0 || tally.Waiting > 0 {
+		t.Fatalf("%s: %+v, %v", name, tally, err)
+	}
+	return found
+}
+
+func loadFile(t *testing.T, file string) *Script {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return load(t, string(text))
+}
+
+var errorCode = regexp.MustCompile(`^error (\w+):`)
+
+// story lists the steps of an outcome: A1 is the first of A. After ~, it waits and goes on later; ! is followed by the
+// code of an error, and = by the only row.
+func story(o trace.Outcome) string {
+	var steps []string
+	numbers := map[string]int{}
+	for _, step := range o.Steps {
+		if step.Kind != trace.Executes && step.Kind != trace.Waits && step.Kind != trace.Resumes {
+			continue
+		}
+		if step.Kind != trace.Resumes {
+			numbers[step.Actor]++
+		}
+		text := fmt.Sprint(step.Actor, numbers[step.Actor])
+		if row, ok := strings.CutPrefix(step.Reply, "1 row: "); ok {
+			text += "=" + row
+		}
+		if m := errorCode.FindStringSubmatch(step.Reply); m != nil {
+			text += "!" + m[1]
+		}
+		if step.Kind == trace.Waits {
+			text = fmt.Sprint(step.Actor, numbers[step.Actor], "~")
+		}
+		steps = append(steps, text)
+	}
+	return strings.Join(steps, " ")
+}
+
+// What is wrong with a session is told with its place.
+func testPostgresMistakes(t *testing.T, x *Explorer) {
+	for _, c := range []struct{ text, want string }{
+		{"def buy():\n    sql('SELEC 1')", "shop.star:2:8: in buy: error 42601: syntax error"},
+		{"def buy():\n  x = 1\n  sql('SELECT stock FROM no_such_table')", "shop.star:3:6: in buy: error 42P01"},
+		{"def buy():\n    try_sql('SELECT no_such_column FROM good_stock')", "shop.star:2:12: in buy: error 42703"},
+		{"def buy():\n    sql('SELECT $1', [1])", "shop.star:2:8: in buy: sql: [1] (list) cannot be sent"},
+		{"def buy():\n    sql('SELECT $2', 1)", "shop.star:2:8: in buy: sql: there is no argument for $2"},
+		{"def buy():\n    sql('SELECT ?', 1)", "shop.star:2:8: in buy: sql: nothing in the statement is argument 1"},
+		{"def setup():\n    sql('nonsense')\ndef buy(): pass", "shop.star:2:8: in setup: error 42601"},
+		{
+			"def buy():\n    sql('BEGIN')\n    sql('SELECT 1/0')",
+			"shop.star: no session has succeeded in any of 2 schedules: busy: error 22012: division by zero",
+		},
+	} {
+		_, err := x.ExploreScript(t.Context(), load(t, c.text), trace.Bounds{Preemptions: -1})
+		if err == nil || !strings.HasPrefix(err.Error(), c.want) {
+			t.Errorf("%q: %v, want %q", c.text, err, c.want)
+		}
+	}
+}
+
+// Arguments reach the server as they are, and so do its values.
+func testPostgresValues(t *testing.T, x *Explorer) {
+	for _, c := range []struct{ call, want string }{
+		{"sql('SELECT 41')", "41"},
+		{"sql('SELECT 1-$1', -1)", "2"},
+		{"sql('SELECT $1', \"it's $1 \\\\ ?\")", "\"it's $1 \\\\ ?\""},
+		{"sql('SELECT \\'$1\\', \"$2\" FROM (SELECT $1 AS \"$2\") AS a -- $3', 5)", "('$1', 5)"},
+		{"sql('SELECT $$a$1$$, $1::text', None)", "('a$1', None)"},
+		{"sql('SELECT $1 AND $2, $3', True, False, 0.5)", "(False, '0.5')"},
+		{"sql('SELECT SUM(n), AVG(n) FROM generate_series(1, 2) AS n')", "(3, '1.5000000000000000')"},
+		{"sql('SELECT n FROM generate_series(1, 2) AS n')", "[1, 2]"},
+		{"sql('SELECT 1 WHERE FALSE')", "None"},
+		{"sql('INSERT INTO t VALUES (7) RETURNING n')", "7"},
+		{"sql('INSERT INTO t VALUES (8), (9)')", "2"},
+		{"try_sql('SELECT 1/0').code", "'22012'"},
+		{"try_sql('SELECT 5').code", "0"},
+	} {
+		text := "def setup():\n    sql('CREATE TABLE t (n INT)')\ndef buy():\n    got = " + c.call +
+			"\n    if got != " + c.want + ":\n        fail(repr(got))\ndef check(): return True"
+		if _, err := x.ExploreScript(t.Context(), load(t, text), trace.Bounds{Preemptions: -1}); err != nil {
+			t.Errorf("%s: %v, want %s", c.call, err, c.want)
+		}
+	}
+}
+
+// A step waits if PostgreSQL says so, not because it takes long.
+func testPostgresWaits(t *testing.T, x *Explorer) {
+	for lock, want := range map[string]string{
+		" FOR UPDATE": "A1=10 B1~ A2 A3 B1=9 B2 B3",
+		" AND pg_advisory_xact_lock(1) IS NOT NULL": "A1=10 B1~ A2 A3 B1=10 B2 B3", // B sees what it saw before it waited
+	} {
+		text := `
+def buy(count):
+    sql("BEGIN")
+    sql("SELECT stock FROM good_stock WHERE goods_id = $1 AND pg_sleep(0.03) IS NOT NULL` + lock + `", item)
+    sql("UPDATE good_stock SET stock = stock - $1 WHERE goods_id = $2", count, item)
+    sql("COMMIT")
+`
+		o, err := x.ReplayScript(t.Context(), load(t, text), "script:A.B.A.A.B.B")
+		if got := story(o); err != nil || got != want {
+			t.Errorf("%q: %s, want %s, %v", lock, got, want, err)
+		}
+	}
+	const apart = `
+def buy():
+    sql("SELECT pg_sleep(0.03)")
+    sql("SELECT 1")
+`
+	o, err := x.ReplayScript(t.Context(), load(t, apart), "script:A.B.B.A")
+	if got, want := story(o), "A1='' B1='' B2=1 A2=1"; err != nil || got != want {
+		t.Errorf("%s, want %s, %v", got, want, err)
+	}
+}
+
+// A connection that is lost takes its transaction and its locks with it.
+func testPostgresLosses(t *testing.T, x *Explorer) {
+	const text = `
+faults = ["lost-request", "lost-reply", "replica-dies"]
+def buy(count):
+    sql("BEGIN")
+    sql("SELECT pg_advisory_lock(1)")
+    sql("UPDATE good_stock SET stock = stock - $1 WHERE goods_id = $2", count, item)
+    sql("COMMIT")
+    sql("SELECT pg_advisory_unlock(1)")
+`
+	for token, want := range map[string]string{
+		"A.B.A-.B.B.B":   "A1='' B1~ A2 B1='' B2 B3 B4=TRUE | 8",
+		"A.B.A~.B.B.B":   "A1='' B1~ A2 B1='' B2 B3 B4=TRUE | 8",
+		"A.B.A#.B.B.B":   "A1='' B1~ B1='' B2 B3 B4=TRUE | 8",
+		"A.A.A~.B.B.B.B": "A1='' A2 A3 B1='' B2 B3 B4=TRUE | 7",
+	} {
+		o, err := x.ReplayScript(t.Context(), load(t, text), "script:"+token)
+		got := story(o)
+		for _, step := range o.Steps {
+			if left, ok := strings.CutPrefix(step.Text, "the store has "); ok {
+				got += " | " + strings.Fields(left)[0]
+			}
+		}
+		if err != nil || o.Kind != trace.Right || got != want {
+			t.Errorf("%s: %s %s, want right %s, %v", token, o.Kind, got, want, err)
+		}
+	}
+}
+
+// The server ends a deadlock, and the third session comes neither too early nor too late.
+func testPostgresDeadlocks(t *testing.T, x *Explorer) {
+	const text = `
+requests = 3
+def lock(a, b):
+    sql("BEGIN")
+    sql("SELECT pg_advisory_xact_lock($1)", a)
+    sql("SELECT pg_advisory_xact_lock($1)", b)
+    sql("COMMIT")
+    return 0
+def one(): return lock(1, 2)
+def two(): return lock(2, 1)
+def three():
+    sql("SELECT 3")
+    return 0
+sessions = [one, two, three]
+`
+	for range 5 {
+		o, err := x.ReplayScript(t.Context(), load(t, text), "script:A.B.A.B.C.A")
+		if got, want := story(o), "A1='' B1='' A2~ B2!40P01 A2='' C1=3 A3"; err != nil || got != want {
+			t.Errorf("%s, want %s, %v", got, want, err)
+		}
+	}
+}
+
+func testNothingIsLeftOnPostgres(t *testing.T, x *Explorer) {
+	var open []string
+	for _, l := range x.lanes {
+		if err := l.db.Select(&open, `SELECT query FROM pg_stat_activity
+			WHERE datname = current_database() AND state <> 'idle' AND pid <> pg_backend_pid()`); err != nil || len(open) > 0 {
+			t.Errorf("%q, %v", open, err)
+		}
+		var locks int
+		if err := l.db.Get(&locks, "SELECT COUNT(*) FROM pg_locks WHERE locktype = 'advisory'"); err != nil || locks > 0 {
+			t.Errorf("%d locks, %v", locks, err)
+		}
+	}
+}
+
+// The server of a user needs no administrator, and is left as it was.
+func TestScriptsOnTheUsersPostgres(t *testing.T) {
+	t.Parallel()
+	server, err := servers.StartPostgres(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = server.Stop(t.Context()) }()
+	admin, err := script.OpenPostgres(server.DSN("postgres"), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer admin.Close()
+	execute(t, admin, "CREATE ROLE shop LOGIN CREATEDB PASSWORD 'secret'", "CREATE DATABASE shop OWNER shop",
+		"ALTER SYSTEM SET deadlock_timeout = '300ms'", "SELECT pg_reload_conf()")
+	before := databases(t, admin)
+	x, err := StartScripts(t.Context(), 2, "postgres://shop:secret@"+server.Addr+"/shop?sslmode=disable")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"update", "advisory-unlock-before-commit", "transactions-in-opposite-order"} {
+		r, err := x.ExploreScript(t.Context(), loadFile(t, "../../scripts/postgres/"+name+".star"), unlimited)
+		if err != nil || !r.Held() || !r.Judged() {
+			t.Errorf("%s: %+v, %v", name, r, err)
+		}
+		for _, c := range r.Cells {
+			if c.Waited > 0 {
+				t.Errorf("%s: in %d schedules, nobody could go on until time had passed", name, c.Waited)
+			}
+		}
+	}
+	x.Close()
+	if after := databases(t, admin); !slices.Equal(after, before) {
+		t.Errorf("it has the databases %q, and had %q", after, before)
+	}
+	if _, err := StartScripts(t.Context(), 1, "postgres://nobody:x@"+server.Addr+"/shop"); err == nil {
+		t.Error("an account that the server does not know was accepted")
+	}
+}
+
+func execute(t *testing.T, db *sqlx.DB, statements ...string) {
+	t.Helper()
+	for _, statement := range statements {
+		if _, err := db.ExecContext(t.Context(), statement); err != nil {
+			t.Fatalf("%s: %v", statement, err)
+		}
+	}
+}
+
+func databases(t *testing.T, db *sqlx.DB) (names []string) {
+	t.Helper()
+	if err := db.SelectContext(t.Context(), &names, "SELECT datname FROM pg_database ORDER BY 1"); err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
