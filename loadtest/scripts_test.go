@@ -77,7 +77,8 @@ func TestScriptsEndWithAStatus(t *testing.T) {
 		if err := os.WriteFile(shop, []byte(c.text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		out, err := command(t, slices.Concat([]string{"explore", "--traces", "--lanes", "1"}, c.flags, []string{shop})...).CombinedOutput()
+		args := slices.Concat([]string{"explore", "--traces", "--lanes", "1"}, c.flags, []string{shop})
+		out, err := command(t, args...).CombinedOutput()
 		status := 0
 		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 			status = exit.ExitCode()
