@@ -72,7 +72,8 @@ func TestScriptsEndWithAStatus(t *testing.T) {
 		{"def buy(): pass", "--engine is for scripts", 2, []string{"--engine", "postgres", "--strategies", "update", "--"}},
 	} {
 		must.Succeed(t, os.WriteFile(shop, []byte(c.text), 0o600))
-		out, err := command(t, slices.Concat([]string{"explore", "--traces", "--lanes", "1"}, c.flags, []string{shop})...).CombinedOutput()
+		args := slices.Concat([]string{"explore", "--traces", "--lanes", "1"}, c.flags, []string{shop})
+		out, err := command(t, args...).CombinedOutput()
 		status := 0
 		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 			status = exit.ExitCode()

@@ -241,8 +241,8 @@ func (s *scripted) setStock(ctx context.Context, l *lane, stock map[int64]int64)
 	return nil
 }
 
-// empty empties tables. On PostgreSQL, their rows then stand in the same places in every schedule: it tells by the pages
-// of an index which SERIALIZABLE transactions depend on each other.
+// empty empties tables. On PostgreSQL, rows then stand in the same places in every schedule: pages of an index tell it
+// which SERIALIZABLE transactions depend on each other.
 func (l *lane) empty(ctx context.Context, tables []string) error {
 	if l.postgres != "" {
 		all := strings.Join(append([]string{"good_stock"}, tables...), ", ")

@@ -54,14 +54,14 @@ func (p *postgresServer) connect(ctx context.Context, isolation string) (*sqlx.C
 		return nil, err
 	}
 	p.ids[conn] = &wire.Conn{Store: trace.Postgres, PID: driverOf(conn).PID()}
-	if isolation == "" {
-		return conn, nil
+	if isolation != "" {
+		set := "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL " + isolation
+		if _, err := p.query(ctx, conn, "SET", set, nil); err != nil {
+			p.cut(conn)
+			return nil, err
+		}
 	}
-	_, err = conn.ExecContext(ctx, "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL "+isolation)
-	if err != nil {
-		p.cut(conn)
-	}
-	return conn, err
+	return conn, nil
 }
 
 // driverOf returns the driver's connection; an empty one if there is none any more.
