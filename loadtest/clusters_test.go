@@ -14,7 +14,7 @@ import (
 func TestQuickRunOnClustersSaysSoAndHoldsItsClaims(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	ran := finish(t, "run", "--quick", "--redis-cluster", "--etcd-members", "3", "--goods", "6", "--requests", "300",
+	ran := finish(t, "run", "--quick", "--redis-cluster", "--etcd-members", "3", "--goods", "6", "--requests", "150",
 		"--strategies", "redis-script,redis-watch,redis-stream,redis-then-mysql,lock-redis-pubsub,lock-redis-wait,lock-etcd",
 		"--out", dir)
 	if ran.code != exitHeld {

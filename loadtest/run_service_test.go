@@ -40,7 +40,8 @@ func TestExamplesAreJudged(t *testing.T) {
 			for _, variant := range []string{"wrong", "right"} {
 				file, dir := filepath.Join("examples", language, variant+".yaml"), t.TempDir()
 				dirs = append(dirs, dir)
-				ran := finish(t, "run", "--quick", "--users", "16", "--service", file, "--out", dir)
+				ran := finish(t, "run", "--quick", "--users", "16", "--requests", "300", "--service", file,
+					"--out", dir)
 				want, found := exitHeld, "sold correctly in every run"
 				if variant == "wrong" {
 					want, found = exitNotHeld, "mysql: wrong (item 1: units sold "
