@@ -161,8 +161,8 @@ func (s Store) OrderOnce(
 		func(first string) (stock.OrderReceipt, error) { return replayOrder(first, req) })
 }
 
-// once carries a request out. If its key has a record already, it gives the first answer. It keeps a refusal, unless the
-// key has a record by now.
+// once carries a request out. If its key has a record already, it gives the first answer. It keeps a refusal, unless
+// the key has a record by now.
 func once[Receipt any](
 	ctx context.Context, s Store, key string, fingerprint []byte,
 	carryOut func() (Receipt, error), answer func(first string) (Receipt, error),
