@@ -21,7 +21,7 @@ func TestBenchMeasuresStrategiesAndReferences(t *testing.T) {
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	var stdout, stderr bytes.Buffer
 	path := filepath.Join(dir, "new", "bench.md")
-	cmd := command(t, "bench", "--users", "8", "--time", "100ms", "--rounds", "1", "--markdown", path)
+	cmd := command(t, "bench", "--users", "8", "--time", "100ms", "--rounds", "2", "--markdown", path)
 	cmd.Env = append(os.Environ(), "TMPDIR="+dir)
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	must.Succeed(t, cmd.Start())

@@ -177,14 +177,7 @@ func startRun(t *testing.T) runningRun {
 		r.cmd.Process.Kill()
 		r.cmd.Wait()
 	})
-	for deadline := time.Now().Add(60 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-		if begun, _ := filepath.Glob(filepath.Join(r.dir, "history", "*.jsonl")); len(begun) > 0 {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the run did not begin within a minute")
-		}
-	}
+	awaitMeasurement(t, r.dir)
 	r.pids = children(t, r.cmd.Process.Pid)
 	r.addresses = listening(t, r.pids)
 	// MySQL, Redis and its replica, three masters of Redlock, nginx and two replicas; nginx and each replica have two
@@ -193,6 +186,19 @@ func startRun(t *testing.T) runningRun {
 		t.Fatalf("the run has %d processes and %d ports, want at least 9 and 12", len(r.pids), len(r.addresses))
 	}
 	return r
+}
+
+// awaitMeasurement waits until a run has begun to measure.
+func awaitMeasurement(t *testing.T, dir string) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		if begun, _ := filepath.Glob(filepath.Join(dir, "history", "*.jsonl")); len(begun) > 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the run did not begin within a minute")
+		}
+	}
 }
 
 // children returns the PIDs of a process's children.

@@ -271,10 +271,7 @@ func TestCtrlCOnServersOfTheUserLeavesThemAsTheyWere(t *testing.T) {
 		"--duration", "2s", "--rounds", "20", "--replicas", "4", "--out", dir)
 	must.Succeed(t, cmd.Start())
 	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
-	serverstest.Eventually(t, "the run measures", func() bool {
-		begun, _ := filepath.Glob(filepath.Join(dir, "history", "*.jsonl"))
-		return len(begun) > 0
-	})
+	awaitMeasurement(t, dir)
 	for _, pid := range append(children(t, cmd.Process.Pid), cmd.Process.Pid) {
 		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 		wantNoSecret(t, t.TempDir(), string(line))

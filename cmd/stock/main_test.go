@@ -428,11 +428,4 @@ func (p *program) wait(t *testing.T) *os.ProcessState {
 	return p.cmd.ProcessState
 }
 
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !holds(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited 20 s for this: %s", what)
-		}
-	}
-}
+var eventually = serverstest.Eventually

@@ -257,12 +257,4 @@ func (r reply) want(t testing.TB, status int, slug string) reply {
 	return r
 }
 
-// eventually waits until a condition holds, or fails the test.
-func eventually(t testing.TB, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !holds(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited 20 s for this: %s", what)
-		}
-	}
-}
+var eventually = serverstest.Eventually
