@@ -54,7 +54,7 @@ func TestWrongUsageIsOneClearLine(t *testing.T) { //nolint:funlen // a table
 		{"up --etcd-members 5", "--etcd-members 5: must be 1 or 3"},
 		{
 			"run --target http://a --admin http://b --redis-cluster",
-			"--redis-cluster, --etcd-members and --tidb are useless with --target: the lab starts no servers",
+			"--redis-cluster, --etcd-members, --galera and --tidb are useless with --target: the lab starts no servers",
 		},
 		{"run --replicas 9", "--replicas 9: must be a number from 1 to 8"},
 		{"run --target http://a --admin http://b --replicas 0", "--replicas 0: must be at least 1"},

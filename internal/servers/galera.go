@@ -24,7 +24,8 @@ type Galera struct {
 	groups []string // host:port at which the nodes reach each other
 }
 
-const galeraNodes = 3
+// GaleraNodes is the number of nodes of a cluster.
+const GaleraNodes = 3
 
 // StartGalera starts a cluster, and waits until every node takes writes.
 func StartGalera(ctx context.Context, o GaleraOptions) (*Galera, error) {
@@ -93,7 +94,7 @@ func findGalera(p mysqlProgram) (library string, err error) {
 
 // newNodes chooses the directories and the ports of the nodes.
 func (g *Galera) newNodes(p mysqlProgram, library string, o GaleraOptions) error {
-	for i := range galeraNodes {
+	for i := range GaleraNodes {
 		node, err := newMySQL(fmt.Sprintf("galera-%d", i+1), mounted)
 		if err != nil {
 			return err

@@ -25,6 +25,10 @@ func CheckWritable(ctx context.Context, db *sqlx.DB) error {
 		Value string `db:"Value"`
 	}
 	err := db.SelectContext(ctx, &variables, query)
+	if err == nil {
+		// A node of Galera without a majority answers SHOW, and refuses everything else.
+		_, err = db.ExecContext(ctx, "DO 0")
+	}
 	if IsBusy(err) {
 		return fmt.Errorf("%w: MySQL: %w", stock.ErrBusy, err)
 	}
