@@ -202,8 +202,14 @@ func (tx Tx) record(ctx context.Context, rows []ledgerRow) error {
 		return nil
 	}
 	query, args := recordAlone(rows)
-	_, err := tx.ExecContext(ctx, query, args...)
-	return Refusal(orTaken(err))
+	for _, message := range tx.conn.store.messages(query) {
+		n := strings.Count(message, "?")
+		if _, err := tx.ExecContext(ctx, message, args[:n]...); err != nil {
+			return Refusal(orTaken(err))
+		}
+		args = args[n:]
+	}
+	return nil
 }
 
 // orTaken is the errKeyTaken of a row whose key exists already, or another error as it is.
