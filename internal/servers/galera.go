@@ -170,12 +170,16 @@ func with(c Command, args ...string) Command {
 	return c
 }
 
-// startAs is Restart with another command.
+// startAs starts a node with another command, and waits until it takes part.
 func (m *MySQL) startAs(ctx context.Context, c Command) error {
 	usual := m.command
 	m.command = c
 	defer func() { m.command = usual }()
-	return m.Restart(ctx)
+	if err := m.Restart(ctx); err != nil {
+		return err
+	}
+	// Until then it answers only statements about no table.
+	return m.Await(ctx, func(ctx context.Context) error { return m.exec(ctx, "SELECT 1 FROM mysql.global_priv LIMIT 1") })
 }
 
 // position is where a node that was killed has been in the history of the cluster.

@@ -193,12 +193,14 @@ func (s Store) WriteAll(ctx context.Context, req stock.OrderRequest, stocks []st
 }
 
 // exec runs one writing statement that commits by itself.
-func (s Store) exec(ctx context.Context, shares []int64, query string, args ...any) (result sql.Result, err error) {
-	err = s.use(ctx, shares, func(conn *conn) error {
-		result, err = conn.exec(ctx, query, args...)
-		return err
+func (s Store) exec(ctx context.Context, shares []int64, query string, args ...any) (sql.Result, error) {
+	return again(ctx, s, func() (result sql.Result, err error) {
+		err = s.use(ctx, shares, func(conn *conn) error {
+			result, err = conn.exec(ctx, query, args...)
+			return err
+		})
+		return result, err
 	})
-	return result, err
 }
 
 // checkFound fails with ErrUnknownItem if a statement matched no row. The DSN must have clientFoundRows=true, or else a

@@ -26,20 +26,33 @@ func CheckWritable(ctx context.Context, db *sqlx.DB, galera bool) error {
 		Value string `db:"Value"`
 	}
 	err := db.SelectContext(ctx, &variables, query)
-	if err == nil {
-		// A node of Galera without a majority answers SHOW, and refuses everything else.
-		_, err = db.ExecContext(ctx, "DO 0")
-	}
 	if IsBusy(err) {
 		return fmt.Errorf("%w: MySQL: %w", stock.ErrBusy, err)
 	}
 	for _, v := range variables {
 		switch set := !strings.EqualFold(v.Value, "OFF") && v.Value != "0"; {
-		case set && v.Name == "wsrep_on" && !galera:
-			return errors.New("MySQL is a node of Galera: start the replica with --galera, or it may lose sales")
-		case set && v.Name != "wsrep_on":
+		case set && v.Name == "wsrep_on":
+			return checkNode(ctx, db, galera)
+		case set:
 			return fmt.Errorf("MySQL takes no writes: %s is %s", v.Name, v.Value)
 		}
 	}
 	return err
+}
+
+// checkNode reports whether a node of Galera takes part in its cluster. One without a majority answers SHOW, and refuses
+// all other statements.
+func checkNode(ctx context.Context, db *sqlx.DB, told bool) error {
+	if !told {
+		return errors.New("MySQL is a node of Galera: start the replica with --galera, or it may lose sales")
+	}
+	var name, ready string
+	row := db.QueryRowContext(ctx, "SHOW GLOBAL STATUS LIKE 'wsrep_ready'")
+	if err := row.Scan(&name, &ready); err != nil {
+		return err
+	}
+	if ready != "ON" {
+		return errors.New("MySQL is a node of Galera that has no majority, or is not up to date yet (wsrep_ready)")
+	}
+	return nil
 }
