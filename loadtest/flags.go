@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"stock/internal/access"
+	"stock/internal/servers"
 	"stock/loadtest/internal/fault"
 	"stock/loadtest/internal/lab"
 	"stock/loadtest/internal/oracle"
@@ -59,31 +60,49 @@ func registerRedisReplica(flags *pflag.FlagSet, copied *bool) {
 		"give Redis a Redis replica, which lock-redis-wait needs; strategies on Redis are a little slower with it")
 }
 
-// clusterFlags say whether the lab's own Redis and etcd are clusters.
+// clusterFlags say whether the lab's own Redis, etcd and MySQL are clusters.
 type clusterFlags struct {
-	redis bool
-	etcd  int // members
+	redis          bool
+	etcd           int // members
+	galera         int // nodes; 0: one MySQL
+	galeraSyncWait int
 }
 
 func (f *clusterFlags) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.redis, "redis-cluster", false,
 		"the lab's Redis is a Cluster of three masters; with --redis-replica, each has a Redis replica")
 	flags.IntVar(&f.etcd, "etcd-members", 1, "members of the lab's etcd: 1 or 3")
+	f.registerGalera(flags)
+}
+
+func (f *clusterFlags) registerGalera(flags *pflag.FlagSet) {
+	flags.IntVar(&f.galera, "galera", 0,
+		"nodes of a Galera cluster of MariaDB, instead of one MySQL: 3. The replicas use different nodes")
+	flags.IntVar(&f.galeraSyncWait, "galera-sync-wait", 7, "wsrep_sync_wait of the nodes of --galera: which statements "+
+		"wait for what other nodes have written. With 0, the usual one, locks lose updates")
 }
 
 func (f *clusterFlags) check() error {
 	if f.etcd != 1 && f.etcd != 3 {
 		return fmt.Errorf("--etcd-members %d: must be 1 or 3", f.etcd)
 	}
+	return f.checkGalera()
+}
+
+func (f *clusterFlags) checkGalera() error {
+	if f.galera != 0 && f.galera != servers.GaleraNodes {
+		return fmt.Errorf("--galera %d: must be %d", f.galera, servers.GaleraNodes)
+	}
 	return nil
 }
 
-// given reports whether either is a cluster.
-func (f *clusterFlags) given() bool { return f.redis || f.etcd != 1 }
+// given reports whether any is a cluster.
+func (f *clusterFlags) given() bool { return f.redis || f.etcd != 1 || f.galera != 0 }
 
 // options returns the options of the topology with the clusters that the flags ask for.
 func (f *clusterFlags) options(o topology.Options) topology.Options {
 	o.RedisCluster, o.EtcdMembers = f.redis, f.etcd
+	o.Galera, o.GaleraSyncWait = f.galera != 0, f.galeraSyncWait
 	return o
 }
 
@@ -142,15 +161,17 @@ func checkServers(flag string, addresses []string) error {
 	return nil
 }
 
-// checkOwn returns an error for flags that cannot work if the lab starts the service itself, perhaps on TiDB or a
-// Cluster of its own.
-func (f *serverFlags) checkOwn(tidb string, cluster bool) error {
+// checkOwn returns an error for flags that cannot work if the lab starts the service itself, perhaps on TiDB or clusters
+// of its own.
+func (f *serverFlags) checkOwn(tidb string, clusters clusterFlags) error {
 	if err := checkServers("redis", f.redis); err != nil {
 		return err
 	}
 	switch {
-	case cluster && len(f.redis) > 0:
+	case clusters.redis && len(f.redis) > 0:
 		return errors.New("--redis-cluster and --redis exclude each other: the Cluster is the lab's own")
+	case clusters.galera != 0 && (tidb != "" || f.mysqlDSN != ""):
+		return errors.New("--galera excludes --tidb and --mysql-dsn: it starts servers of the lab's own")
 	case tidb != "" && f.mysqlDSN != "":
 		return errors.New("--tidb and --mysql-dsn exclude each other: --tidb starts a server of the lab's own")
 	case f.mysqlTLS != "" && f.mysqlDSN == "":

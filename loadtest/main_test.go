@@ -51,10 +51,12 @@ func TestWrongUsageIsOneClearLine(t *testing.T) { //nolint:funlen // a table
 		{"faults --redis h:1,h:1", "--redis names h:1 twice"},
 		{"run --target http://a --admin http://b --redis redis://:secret@h", "--redis must be host:port"},
 		{"run --target http://a --admin http://b --redlock h", "--redlock is \"h\": it must be host:port"},
+		{"up --galera 2", "--galera 2: must be 3"},
+		{"faults --galera 3 --mysql-dsn root@tcp(h:1)/", "--galera excludes --tidb and --mysql-dsn"},
 		{"up --etcd-members 5", "--etcd-members 5: must be 1 or 3"},
 		{
 			"run --target http://a --admin http://b --redis-cluster",
-			"--redis-cluster, --etcd-members and --tidb are useless with --target: the lab starts no servers",
+			"--redis-cluster, --etcd-members, --galera and --tidb are useless with --target: the lab starts no servers",
 		},
 		{"run --replicas 9", "--replicas 9: must be a number from 1 to 8"},
 		{"run --target http://a --admin http://b --replicas 0", "--replicas 0: must be at least 1"},

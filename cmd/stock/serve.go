@@ -149,6 +149,8 @@ func (o *serveOptions) serverFlags(f *pflag.FlagSet) {
 			"0 is --request-timeout plus 5 s")
 	f.BoolVar(&o.tidb, "tidb", false,
 		"the server of --mysql-dsn is TiDB, which cannot run serializable and units")
+	f.BoolVar(&o.galera, "galera", false, "the server of --mysql-dsn is a node of a Galera cluster, and other replicas use "+
+		"other nodes; set wsrep_sync_wait = 7 on the nodes or in the DSN")
 	o.redisFlag(f)
 	f.IntVar(&o.redisConns, "redis-conns", 64, "most `connections` to each Redis server")
 	f.BoolVar(&o.redisReplica, "redis-replica", false,
@@ -323,7 +325,7 @@ func (o *serveOptions) openServers(opened *closers) (err error) {
 		if err := o.openMySQLPools(opened); err != nil {
 			return err
 		}
-		deps.TiDB = o.tidb
+		deps.TiDB, deps.Galera = o.tidb, o.galera
 	}
 	if len(o.redis) > 0 {
 		deps.Redis, deps.RedisReplica = o.openRedis(o.master, o.redis...), o.redisReplica

@@ -1,10 +1,10 @@
 #!/bin/sh
 # Installs the servers that the tests and the lab run: MySQL or MariaDB, Redis or Valkey, nginx, etcd, ZooKeeper and
-# PostgreSQL; and wrk, a load driver with which make bench compares the lab's. What is installed already stays as it is.
-# The script leaves no new service running or enabled, and does not touch services that existed before. etcd, ZooKeeper,
-# PostgreSQL and wrk are optional: if one of them cannot be installed, the script says so and succeeds, unless it is
-# called with --all. That also installs Python, PHP, Node and Java with their clients of MySQL, for tests with services
-# in these languages, and curl, for tests with clients.
+# PostgreSQL; the library Galera, which makes a cluster of MariaDB; and wrk, a load driver with which make bench compares
+# the lab's. What is installed already stays as it is. The script leaves no new service running or enabled, and does not
+# touch services that existed before. etcd, ZooKeeper, PostgreSQL, Galera and wrk are optional: if one of them cannot be
+# installed, the script says so and succeeds, unless it is called with --all. That also installs Python, PHP, Node and
+# Java with their clients of MySQL, for tests with services in these languages, and curl, for tests with clients.
 #
 # On Debian and Ubuntu, mariadb-server-core, redis-tools and libzookeeper-java contain the servers without their
 # services: redis-check-rdb is redis-server under another name, and the package zookeeper would add a user and a Java
@@ -32,6 +32,15 @@ find_postgres() {
 		/opt/homebrew/opt/postgresql@*/bin/postgres 2>/dev/null | sort -V | tail -n 1 | grep .
 }
 find_wrk() { first wrk; }
+find_galera() { # galera.go looks in the same places
+	for library in /usr/lib/galera /usr/lib64/galera-4 /usr/lib/galera-4; do
+		[ ! -e $library/libgalera_smm.so ] || {
+			echo $library/libgalera_smm.so
+			return 0
+		}
+	done
+	return 1
+}
 # Debian's packages are for Debian's Python.
 find_python() { /usr/bin/python3 -c 'import pymysql' 2>/dev/null && echo /usr/bin/python3; }
 find_curl() { first curl; }
@@ -80,6 +89,7 @@ packages() {
 		etcd) names="etcd-server etcd" ;;
 		wrk) names=wrk ;;
 		postgres) names=postgresql ;;
+		galera) names=galera-4 ;;
 		python) names=python3-pymysql ;;
 		php) names=php-cli,php-mysql ;;
 		node) names=node-mysql ;; # which needs nodejs
@@ -184,7 +194,7 @@ install_with_apt() {
 by_hand() {
 	say "not installed: $*. This script installs packages on Debian and Ubuntu only. Elsewhere, run one of"
 	cat >&2 <<-END
-		  Fedora, RHEL   sudo dnf install mariadb-server valkey nginx      (or redis)
+		  Fedora, RHEL   sudo dnf install mariadb-server valkey nginx galera      (or redis)
 		  openSUSE       sudo zypper install mariadb redis nginx
 		  Arch           sudo pacman -S mariadb valkey nginx etcd postgresql wrk
 		  Alpine         sudo apk add mariadb redis nginx wrk
@@ -197,7 +207,7 @@ by_hand() {
 }
 
 needed='mysql redis nginx'
-optional='etcd zookeeper postgres wrk'
+optional='etcd zookeeper postgres galera wrk'
 if [ "${1:-}" = --all ]; then
 	needed="$needed $optional python php node curl java jdbc" optional=
 fi

@@ -58,7 +58,7 @@ func (c *Checker) Check() map[stock.Need]error {
 
 func check(ctx context.Context, d stock.Deps) map[stock.Need]error {
 	pings := map[stock.Need]func() error{
-		stock.NeedMySQL:     func() error { return mysql.CheckWritable(ctx, d.MySQLHealth) },
+		stock.NeedMySQL:     func() error { return mysql.CheckWritable(ctx, d.MySQLHealth, d.Galera) },
 		stock.NeedRedis:     func() error { return pingRedis(ctx, redis.New(d)) },
 		stock.NeedRedlock:   func() error { return pingMajority(ctx, d) },
 		stock.NeedEtcd:      func() error { return pingEtcd(ctx, d.Etcd) },

@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
@@ -153,8 +154,8 @@ func (c *conn) exec(ctx context.Context, query string, args ...any) (sql.Result,
 	return result, classifyWrite(err)
 }
 
-// together carries out the statements of a transaction, which it sends in one message: a replica cannot be stopped
-// between them, and so not while it has rows locked. As with exec, they do not end with ctx. The result includes that
+// together carries out the statements of a transaction, which it sends in one message, unless the server is Galera: a
+// replica cannot be stopped between them, and so not while it has rows locked. As with exec, they do not end with ctx. The result includes that
 // of START TRANSACTION.
 func (c *conn) together(ctx context.Context, statements string, args ...any) (result mysql.Result, err error) {
 	values := make([]driver.NamedValue, len(args))
@@ -165,18 +166,54 @@ func (c *conn) together(ctx context.Context, statements string, args ...any) (re
 		}
 	}
 	ctx = context.WithoutCancel(ctx)
+	var all results
 	err = c.Raw(func(raw any) error {
-		all, err := raw.(driver.ExecerContext).ExecContext(ctx, "START TRANSACTION; "+statements+"; COMMIT", values)
-		if err == nil {
-			result = all.(mysql.Result)
+		for _, message := range c.store.messages("START TRANSACTION; " + statements + "; COMMIT") {
+			n := strings.Count(message, "?")
+			one, err := raw.(driver.ExecerContext).ExecContext(ctx, message, values[:n])
+			if err != nil {
+				return err
+			}
+			values, all = values[n:], append(all, one.(mysql.Result))
 		}
-		return err
+		return nil
 	})
 	if err != nil {
 		_, rollback := c.ExecContext(ctx, "ROLLBACK") // the statement that failed has left the transaction open
 		c.broken = c.broken || rollback != nil
 	}
-	return result, classifyTogether(err)
+	return all, classifyTogether(err)
+}
+
+// messages divides statements into the messages in which they are sent: one, unless the server is Galera. If that rolls a
+// transaction back because of a write on another node, while it carries out a message with several statements, it may go
+// on with the next statement and report no error: a sale would be confirmed and not deducted (MariaDB 10.11.19).
+func (s Store) messages(statements string) []string {
+	if s.galera {
+		return strings.Split(statements, "; ")
+	}
+	return []string{statements}
+}
+
+// results are those of messages. Its methods are those of mysql.Result.
+type results []mysql.Result
+
+func (r results) LastInsertId() (int64, error) { return r[len(r)-1].LastInsertId() }
+
+func (r results) RowsAffected() (int64, error) { return r[len(r)-1].RowsAffected() }
+
+func (r results) AllRowsAffected() (all []int64) {
+	for _, one := range r {
+		all = append(all, one.AllRowsAffected()...)
+	}
+	return all
+}
+
+func (r results) AllLastInsertIds() (all []int64) {
+	for _, one := range r {
+		all = append(all, one.AllLastInsertIds()...)
+	}
+	return all
 }
 
 // changedOne ends a transaction that is sent in one message with an error if its last statement has not changed exactly

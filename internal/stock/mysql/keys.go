@@ -31,12 +31,13 @@ var errKeyTaken = errors.New("the idempotency key is taken")
 
 func keyTaken(err error) error { return fmt.Errorf("%w: %w: %w", stock.ErrBusy, errKeyTaken, err) }
 
-// Once makes sure that a deduction with a key is carried out once. deduct must record what it sells: see rowsOf.
+// Once makes sure that a deduction with a key is carried out once. deduct must record what it sells: see rowsOf. With or
+// without a key, it tries again if the server has rolled the request back because of a conflict.
 func (s Store) Once(
 	ctx context.Context, req stock.Request, deduct func() (stock.Receipt, error),
 ) (stock.Receipt, error) {
 	if req.Key == "" {
-		return deduct()
+		return again(ctx, s, deduct)
 	}
 	return once(ctx, s, s.deductionRow(req), deduct, func(first *ledgerRow) (stock.Receipt, error) {
 		return first.answer(req)
@@ -48,30 +49,40 @@ func (s Store) OrderOnce(
 	ctx context.Context, req stock.OrderRequest, order func() (stock.OrderReceipt, error),
 ) (stock.OrderReceipt, error) {
 	if req.Key == "" {
-		return order()
+		return again(ctx, s, order)
 	}
 	return once(ctx, s, s.orderRow(req), order, func(first *ledgerRow) (stock.OrderReceipt, error) {
 		return s.answerOrder(ctx, req, first)
 	})
 }
 
-// once carries a request out, or gives the first answer to its key. It tries again if the server has rolled the request
-// back because of a conflict, as it does when several requests with one key wait for one that is rolled back.
+// again carries a request out until the server does not roll it back because of a conflict: a deadlock, or a write on
+// another node of Galera.
+func again[Receipt any](ctx context.Context, s Store, carryOut func() (Receipt, error)) (receipt Receipt, err error) {
+	err = retry.While(ctx, s.wait, isRolledBack, func() (err error) {
+		receipt, err = carryOut()
+		return err
+	})
+	return receipt, err
+}
+
+// once is again for a request with a key, or gives the first answer to the key. Several requests with one key that wait
+// for one that is rolled back are in a conflict, too.
 func once[Receipt any](
 	ctx context.Context, s Store, entry ledgerRow,
 	carryOut func() (Receipt, error), answer func(first *ledgerRow) (Receipt, error),
-) (receipt Receipt, err error) {
-	err = retry.While(ctx, s.wait, isRolledBack, func() (err error) {
-		if receipt, err = carryOut(); err == nil {
-			return nil
+) (Receipt, error) {
+	return again(ctx, s, func() (Receipt, error) {
+		receipt, err := carryOut()
+		if err == nil {
+			return receipt, nil
 		}
 		first, err := s.settle(ctx, entry, err)
 		if err == nil {
 			receipt, err = answer(first)
 		}
-		return err
+		return receipt, err
 	})
-	return receipt, err
 }
 
 // settle decides on a request that ended with a failure. It returns the first row of an earlier request with its key,
@@ -191,8 +202,14 @@ func (tx Tx) record(ctx context.Context, rows []ledgerRow) error {
 		return nil
 	}
 	query, args := recordAlone(rows)
-	_, err := tx.ExecContext(ctx, query, args...)
-	return Refusal(orTaken(err))
+	for _, message := range tx.conn.store.messages(query) {
+		n := strings.Count(message, "?")
+		if _, err := tx.ExecContext(ctx, message, args[:n]...); err != nil {
+			return Refusal(orTaken(err))
+		}
+		args = args[n:]
+	}
+	return nil
 }
 
 // orTaken is the errKeyTaken of a row whose key exists already, or another error as it is.

@@ -24,6 +24,7 @@ type Store struct {
 	guard  string      // in the ledger: see NewGuarded
 	shares *share.Limiter
 	tidb   bool
+	galera bool
 	upkeep bool          // its connections count against Upkeep, whatever they are used for
 	wait   time.Duration // longest wait for a connection, and then for a row; 0 for no limit
 	reply  time.Duration // longest wait for a reply: see stock.Deps
@@ -35,7 +36,7 @@ func New(d stock.Deps) Store {
 }
 
 func newStore(d stock.Deps, name stock.Store) Store {
-	return Store{DB: d.MySQL, name: name, shares: d.MySQLShares, tidb: d.TiDB, wait: d.LockWait, reply: d.MySQLReply}
+	return Store{DB: d.MySQL, name: name, shares: d.MySQLShares, tidb: d.TiDB, galera: d.Galera, wait: d.LockWait, reply: d.MySQLReply}
 }
 
 // NewGuarded makes the store for a strategy, if only its locks keep others from overwriting the stock: what it has sold
@@ -192,12 +193,14 @@ func (s Store) WriteAll(ctx context.Context, req stock.OrderRequest, stocks []st
 }
 
 // exec runs one writing statement that commits by itself.
-func (s Store) exec(ctx context.Context, shares []int64, query string, args ...any) (result sql.Result, err error) {
-	err = s.use(ctx, shares, func(conn *conn) error {
-		result, err = conn.exec(ctx, query, args...)
-		return err
+func (s Store) exec(ctx context.Context, shares []int64, query string, args ...any) (sql.Result, error) {
+	return again(ctx, s, func() (result sql.Result, err error) {
+		err = s.use(ctx, shares, func(conn *conn) error {
+			result, err = conn.exec(ctx, query, args...)
+			return err
+		})
+		return result, err
 	})
-	return result, err
 }
 
 // checkFound fails with ErrUnknownItem if a statement matched no row. The DSN must have clientFoundRows=true, or else a

@@ -83,11 +83,13 @@ type decrement struct{ Store }
 func NewDecrement(d stock.Deps) stock.Deducter { return decrement{New(d)} }
 
 func (d decrement) Deduct(ctx context.Context, req stock.Request) (stock.Receipt, error) {
-	receipt, rows, err := d.execDeduct(ctx, req, stock.Arrive(), decrementSQL, req.Count, req.GoodsID)
-	if err == nil && rows == 0 {
-		err = missing(req.GoodsID)
-	}
-	return receipt, err
+	return again(ctx, d.Store, func() (stock.Receipt, error) {
+		receipt, rows, err := d.execDeduct(ctx, req, stock.Arrive(), decrementSQL, req.Count, req.GoodsID)
+		if err == nil && rows == 0 {
+			err = missing(req.GoodsID)
+		}
+		return receipt, err
+	})
 }
 
 // execDeduct runs a statement that deducts. By itself it is a transaction of one round trip, also if it records a key.

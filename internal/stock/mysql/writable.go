@@ -2,6 +2,7 @@ package mysql
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -15,11 +16,11 @@ import (
 // left for the question; the connections that are open still work.
 //
 // A read-only server is refused even if this account could still write: what a former primary accepts is lost when it
-// becomes a replica.
-func CheckWritable(ctx context.Context, db *sqlx.DB) error {
+// becomes a replica. So is a node of Galera if the replica was not told (Store.messages).
+func CheckWritable(ctx context.Context, db *sqlx.DB, galera bool) error {
 	// No server has all of these, and some have values besides ON and OFF.
 	const query = `SHOW GLOBAL VARIABLES WHERE Variable_name IN
-		('read_only', 'innodb_read_only', 'tidb_restricted_read_only', 'tidb_super_read_only')`
+		('read_only', 'innodb_read_only', 'tidb_restricted_read_only', 'tidb_super_read_only', 'wsrep_on')`
 	var variables []struct {
 		Name  string `db:"Variable_name"`
 		Value string `db:"Value"`
@@ -29,9 +30,29 @@ func CheckWritable(ctx context.Context, db *sqlx.DB) error {
 		return fmt.Errorf("%w: MySQL: %w", stock.ErrBusy, err)
 	}
 	for _, v := range variables {
-		if !strings.EqualFold(v.Value, "OFF") && v.Value != "0" {
+		switch set := !strings.EqualFold(v.Value, "OFF") && v.Value != "0"; {
+		case set && v.Name == "wsrep_on":
+			return checkNode(ctx, db, galera)
+		case set:
 			return fmt.Errorf("MySQL takes no writes: %s is %s", v.Name, v.Value)
 		}
 	}
 	return err
+}
+
+// checkNode reports whether a node of Galera takes part in its cluster. One without a majority answers SHOW, and refuses
+// all other statements.
+func checkNode(ctx context.Context, db *sqlx.DB, told bool) error {
+	if !told {
+		return errors.New("MySQL is a node of Galera: start the replica with --galera, or it may lose sales")
+	}
+	var name, ready string
+	row := db.QueryRowContext(ctx, "SHOW GLOBAL STATUS LIKE 'wsrep_ready'")
+	if err := row.Scan(&name, &ready); err != nil {
+		return err
+	}
+	if ready != "ON" {
+		return errors.New("MySQL is a node of Galera that has no majority, or is not up to date yet (wsrep_ready)")
+	}
+	return nil
 }

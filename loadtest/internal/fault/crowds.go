@@ -77,6 +77,21 @@ var crowdPlays = map[string]func(*Stage){
 		s.provePause(c, fmt.Sprintf("the leader of term %d was killed, and %s led in term %d after %.1f s",
 			s.etcd.status.Term, leader.Name, term, elected.Seconds()))
 	},
+	"galera-node-killed": func(s *Stage) {
+		s.loseNode("the node of the victim is killed", func(context.Context) error {
+			s.galera.Nodes[victimNode].Kill()
+			return nil
+		}, "the node is started again", func(ctx context.Context) error {
+			return s.galera.Restart(ctx, s.galera.Nodes[victimNode])
+		})
+	},
+	"galera-partition": func(s *Stage) {
+		s.loseNode("the node of the victim is cut off from the others", func(ctx context.Context) error {
+			return s.galera.Isolate(ctx, s.galera.Nodes[victimNode])
+		}, "the node reaches the others again", func(ctx context.Context) error {
+			return s.galera.Reconnect(ctx, s.galera.Nodes[victimNode])
+		})
+	},
 	"holds-after-crash": func(s *Stage) {
 		s.run.Reserves = true
 		held := s.reserve("A", roundTime)
@@ -95,6 +110,30 @@ var crowdPlays = map[string]func(*Stage){
 			"after that, and cancelled another")
 		s.eventually("the units of the others are back", func() bool { return s.stock(s.durable()) == units-1 })
 	},
+}
+
+// victimNode is the index of the node of Galera that the victim uses.
+const victimNode = 1
+
+// loseNode has clients buy while the node of the victim is lost, and until some time after it has come back.
+func (s *Stage) loseNode(
+	lost string, lose func(context.Context) error, back string, bring func(context.Context) error,
+) {
+	c := s.openCrowd(clusterPace)
+	over := c.goOn()
+	c.killedNS.Store(s.strike(lost, lose))
+	over()
+	s.mend(back, bring)
+	var left map[int64]int64
+	s.eventually("the node takes part again", func() (answers bool) {
+		var err error
+		left, err = s.victimNode.Stock(s.ctx, s.durable(), []int64{s.Item})
+		return err == nil
+	})
+	if here := s.stock(s.durable()); left[s.Item] != here {
+		s.Failf("the node that was lost has %d units, and the others have %d", left[s.Item], here)
+	}
+	s.provePause(c, fmt.Sprintf("%s; before, the victim had sold %d times", lost, c.sales["victim"]))
 }
 
 // playLockInFailover kills a master of a Redis Cluster while A is inside.

@@ -66,6 +66,7 @@ type Setting struct {
 	Isolation      string                // the default of sessions with MySQL, as the system variable spells it
 	Database       bool                  // of the round's own, on the MySQL of the lab
 	MySQL          *servers.MySQLOptions // a MySQL of the round's own
+	Galera         bool                  // a Galera cluster of the round's own
 	Redis          start                 // a Redis of the round's own
 	Locks          start                 // servers for locks, of the round's own
 	Options        servers.RedisOptions  // of Redis, or of each of the masters of Redlock
@@ -87,6 +88,10 @@ type Deployment struct {
 	Addresses        topology.Addresses
 	MySQL            *servers.MySQL // of the round's own; nil: the lab's
 
+	// Each replica uses another node, unless the round has a database of its own.
+	galera     *servers.Galera // of the round's own, or the lab's; nil: there is none
+	victimNode *oracle.Oracle  // reads the node of the victim; nil: the round does not break it
+
 	// Servers of the round's own; nil: there are none.
 	nginx     string            // URL of one in front of both replicas
 	behind    []*tcpproxy.Proxy // between it and each replica
@@ -107,7 +112,9 @@ func (l *Lab) deploy(ctx context.Context, on Setting) (d *Deployment, err error)
 	if on.RequestTimeout = cmp.Or(on.RequestTimeout, requestTimeout); l.Reading && on.RequestTimeout >= patientTimeout {
 		on.RequestTimeout = readersTimeout // it should not end before the story tells it to
 	}
-	d = &Deployment{On: on, Oracle: l.Oracle, Addresses: l.Topology.Addresses()}
+	d = &Deployment{
+		On: on, Oracle: l.Oracle, Addresses: l.Topology.Addresses(), galera: l.Topology.Servers.Galera,
+	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, d.stop(ctx))
@@ -119,7 +126,7 @@ func (l *Lab) deploy(ctx context.Context, on Setting) (d *Deployment, err error)
 	}
 	// A replica writes to its database what other replicas have sold in Redis and have not written yet: a database of the
 	// round's own needs a Redis of its own.
-	if on.Redis == nil && (on.MySQL != nil || on.Database) {
+	if on.Redis == nil && on.ownDatabase() {
 		on.Redis, d.Addresses.Account = oneRedis, oracle.Account{}
 	}
 	for _, start := range []start{on.Redis, on.Locks} {
@@ -142,6 +149,9 @@ func (l *Lab) deploy(ctx context.Context, on Setting) (d *Deployment, err error)
 	return d, d.startNginx(ctx, on)
 }
 
+// ownDatabase reports whether the round has a database of its own.
+func (on Setting) ownDatabase() bool { return on.MySQL != nil || on.Galera || on.Database }
+
 // startMySQL starts a MySQL, or makes a database, for the round, and sets the isolation level.
 func (d *Deployment) startMySQL(ctx context.Context, l *Lab, on Setting) (err error) {
 	server, name := l.Topology.Servers.MySQL, fmt.Sprintf("round_%d", l.items.Add(1))
@@ -154,17 +164,25 @@ func (d *Deployment) startMySQL(ctx context.Context, l *Lab, on Setting) (err er
 		if server, err = servers.StartMySQL(ctx, *on.MySQL); err != nil {
 			return err
 		}
-		d.MySQL, d.Addresses.TiDB = server, false
+		d.MySQL, d.galera, d.Addresses.TiDB = server, nil, false
 		d.onStop(func(ctx context.Context) error {
 			server.Kill() // its data are not needed any more
 			return server.Stop(ctx)
 		})
 	}
-	if on.MySQL != nil || on.Database {
+	if on.Galera {
+		if d.galera, err = servers.StartGalera(ctx, servers.GaleraOptions{Args: []string{"--wsrep-sync-wait=7"}}); err != nil {
+			return err
+		}
+		d.onStop(d.galera.Stop)
+		server, d.Addresses.TiDB = d.galera.Nodes[0], false
+	}
+	d.Addresses.Galera = d.galera != nil
+	if on.ownDatabase() {
 		if d.Addresses.MySQLDSN, err = server.CreateDatabase(ctx, name); err != nil {
 			return err
 		}
-		if on.MySQL == nil {
+		if on.Database {
 			d.onStop(func(ctx context.Context) error { return server.DropDatabase(ctx, name) })
 		}
 		if err := l.Topology.Migrate(ctx, d.Addresses.MySQLDSN); err != nil {
@@ -215,7 +233,10 @@ func (d *Deployment) newProxy(address string) (*tcpproxy.Proxy, error) {
 
 // startReplicas starts the victim and the survivor.
 func (d *Deployment) startReplicas(ctx context.Context, l *Lab, on Setting) error {
-	victimAt := d.Addresses
+	victimAt, survivorAt := d.Addresses, d.Addresses
+	if err := d.onNodes(ctx, &survivorAt, &victimAt); err != nil {
+		return err
+	}
 	if d.etcd != nil && d.etcd.apart {
 		victimAt.Etcd = []string{d.etcd.leader.Addr}
 	}
@@ -235,7 +256,7 @@ func (d *Deployment) startReplicas(ctx context.Context, l *Lab, on Setting) erro
 		return err
 	})
 	group.Go(func() (err error) {
-		d.Survivor, err = l.Topology.StartIsolated(starting, "survivor", d.Addresses, options)
+		d.Survivor, err = l.Topology.StartIsolated(starting, "survivor", survivorAt, options)
 		return err
 	})
 	err := group.Wait()
@@ -249,6 +270,27 @@ func (d *Deployment) startReplicas(ctx context.Context, l *Lab, on Setting) erro
 	}
 	d.Service = scenario.Service{
 		URL: d.Survivor.URL, Admin: d.Survivor.AdminURL, Client: &http.Client{Timeout: 10 * time.Second},
+	}
+	return nil
+}
+
+// onNodes has each replica use another node of Galera.
+func (d *Deployment) onNodes(ctx context.Context, survivor, victim *topology.Addresses) (err error) {
+	if d.galera == nil || d.On.Database { // a script may change the schema
+		return nil
+	}
+	for i, at := range []*topology.Addresses{survivor, victim} {
+		if at.MySQLDSN, err = topology.OnNode(d.galera, at.MySQLDSN, i); err != nil {
+			return err
+		}
+	}
+	if d.On.Galera {
+		config := d.oracleConfig()
+		config.MySQLDSN = victim.MySQLDSN
+		if d.victimNode, err = oracle.Open(ctx, config); err != nil {
+			return err
+		}
+		d.onStop(func(context.Context) error { d.victimNode.Close(); return nil })
 	}
 	return nil
 }
@@ -291,7 +333,7 @@ func (l *Lab) spares(on Setting) error {
 		return fmt.Errorf("%w: %s", errLeftOut, NoTLS)
 	case len(t.Addresses().Redis) > 1:
 		return fmt.Errorf("%w: %s", errLeftOut, NoCluster)
-	case t.Tenants.MySQL != nil && (on.MySQL != nil || on.Database):
+	case t.Tenants.MySQL != nil && on.ownDatabase():
 		return fmt.Errorf("%w: it breaks MySQL or changes its schema or settings, and MySQL is yours", errLeftOut)
 	case t.Tenants.Redis != nil && on.Redis != nil:
 		return fmt.Errorf("%w: it breaks Redis or changes its settings, and Redis is yours", errLeftOut)

@@ -49,6 +49,9 @@ type Options struct {
 
 	TiDB string // path of tidb-server, which is started instead of MySQL; empty for MySQL
 
+	Galera         bool // a cluster of MariaDB is started instead of MySQL, and the replicas use different nodes
+	GaleraSyncWait int  // its wsrep_sync_wait
+
 	SlowFlushes bool // see servers.MySQLOptions
 
 	RedisReplica bool // give each master of Redis a Redis replica, which gets every write
@@ -90,7 +93,8 @@ type Topology struct {
 
 	// Servers are the processes that Start started, for fault injection.
 	Servers struct {
-		MySQL        *servers.MySQL
+		MySQL        *servers.MySQL        // the first node of Galera, if there is such a cluster
+		Galera       *servers.Galera       // nil without Options.Galera
 		Redis        *servers.Redis        // if there is a Cluster, only the replicas of StartIsolated use it
 		Replica      *servers.Redis        // of Redis; nil without Options.RedisReplica
 		RedisCluster *servers.RedisCluster // nil without Options.RedisCluster
@@ -312,7 +316,7 @@ func (t *Topology) layers() [][]part {
 	if zookeeper := t.Servers.ZooKeeper; zookeeper != nil {
 		stores = append(stores, part{process: zookeeper.Process, stop: zookeeper.Stop})
 	}
-	if mysql := t.Servers.MySQL; mysql != nil {
+	for _, mysql := range t.mysqlServers() {
 		stores = append(stores, part{process: mysql.Process, stop: mysql.Stop})
 	}
 	return [][]part{front, replicas, stores}
