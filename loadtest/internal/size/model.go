@@ -53,16 +53,16 @@ func (p *Profile) serialShare() float64 {
 	return min(1, (p.Inside+1)/p.RoundTrips)
 }
 
-// batches reports whether the replicas carry out the requests of many users together: the stores then need less CPU time
-// for each.
+// batches reports whether the replicas carry out the requests of many users together: the stores then need less CPU
+// time for each.
 func (p *Profile) batches() bool {
 	few, many := p.Costs[0].CPU, p.Costs[len(p.Costs)-1].CPU
 	return many[MySQL]+many[Redis] < (few[MySQL]+few[Redis])/2
 }
 
-// at returns the costs in a setting. For how long a sale keeps others out depends on the users per item. So does the CPU
-// time, which moreover depends on the number of all users as it does if each wants an item of its own. In a batch are
-// only users of the same replica.
+// at returns the costs in a setting. For how long a sale keeps others out depends on the users per item. So does the
+// CPU time, which moreover depends on the number of all users as it does if each wants an item of its own. A batch has
+// only users of one replica.
 func (p *Profile) at(s Setting) Cost {
 	users := float64(s.Users)
 	if p.batches() {

@@ -108,7 +108,7 @@ type Job struct {
 // makes it slower (Chen and Revels, 2016), and hardly for a minute of every round. progress is called before each
 // measurement.
 func (r *Rig) MeasureAll(ctx context.Context, jobs []Job, progress func(Job)) ([]Sample, error) {
-	best := make([]Sample, len(jobs))
+	best, rounds := make([]Sample, len(jobs)), make([][]float64, len(jobs))
 	for range r.Rounds {
 		for i, job := range jobs {
 			progress(job)
@@ -116,11 +116,10 @@ func (r *Rig) MeasureAll(ctx context.Context, jobs []Job, progress func(Job)) ([
 			if err != nil {
 				return nil, err
 			}
-			rounds := append(best[i].Rounds, sample.Goodput)
-			if sample.Goodput > best[i].Goodput {
+			if rounds[i] = append(rounds[i], sample.Goodput); sample.Goodput > best[i].Goodput {
 				best[i] = sample
 			}
-			best[i].Rounds = rounds
+			best[i].Rounds = rounds[i]
 		}
 	}
 	return best, nil
