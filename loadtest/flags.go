@@ -161,8 +161,8 @@ func checkServers(flag string, addresses []string) error {
 	return nil
 }
 
-// checkOwn returns an error for flags that cannot work if the lab starts the service itself, perhaps on TiDB or clusters
-// of its own.
+// checkOwn returns an error for flags that cannot work if the lab starts the service itself, perhaps on TiDB or on
+// clusters of its own.
 func (f *serverFlags) checkOwn(tidb string, clusters clusterFlags) error {
 	if err := checkServers("redis", f.redis); err != nil {
 		return err

@@ -20,7 +20,8 @@ const (
 // withoutService are flags that have no meaning for a service of the user's.
 var withoutService = []string{
 	"strategies", "store", "hold", "restock", "target", "single", "admin", "redlock", "key-prefix",
-	"redis-replica", "redis-cluster", "etcd-members", "galera", "galera-sync-wait", "stock-binary", "tidb", "faults", "explore",
+	"redis-replica", "redis-cluster", "etcd-members", "galera", "galera-sync-wait", "stock-binary", "tidb", "faults",
+	"explore",
 }
 
 // readService reads the description of the user's service. Flags that the environment sets may be for other commands.

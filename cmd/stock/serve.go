@@ -149,8 +149,9 @@ func (o *serveOptions) serverFlags(f *pflag.FlagSet) {
 			"0 is --request-timeout plus 5 s")
 	f.BoolVar(&o.tidb, "tidb", false,
 		"the server of --mysql-dsn is TiDB, which cannot run serializable and units")
-	f.BoolVar(&o.galera, "galera", false, "the server of --mysql-dsn is a node of a Galera cluster, and other replicas use "+
-		"other nodes; set wsrep_sync_wait = 7 on the nodes or in the DSN")
+	f.BoolVar(&o.galera, "galera", false,
+		"the server of --mysql-dsn is a node of a Galera cluster, and other replicas use other nodes; "+
+			"set wsrep_sync_wait = 7 on the nodes or in the DSN")
 	o.redisFlag(f)
 	f.IntVar(&o.redisConns, "redis-conns", 64, "most `connections` to each Redis server")
 	f.BoolVar(&o.redisReplica, "redis-replica", false,

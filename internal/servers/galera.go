@@ -120,11 +120,12 @@ func (g *Galera) newNodes(p mysqlProgram, library string, o GaleraOptions) error
 			"--wsrep-sst-method=missing",
 			// Smaller than usual: how often a node that joins speaks, and how long it waits for an answer.
 			"--wsrep-provider-options=gmcast.listen_addr=tcp://"+g.groups[i]+";ist.recv_addr="+transfer+
-				";gcache.size=32M;evs.join_retrans_period=PT0.1S;evs.inactive_check_period=PT0.1S;pc.announce_timeout=PT0.5S;pc.recovery=NO",
+				";gcache.size=32M;pc.recovery=NO;pc.announce_timeout=PT0.5S"+
+				";evs.join_retrans_period=PT0.1S;evs.inactive_check_period=PT0.1S",
 		)
 		node.command = Command{
-			Name: fmt.Sprintf("galera-%d", i+1), Path: p.path, Args: slices.Concat(args, o.Args), Log: node.dir.File("mysql.log"),
-			Env: append(envWithout("PATH="), "PATH="+node.dir.Path+":"+os.Getenv("PATH")),
+			Name: fmt.Sprintf("galera-%d", i+1), Path: p.path, Args: slices.Concat(args, o.Args),
+			Env: append(envWithout("PATH="), "PATH="+node.dir.Path+":"+os.Getenv("PATH")), Log: node.dir.File("mysql.log"),
 		}
 		if err := errors.Join(
 			os.Mkdir(node.dir.File("tmp"), 0o700),

@@ -28,8 +28,8 @@ func OnGalera(s stock.Strategy) stock.Claim {
 	return c
 }
 
-// givingUp are strategies that keep others out until their replica gives up and closes its connection. A node does not
-// carry out a write that arrives after that. The transaction of mutex-around-tx is rolled back instead.
+// givingUp are strategies that keep others out until their replica gives up and closes its connection. A write that
+// arrives later was not carried out in the lab's scenario late-write.
 var givingUp = []string{
 	"mutex-around-tx", "lock-redis-setnx", "lock-redis-watchdog", "lock-redis-pubsub", "lock-redis-rlock",
 	"lock-redis-fair", "lock-redis-multi", "lock-multi",

@@ -154,9 +154,9 @@ func (c *conn) exec(ctx context.Context, query string, args ...any) (sql.Result,
 	return result, classifyWrite(err)
 }
 
-// together carries out the statements of a transaction, which it sends in one message, unless the server is Galera: a
-// replica cannot be stopped between them, and so not while it has rows locked. As with exec, they do not end with ctx. The result includes that
-// of START TRANSACTION.
+// together carries out the statements of a transaction. It sends them in one message, unless the server is Galera: a
+// replica cannot be stopped between them, and so not while it has rows locked. As with exec, they do not end with ctx.
+// The result includes that of START TRANSACTION.
 func (c *conn) together(ctx context.Context, statements string, args ...any) (result mysql.Result, err error) {
 	values := make([]driver.NamedValue, len(args))
 	for i, arg := range args {
@@ -185,9 +185,10 @@ func (c *conn) together(ctx context.Context, statements string, args ...any) (re
 	return all, classifyTogether(err)
 }
 
-// messages divides statements into the messages in which they are sent: one, unless the server is Galera. If that rolls a
-// transaction back because of a write on another node, while it carries out a message with several statements, it may go
-// on with the next statement and report no error: a sale would be confirmed and not deducted (MariaDB 10.11.19).
+// messages divides statements into the messages in which they are sent: one, or one for each statement on Galera. A node
+// of Galera may roll a transaction back, because of a write on another node, between two statements of a message. It
+// then goes on with the next statement and reports no error, so that a sale is confirmed and not deducted (seen in
+// MariaDB 10.11.19).
 func (s Store) messages(statements string) []string {
 	if s.galera {
 		return strings.Split(statements, "; ")
@@ -209,7 +210,7 @@ func (r results) AllRowsAffected() (all []int64) {
 	return all
 }
 
-func (r results) AllLastInsertIds() (all []int64) {
+func (r results) AllLastInsertIds() (all []int64) { //nolint:revive // the name of the interface
 	for _, one := range r {
 		all = append(all, one.AllLastInsertIds()...)
 	}

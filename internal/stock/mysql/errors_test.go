@@ -29,8 +29,8 @@ func TestACommitThatFailsOtherwiseHasAnUnknownOutcome(t *testing.T) {
 	}
 }
 
-// A node of Galera that has no majority carries nothing out. One that loses it during a commit does not know whether the
-// others have received the writes.
+// A node of Galera that has no majority carries nothing out. One that loses the majority during a commit does not know
+// whether the others have received the writes.
 func TestANodeOfGaleraRefusesOrDoesNotKnow(t *testing.T) {
 	t.Parallel()
 	for name, classify := range map[string]func(error) error{

@@ -31,8 +31,8 @@ var errKeyTaken = errors.New("the idempotency key is taken")
 
 func keyTaken(err error) error { return fmt.Errorf("%w: %w: %w", stock.ErrBusy, errKeyTaken, err) }
 
-// Once makes sure that a deduction with a key is carried out once. deduct must record what it sells: see rowsOf. With or
-// without a key, it tries again if the server has rolled the request back because of a conflict.
+// Once makes sure that a deduction with a key is carried out once. deduct must record what it sells: see rowsOf. With
+// or without a key, it tries again if the server has rolled the request back because of a conflict.
 func (s Store) Once(
 	ctx context.Context, req stock.Request, deduct func() (stock.Receipt, error),
 ) (stock.Receipt, error) {

@@ -36,7 +36,10 @@ func New(d stock.Deps) Store {
 }
 
 func newStore(d stock.Deps, name stock.Store) Store {
-	return Store{DB: d.MySQL, name: name, shares: d.MySQLShares, tidb: d.TiDB, galera: d.Galera, wait: d.LockWait, reply: d.MySQLReply}
+	return Store{
+		DB: d.MySQL, name: name, shares: d.MySQLShares, tidb: d.TiDB, galera: d.Galera, wait: d.LockWait,
+		reply: d.MySQLReply,
+	}
 }
 
 // NewGuarded makes the store for a strategy, if only its locks keep others from overwriting the stock: what it has sold

@@ -40,8 +40,8 @@ func CheckWritable(ctx context.Context, db *sqlx.DB, galera bool) error {
 	return err
 }
 
-// checkNode reports whether a node of Galera takes part in its cluster. One without a majority answers SHOW, and refuses
-// all other statements.
+// checkNode returns an error if a node of Galera does not take part in its cluster, or if the replica was not told that
+// it is one. A node without a majority answers SHOW, and refuses all other statements.
 func checkNode(ctx context.Context, db *sqlx.DB, told bool) error {
 	if !told {
 		return errors.New("MySQL is a node of Galera: start the replica with --galera, or it may lose sales")

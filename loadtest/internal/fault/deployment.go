@@ -171,7 +171,8 @@ func (d *Deployment) startMySQL(ctx context.Context, l *Lab, on Setting) (err er
 		})
 	}
 	if on.Galera {
-		if d.galera, err = servers.StartGalera(ctx, servers.GaleraOptions{Args: []string{"--wsrep-sync-wait=7"}}); err != nil {
+		options := servers.GaleraOptions{Args: []string{"--wsrep-sync-wait=7"}}
+		if d.galera, err = servers.StartGalera(ctx, options); err != nil {
 			return err
 		}
 		d.onStop(d.galera.Stop)
