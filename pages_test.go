@@ -62,7 +62,7 @@ func readJSON[T any](t *testing.T, path string) (v T) {
 	return v
 }
 
-// TestTablesAreUpToDate writes and compares what the pages say.
+// TestEveryStrategyHasAPage makes missing pages with -update. TestTablesAreUpToDate fills them.
 func TestEveryStrategyHasAPage(t *testing.T) {
 	if *exploreReport != "" {
 		writeFile(t, exploredFile, newExplored(t, *exploreReport).json(t))

@@ -77,9 +77,9 @@ func (f *clusterFlags) register(flags *pflag.FlagSet) {
 
 func (f *clusterFlags) registerGalera(flags *pflag.FlagSet) {
 	flags.IntVar(&f.galera, "galera", 0,
-		"nodes of a Galera cluster of MariaDB, instead of one MySQL: 3. The replicas use different nodes")
-	flags.IntVar(&f.galeraSyncWait, "galera-sync-wait", 7, "wsrep_sync_wait of the nodes of --galera: which statements "+
-		"wait for what other nodes have written. With 0, the usual one, locks lose updates")
+		"start a Galera cluster of this many MariaDB nodes instead of one MySQL; must be 3. The replicas use different nodes")
+	flags.IntVar(&f.galeraSyncWait, "galera-sync-wait", 7, "wsrep_sync_wait of the nodes of --galera, 0 to 15: which "+
+		"statements wait for what other nodes have written. The default of Galera is 0")
 }
 
 func (f *clusterFlags) check() error {
@@ -90,8 +90,11 @@ func (f *clusterFlags) check() error {
 }
 
 func (f *clusterFlags) checkGalera() error {
-	if f.galera != 0 && f.galera != servers.GaleraNodes {
+	switch {
+	case f.galera != 0 && f.galera != servers.GaleraNodes:
 		return fmt.Errorf("--galera %d: must be %d", f.galera, servers.GaleraNodes)
+	case f.galeraSyncWait < 0 || f.galeraSyncWait > 15:
+		return fmt.Errorf("--galera-sync-wait %d: must be 0 to 15", f.galeraSyncWait)
 	}
 	return nil
 }

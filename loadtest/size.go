@@ -42,7 +42,7 @@ func sizeCommand() *cobra.Command {
 		Short: "Predict what strategies do on other machines",
 		Long: `size predicts how many sales per second a strategy reaches, and how many cores it needs for them. The
 predictions come from a record of one machine, and each strategy's error in tests is known: docs/sizing.md. With
---measure, it measures and tests a record of this machine instead, in about a quarter of an hour.
+--measure, it measures and tests a record of this machine instead, in about three minutes per strategy.
 
 Exit status: 0 the question was answered, also with "not predicted" or "not possible"; 2 wrong usage, or something is
 missing; 130 interrupted.`,

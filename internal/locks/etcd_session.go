@@ -81,7 +81,7 @@ func (e *Etcd) revoke(ctx context.Context, id clientv3.LeaseID) error {
 	return err
 }
 
-// ends reports whether s has ended, or ends anyway, and its keys with it.
+// ends reports whether s has ended or is about to, and its keys with it.
 func (s *etcdSession) ends(e *Etcd) bool {
 	return s.Context().Err() != nil || e.closed.Load() || e.clientClosed()
 }

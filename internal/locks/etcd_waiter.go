@@ -27,8 +27,7 @@ func (e *Etcd) newWaiter(s *etcdSession, key string) *etcdWaiter {
 }
 
 // enqueue creates the key and returns whether it is the first. Under TryOnce it creates the key only if it would be the
-// first, and fails with ErrHeld otherwise. It also fails if the waiter has withdrawn before, since the request was late
-// then.
+// first, and fails with ErrHeld otherwise. It also fails if the waiter was withdrawn before.
 func (w *etcdWaiter) enqueue(ctx context.Context) (holds bool, err error) {
 	conditions := []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(w.withdrawn()), "=", 0)}
 	if triesOnce(ctx) { // the queue has no key whose create revision is not 0
@@ -76,8 +75,8 @@ func (w *etcdWaiter) wait(ctx context.Context) (holds bool, err error) {
 	return false, w.awaitDeletion(ctx, string(before[0].Key), both.Header.Revision)
 }
 
-// awaitDeletion waits until a key that existed at a revision is deleted. The watch survives a restart of the server,
-// and does not report that the server is gone: a small request at intervals does.
+// awaitDeletion waits until a key that existed at a revision is deleted. The watch survives a restart of the server, but
+// does not report that the server is gone, so a small request is sent at intervals.
 func (w *etcdWaiter) awaitDeletion(ctx context.Context, key string, revision int64) error {
 	watch, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx)) // ends the watch
 	defer cancel()

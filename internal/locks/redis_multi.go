@@ -42,7 +42,7 @@ func NewRedisMulti(masters []redis.UniversalClient, options Options) (*RedisMult
 func (l *RedisMulti) Lock(ctx context.Context, key string) (*Lease, error) {
 	var owner string
 	ask := func() (granted bool, err error) {
-		// Every try has an owner of its own: giving back the try before may go on in the background.
+		// Each try has an owner of its own, because the last one may still be being released in the background.
 		owner = rand.Text()
 		return l.try(ctx, key, owner)
 	}

@@ -10,16 +10,16 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A turn is what a process gets each time Redis grants it the lock. These limits bound how many critical sections it
-// holds, and after which time it starts no new one. For each process before it, a process waits at most turnTime and
-// one critical section, or until the lease of a dead one ends.
+// A turn begins when Redis grants a process the lock. In it, the process runs at most turnGrants critical sections, and
+// starts none after turnTime. So for each process before it, a process waits at most turnTime and one critical section,
+// or until the lease of a dead one ends.
 const (
 	turnGrants = 16
 	turnTime   = 100 * time.Millisecond
 )
 
-// queueHeartbeat is how long a process that waits counts as alive after its last request; then it is passed over. It
-// asks again every third of that.
+// queueHeartbeat is how long a waiting process counts as alive after its last request. Then it is skipped. It asks three
+// times in that time.
 const queueHeartbeat = 3 * time.Second
 
 // queueOutage is how long Redis may be away before those who wait are refused: a failover takes seconds.

@@ -56,7 +56,8 @@ func (g *Galera) start(ctx context.Context, o GaleraOptions) error {
 	if err := os.CopyFS(first.Data, os.DirFS(template)); err != nil {
 		return err
 	}
-	// The others begin with a copy of its data, which has the account and a position in the history of the cluster.
+	// The other nodes start from a copy of the first node's data, which has the account and a position in the history of
+	// the cluster.
 	bootstrap := with(first.command, "--wsrep-new-cluster")
 	if err := first.startAs(ctx, with(bootstrap, "--init-file="+first.dir.File("init.sql"))); err != nil {
 		return err
@@ -73,7 +74,7 @@ func (g *Galera) start(ctx context.Context, o GaleraOptions) error {
 		return err
 	}
 	for _, node := range g.Nodes[1:] {
-		// It would ask a node that is not there again and again.
+		// Only the first node is named: a joining node keeps asking addresses that do not answer yet.
 		if err := node.startAs(ctx, with(node.command, "--wsrep-cluster-address=gcomm://"+g.groups[0])); err != nil {
 			return err
 		}
@@ -83,7 +84,7 @@ func (g *Galera) start(ctx context.Context, o GaleraOptions) error {
 
 // findGalera finds the library that makes MariaDB a node of a cluster.
 func findGalera(p mysqlProgram) (library string, err error) {
-	for _, dir := range []string{"/usr/lib/galera", "/usr/lib64/galera-4", "/usr/lib/galera-4"} {
+	for _, dir := range []string{"/usr/lib/galera", "/usr/lib64/galera", "/usr/lib64/galera-4"} {
 		library := dir + "/libgalera_smm.so"
 		if _, err := os.Stat(library); err == nil && p.mariaDB {
 			return library, nil
@@ -117,8 +118,8 @@ func (g *Galera) newNodes(p mysqlProgram, library string, o GaleraOptions) error
 			"--wsrep-on=ON", "--wsrep-provider="+library, "--wsrep-cluster-name="+g.Nodes[0].dir.Path,
 			"--wsrep-cluster-address=gcomm://"+strings.Join(g.groups, ","),
 			fmt.Sprintf("--wsrep-node-name=node-%d", i+1), "--wsrep-node-address=127.0.0.1",
-			"--wsrep-sst-method=missing",
-			// Smaller than usual: how often a node that joins speaks, and how long it waits for an answer.
+			"--wsrep-sst-method=nocopy",
+			// A joining node asks more often than usual, and waits less for answers.
 			"--wsrep-provider-options=gmcast.listen_addr=tcp://"+g.groups[i]+";ist.recv_addr="+transfer+
 				";gcache.size=32M;pc.recovery=NO;pc.announce_timeout=PT0.5S"+
 				";evs.join_retrans_period=PT0.1S;evs.inactive_check_period=PT0.1S",
@@ -130,7 +131,7 @@ func (g *Galera) newNodes(p mysqlProgram, library string, o GaleraOptions) error
 		if err := errors.Join(
 			os.Mkdir(node.dir.File("tmp"), 0o700),
 			os.WriteFile(node.dir.File("init.sql"), []byte(node.initSQL()), 0o600),
-			os.WriteFile(node.dir.File("wsrep_sst_missing"), []byte(transferMissing), 0o700),
+			os.WriteFile(node.dir.File("wsrep_sst_nocopy"), []byte(noCopy), 0o700),
 		); err != nil {
 			return err
 		}
@@ -138,10 +139,10 @@ func (g *Galera) newNodes(p mysqlProgram, library string, o GaleraOptions) error
 	return nil
 }
 
-// transferMissing takes the place of a program that copies all data to a node that joins. The lab's nodes miss only
-// what others still have in memory, and send by themselves: the programs of both nodes agree that there is nothing to
-// copy.
-const transferMissing = `#!/bin/sh
+// noCopy takes the place of the program that copies all data to a joining node. A joining node of the lab lacks only
+// writes that the others still have in memory, and send by themselves. So the script only reports that nothing is to be
+// copied.
+const noCopy = `#!/bin/sh
 set -eu
 while [ $# -gt 0 ] && [ "$1" != --mysqld-args ]; do
 	case $1 in
@@ -179,12 +180,12 @@ func (m *MySQL) startAs(ctx context.Context, c Command) error {
 	if err := m.Restart(ctx); err != nil {
 		return err
 	}
-	// Until then it answers only statements about no table.
+	// Until then it refuses statements that use a table.
 	return m.Await(ctx, func(ctx context.Context) error { return m.exec(ctx, "SELECT 1 FROM mysql.global_priv LIMIT 1") })
 }
 
-// position is where a node that was killed has been in the history of the cluster.
-var position = regexp.MustCompile(`WSREP: Recovered position: (\S+)`)
+// recoveredPosition matches the position in the history of the cluster that a killed node reports.
+var recoveredPosition = regexp.MustCompile(`WSREP: Recovered position: (\S+)`)
 
 // Restart kills a node if it is running (SIGKILL), and starts it on the same ports with the same data. It gets from the
 // others what it has missed.
@@ -198,9 +199,9 @@ func (g *Galera) Restart(ctx context.Context, node *MySQL) error {
 	if err != nil {
 		return err
 	}
-	found := position.FindSubmatch(text)
+	found := recoveredPosition.FindSubmatch(text)
 	if found == nil {
-		return fmt.Errorf("%s does not say where it has been in the history of the cluster:\n%s", node.Name, text)
+		return fmt.Errorf("%s did not report its position in the history of the cluster:\n%s", node.Name, text)
 	}
 	return node.startAs(ctx, with(node.command, "--wsrep-start-position="+string(found[1])))
 }

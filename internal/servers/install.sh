@@ -26,14 +26,14 @@ find_mysql() { first mysqld mariadbd; }
 find_redis() { first redis-server valkey-server redis-check-rdb valkey-check-rdb; }
 find_nginx() { first nginx; }
 find_etcd() { first etcd; }
-# postgres.go looks in the same places, except for the first.
+# postgres.go looks in the same places.
 find_postgres() {
 	first postgres || ls -d /usr/lib/postgresql/*/bin/postgres /usr/pgsql-*/bin/postgres \
 		/opt/homebrew/opt/postgresql@*/bin/postgres 2>/dev/null | sort -V | tail -n 1 | grep .
 }
 find_wrk() { first wrk; }
 find_galera() { # galera.go looks in the same places
-	for library in /usr/lib/galera /usr/lib64/galera-4 /usr/lib/galera-4; do
+	for library in /usr/lib/galera /usr/lib64/galera /usr/lib64/galera-4; do
 		[ ! -e $library/libgalera_smm.so ] || {
 			echo $library/libgalera_smm.so
 			return 0

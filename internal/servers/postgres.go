@@ -28,8 +28,8 @@ type Postgres struct {
 // postgresDirs match the directories of its versions on Debian, Red Hat and macOS: they are in no PATH.
 var postgresDirs = []string{"/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/opt/homebrew/opt/postgresql@*/bin"}
 
-// StartPostgres starts PostgreSQL and waits until it answers. It refuses to run as root: then it runs as the user
-// postgres or nobody.
+// StartPostgres starts PostgreSQL and waits until it answers. PostgreSQL refuses to run as root: if this process is
+// root, the server runs as the user postgres or nobody.
 func StartPostgres(ctx context.Context) (*Postgres, error) {
 	path, version, err := findPostgres(ctx)
 	if err != nil {
@@ -116,7 +116,7 @@ func (p *Postgres) initialize(ctx context.Context, data string) error {
 	return nil
 }
 
-// leaveRoot has the server run as another user, who gets some files.
+// leaveRoot makes the server run as another user, who will own the files.
 func (p *Postgres) leaveRoot(files ...string) error {
 	owner, err := user.Lookup("postgres")
 	if err != nil {
@@ -128,7 +128,7 @@ func (p *Postgres) leaveRoot(files ...string) error {
 	uid, badUID := strconv.Atoi(owner.Uid)
 	gid, badGID := strconv.Atoi(owner.Gid)
 	p.command.User = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
-	// The user must get through the directories above; others cannot list them either.
+	// The user must be able to pass through the directories above, without listing them.
 	errs := []error{badUID, badGID, os.Chmod(filepath.Dir(p.dir.Path), 0o711), os.Chmod(p.dir.Path, 0o711)}
 	for _, file := range files {
 		errs = append(errs, os.Chown(file, uid, gid))

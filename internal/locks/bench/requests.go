@@ -46,8 +46,8 @@ func (c *countingConn) Write(p []byte) (int, error) {
 }
 
 // commandsIn counts the commands of a write, except those of setUp. A command is an array ("*2\r\n") of strings
-// ("$3\r\nGET\r\n"), the first of which is its name. The clients write whole commands: theirs are smaller than their
-// buffers.
+// ("$3\r\nGET\r\n"), the first of which is its name. A write has whole commands, because they are smaller than the
+// clients' buffers.
 func commandsIn(p []byte) (count int64) {
 	isName := false
 	for len(p) > 0 {

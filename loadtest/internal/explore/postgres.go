@@ -35,6 +35,13 @@ func (l *lane) openPostgres(ctx context.Context) error {
 		return err
 	}
 	l.onStop(func(context.Context) error { return server.Close() })
+	var version int
+	if err := server.GetContext(ctx, &version, "SELECT current_setting('server_version_num')::int"); err != nil {
+		return fmt.Errorf("ask PostgreSQL for its version: %w", err)
+	}
+	if version < 140_000 {
+		return fmt.Errorf("PostgreSQL %d is too old: scripts need version 14 or later", version/10_000)
+	}
 	name := strings.ToLower("stock_explore_" + rand.Text())
 	if _, err := server.ExecContext(ctx, "CREATE DATABASE "+name); err != nil {
 		return fmt.Errorf("create a database on PostgreSQL: %w", err)

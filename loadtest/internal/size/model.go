@@ -13,8 +13,8 @@ type Cost struct {
 	// The same if hardly two want the same item. It depends on the number of users because a busy process is woken
 	// less often, and then reads and writes more at once.
 	Apart map[Station]float64 `json:"apart"`
-	// Serial is for how long a sale keeps others from selling the same item, in seconds, without the CPU time that it
-	// needs meanwhile. A batch counts once for all its sales.
+	// Serial is how long a sale keeps others from selling the same item, in seconds, not counting CPU time. All sales of
+	// a batch share one such time.
 	Serial float64 `json:"serial"`
 	// RoundTrips and Flushes are how many of each are in the time that a sale keeps others out.
 	RoundTrips float64 `json:"round_trips"`
@@ -44,8 +44,8 @@ type Prediction struct {
 	Bottleneck string  // where a sale spends most of its time waiting
 }
 
-// A sale that keeps others out for k round trips executes k+1 statements meanwhile. serialShare is their share of the
-// statements of a sale, and so of its CPU time in MySQL and Redis.
+// serialShare is the share of a sale's statements, and so of its CPU time in MySQL and Redis, that run while it keeps
+// others out: k round trips mean k+1 statements.
 func (p *Profile) serialShare() float64 {
 	if p.RoundTrips == 0 {
 		return 0
@@ -60,9 +60,9 @@ func (p *Profile) batches() bool {
 	return many[MySQL]+many[Redis] < (few[MySQL]+few[Redis])/2
 }
 
-// at returns the costs in a setting. For how long a sale keeps others out depends on the users per item. So does the
-// CPU time, which moreover depends on the number of all users as it does if each wants an item of its own. A batch has
-// only users of one replica.
+// at returns the costs in a setting. They depend on the users per item. The CPU time is then scaled for the number of
+// all users, by the costs that were measured with separate items. For a strategy that batches, only the users of one
+// replica count.
 func (p *Profile) at(s Setting) Cost {
 	users := float64(s.Users)
 	if p.batches() {
@@ -80,7 +80,7 @@ func (p *Profile) at(s Setting) Cost {
 	return c
 }
 
-// between returns the costs for a number of users between those of the profile: linear in its logarithm.
+// between interpolates the costs linearly in the logarithm of the number of users.
 func (p *Profile) between(users float64) Cost {
 	first, last := p.Costs[0], p.Costs[len(p.Costs)-1]
 	if users <= float64(first.Users) {
@@ -150,7 +150,7 @@ func (m Machine) solve(c Cost, p *Profile, s Setting) Prediction {
 	return result
 }
 
-// A slowness is how many times as long a sale is at a station as the CPU time that it needs there.
+// A slowness is how long a sale stays at a station, as a multiple of its CPU time there.
 type slowness struct {
 	thread float64 // time that a thread runs per CPU time, because cores are shared or limited
 	queue  float64 // time at the station per time that a thread runs, because threads are limited

@@ -104,9 +104,8 @@ type Job struct {
 	Setting
 }
 
-// MeasureAll measures all jobs in each round, and returns the best sample of each: what else runs on the machine only
-// makes it slower (Chen and Revels, 2016), and hardly for a minute of every round. progress is called before each
-// measurement.
+// MeasureAll measures all jobs in each round, and returns the best sample of each. Other work on the machine only slows
+// a sample down (Chen and Revels, 2016), and seldom disturbs every round. progress is called before each measurement.
 func (r *Rig) MeasureAll(ctx context.Context, jobs []Job, progress func(Job)) ([]Sample, error) {
 	best, rounds := make([]Sample, len(jobs)), make([][]float64, len(jobs))
 	for range r.Rounds {

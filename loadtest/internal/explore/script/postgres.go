@@ -27,6 +27,8 @@ type postgresServer struct {
 	db   *sqlx.DB
 	gate wire.Gate
 	ids  map[*sqlx.Conn]*wire.Conn // those that are not cut
+
+	savepoints map[*sqlx.Conn]bool // whether the session has used any
 }
 
 // OpenPostgres returns a database on the server of a DSN; if its name is empty, the one that the DSN names.
@@ -45,7 +47,9 @@ func OpenPostgres(dsn, database string) (*sqlx.DB, error) {
 // OnPostgres returns stores whose connections are those of a database, which stays open. They are reused: the server
 // would take longer to open one than to execute a schedule.
 func OnPostgres(db *sqlx.DB, gate wire.Gate, isolation, redisAddr string) *Stores {
-	return newStores(&postgresServer{db: db, gate: gate, ids: map[*sqlx.Conn]*wire.Conn{}}, isolation, redisAddr)
+	return newStores(&postgresServer{
+		db: db, gate: gate, ids: map[*sqlx.Conn]*wire.Conn{}, savepoints: map[*sqlx.Conn]bool{},
+	}, isolation, redisAddr)
 }
 
 func (p *postgresServer) connect(ctx context.Context, isolation string) (*sqlx.Conn, error) {
@@ -92,6 +96,7 @@ func (p *postgresServer) query(
 		p.gate.Answered(e, io.EOF)
 		return nil, io.EOF
 	}
+	p.savepoints[conn] = p.savepoints[conn] || first == "SAVEPOINT"
 	failed := driverOf(conn).TxStatus() == inFailed
 	value, err := execute(ctx, conn, first, text, nil)
 	f, ok := p.failed(err)
@@ -160,7 +165,7 @@ func literals(row starlark.Value) string {
 	return strings.Join(texts, ", ")
 }
 
-// placeholders matches $1 and its like, and what can contain one that is none: strings, names and comments.
+// placeholders matches $1 and so on. It also matches strings, names and comments, so that a $1 in them is left alone.
 var placeholders = regexp.MustCompile(`(?s)[eE]'(?:[^'\\]|\\.|'')*'|'(?:[^']|'')*'|"(?:[^"]|"")*"|--[^\n]*|/\*.*?\*/` +
 	`|\$[A-Za-z_]*\$.*?\$[A-Za-z_]*\$|[A-Za-z_][\w$]*|\$(\d+)`)
 
@@ -184,7 +189,7 @@ func bind(statement string, args []any) (string, error) {
 		return "(" + literal(args[n-1]) + ")" // two minus signs would begin a comment
 	})
 	if at := slices.Index(used, false); at >= 0 && unknown == nil {
-		unknown = fmt.Errorf("sql: nothing in the statement is argument %d: it would be $%[1]d", at+1)
+		unknown = fmt.Errorf("sql: argument %d is not used: the statement has no $%[1]d", at+1)
 	}
 	return text, unknown
 }
@@ -218,13 +223,14 @@ func (p *postgresServer) failed(err error) (f failure, ok bool) {
 	}, true
 }
 
-// rollBack ends a transaction, which is a step, because it releases locks. One that has failed has none.
+// rollBack ends a transaction, which is a step, because it releases locks. One that has failed holds no locks, except
+// those from before a savepoint.
 func (p *postgresServer) rollBack(ctx context.Context, conn *sqlx.Conn) {
 	status := driverOf(conn).TxStatus()
 	switch {
 	case ctx.Err() != nil:
 		p.cut(conn)
-	case status == inTransaction:
+	case status == inTransaction, status == inFailed && p.savepoints[conn]:
 		_, _ = p.query(ctx, conn, "ROLLBACK", "ROLLBACK", nil) // if it fails, the connection is lost
 	case status == inFailed:
 		_, _ = conn.ExecContext(ctx, "ROLLBACK")
