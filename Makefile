@@ -67,9 +67,9 @@ explored: build ## explore every strategy, and update its page (20 minutes; or E
 record: servers build ## explore the checkout of real shops, from PyPI and npm (an hour; or RECORD=NAME)
 	@$(WITH_MAKE) sh loadtest/record/run.sh $(RECORD)
 
-# Packages in which nothing starts a goroutine are tested without the race detector, which is several times faster.
+# Packages that start no goroutine, in tests either, are tested without the race detector, in a fraction of the time.
 PACKAGES = $(shell go list ./...)
-CONCURRENT = $(shell grep -rlE --include='*.go' '^\s+go |\.Go.f' . | sed 's|^\./|stock/|; s|/[^/]*$$||' | sort -u)
+CONCURRENT = $(shell grep -rlE --include='*.go' '^\s+go |\.Go\(|httptest' . | sed 's|^\./|stock/|; s|/[^/]*$$||' | sort -u)
 # The tests that take minutes begin first.
 LONG := stock/loadtest stock/loadtest/internal/explore stock/internal/stock/catalogue
 SHORT = $(filter-out $(LONG),$(PACKAGES))
@@ -78,7 +78,7 @@ SHORT = $(filter-out $(LONG),$(PACKAGES))
 IN_MEMORY = $(shell awk '$$2 == "/dev/shm" && $$4 !~ /noexec/' /proc/mounts 2>/dev/null | grep -q . && \
 	df -Pk /dev/shm | awk 'END { if ($$4 > 4e6) print "GOTMPDIR=$${TMPDIR:-/tmp} TMPDIR=/dev/shm" }')
 
-test: servers ## run all tests on real servers, with the race detector
+test: servers ## run all tests on real servers, with the race detector where goroutines are started
 	$(IN_MEMORY) go test -race -p 3 -timeout 15m $(LONG) $(filter $(CONCURRENT),$(SHORT))
 	$(IN_MEMORY) go test -p 3 $(filter-out $(CONCURRENT),$(SHORT))
 	@# Tests that cut the connections of ZooKeeper are skipped with the detector (internal/locks/race_test.go), and the

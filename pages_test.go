@@ -198,7 +198,7 @@ func onPostgres(t *testing.T, strategy string) string {
 	if scripts.Len() == 0 {
 		return ""
 	}
-	return "\n## On PostgreSQL\n\nThe service is on MySQL. A [script](../scripts.md#postgresql) does the same on " +
+	return "\n## On PostgreSQL\n\nThe service uses MySQL. A [script](../scripts.md#postgresql) does the same on " +
 		"PostgreSQL, and every interleaving of two sessions is right.\n" + scripts.String() +
 		"\nMistakes that `loadtest explore --engine postgres` finds:\n\n" + mistakes.String()
 }

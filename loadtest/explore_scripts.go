@@ -33,7 +33,7 @@ func (f *exploreFlags) checkScripts(flags *pflag.FlagSet, files []string) error 
 		}
 	}
 	if err := explore.CheckEngine(f.engine); err != nil {
-		return fmt.Errorf("--engine %s: %w", f.engine, err)
+		return fmt.Errorf("--engine: %w", err) // an address may have a password
 	}
 	if f.replay != "" && len(files) > 1 {
 		return errors.New("--replay needs one script: that of the token")

@@ -68,7 +68,7 @@ func TestScriptsEndWithAStatus(t *testing.T) {
 			"def check(): return 'damage'\ndef buy():\n    sql('SELECT $1', 1)",
 			"replay: loadtest explore --engine postgres --replay script:A.B " + shop, 1, []string{"--engine", "postgres"},
 		},
-		{"def buy(): pass", "--engine oracle: must be mysql, postgres, or", 2, []string{"--engine", "oracle"}},
+		{"def buy(): pass", "--engine: must be mysql, postgres, or", 2, []string{"--engine", "oracle"}},
 		{"def buy(): pass", "--engine is for scripts", 2, []string{"--engine", "postgres", "--strategies", "update", "--"}},
 	} {
 		must.Succeed(t, os.WriteFile(shop, []byte(c.text), 0o600))

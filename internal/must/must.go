@@ -1,9 +1,9 @@
-// Package must ends tests.
+// Package must has a helper for tests.
 package must
 
 import "testing"
 
-// Succeed ends the test if what it needs has failed.
+// Succeed calls t.Fatal if err is not nil.
 func Succeed(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {

@@ -154,9 +154,9 @@ func (c *conn) exec(ctx context.Context, query string, args ...any) (sql.Result,
 	return result, classifyWrite(err)
 }
 
-// together carries out the statements of a transaction. It sends them in one message, unless the server is Galera: a
-// replica cannot be stopped between them, and so not while it has rows locked. As with exec, they do not end with ctx.
-// The result includes that of START TRANSACTION.
+// together carries out the statements of a transaction. Unless the server is Galera, it sends them in one message, so
+// that a replica cannot be stopped while it has rows locked. As with exec, they do not end with ctx. The result includes
+// that of START TRANSACTION.
 func (c *conn) together(ctx context.Context, statements string, args ...any) (result mysql.Result, err error) {
 	values := make([]driver.NamedValue, len(args))
 	for i, arg := range args {
@@ -166,37 +166,45 @@ func (c *conn) together(ctx context.Context, statements string, args ...any) (re
 		}
 	}
 	ctx = context.WithoutCancel(ctx)
-	var all results
+	statements = "START TRANSACTION; " + statements + "; COMMIT"
 	err = c.Raw(func(raw any) error {
-		for _, message := range c.store.messages("START TRANSACTION; " + statements + "; COMMIT") {
-			n := strings.Count(message, "?")
-			one, err := raw.(driver.ExecerContext).ExecContext(ctx, message, values[:n])
-			if err != nil {
-				return err
-			}
-			values, all = values[n:], append(all, one.(mysql.Result))
+		if c.store.galera {
+			result, err = oneByOne(ctx, raw.(driver.ExecerContext), statements, values)
+			return err
 		}
-		return nil
+		all, err := raw.(driver.ExecerContext).ExecContext(ctx, statements, values)
+		if err == nil {
+			result = all.(mysql.Result)
+		}
+		return err
 	})
 	if err != nil {
 		_, rollback := c.ExecContext(ctx, "ROLLBACK") // the statement that failed has left the transaction open
 		c.broken = c.broken || rollback != nil
+		return nil, classifyTogether(err)
 	}
-	return all, classifyTogether(err)
+	return result, nil
 }
 
-// messages divides statements into the messages in which they are sent: one, or one for each statement on Galera. A node
-// of Galera may roll a transaction back, because of a write on another node, between two statements of a message. It
-// then goes on with the next statement and reports no error, so that a sale is confirmed and not deducted (seen in
-// MariaDB 10.11.19).
-func (s Store) messages(statements string) []string {
-	if s.galera {
-		return strings.Split(statements, "; ")
+// oneByOne sends each statement by itself, as Galera needs it. A node may roll a transaction back, because of a write on
+// another node, between two statements of a message. It then goes on with the next statement and reports no error, so
+// that a sale is confirmed and not deducted (seen in MariaDB 10.11.19).
+func oneByOne(
+	ctx context.Context, conn driver.ExecerContext, statements string, values []driver.NamedValue,
+) (mysql.Result, error) {
+	var all results
+	for statement := range strings.SplitSeq(statements, "; ") {
+		n := strings.Count(statement, "?")
+		one, err := conn.ExecContext(ctx, statement, values[:n])
+		if err != nil {
+			return nil, err
+		}
+		values, all = values[n:], append(all, one.(mysql.Result))
 	}
-	return []string{statements}
+	return all, nil
 }
 
-// results are those of messages. Its methods are those of mysql.Result.
+// results are the results of several messages, as one mysql.Result.
 type results []mysql.Result
 
 func (r results) LastInsertId() (int64, error) { return r[len(r)-1].LastInsertId() }

@@ -19,7 +19,7 @@ const (
 	erUnknownCom       = 1047 // Galera: the node has no majority, or is not up to date yet
 	erServerShutdown   = 1053
 	erDupEntry         = 1062
-	erDuringCommit     = 1180 // Galera: the node lost the majority during the commit
+	erDuringCommit     = 1180 // Galera: the node lost the majority during the commit, and other nodes may have it
 	erTooManyUser      = 1203 // too many connections of this user
 	erLockWaitTimeout  = 1205
 	erUserLimit        = 1226 // the account's MAX_USER_CONNECTIONS
@@ -147,7 +147,7 @@ func classifyWrite(err error) error {
 	if err == nil || answered && !hasNumber(err, erDuringCommit) || errors.Is(err, driver.ErrBadConn) {
 		return Refusal(err)
 	}
-	return fmt.Errorf("%w: MySQL did not reply, or does not know: %w", stock.ErrUnknown, err)
+	return fmt.Errorf("%w: MySQL did not reply, or lost its cluster during the commit: %w", stock.ErrUnknown, err)
 }
 
 // classifyCommit classifies an error of COMMIT.

@@ -56,8 +56,8 @@ func (s Store) OrderOnce(
 	})
 }
 
-// again carries a request out until the server does not roll it back because of a conflict: a deadlock, or a write on
-// another node of Galera.
+// again carries a request out, and repeats it while the server rolls it back because of a conflict (a deadlock, or a
+// write on another node of Galera), until the longest wait has passed.
 func again[Receipt any](ctx context.Context, s Store, carryOut func() (Receipt, error)) (receipt Receipt, err error) {
 	err = retry.While(ctx, s.wait, isRolledBack, func() (err error) {
 		receipt, err = carryOut()
@@ -66,8 +66,8 @@ func again[Receipt any](ctx context.Context, s Store, carryOut func() (Receipt, 
 	return receipt, err
 }
 
-// once is again for a request with a key, or gives the first answer to the key. Several requests with one key that wait
-// for one that is rolled back are in a conflict, too.
+// once does the same as again for a request with a key. If the key has an answer, it gives that. Several requests with
+// one key that wait for one that is rolled back are in a conflict, too.
 func once[Receipt any](
 	ctx context.Context, s Store, entry ledgerRow,
 	carryOut func() (Receipt, error), answer func(first *ledgerRow) (Receipt, error),
@@ -202,9 +202,13 @@ func (tx Tx) record(ctx context.Context, rows []ledgerRow) error {
 		return nil
 	}
 	query, args := recordAlone(rows)
-	for _, message := range tx.conn.store.messages(query) {
-		n := strings.Count(message, "?")
-		if _, err := tx.ExecContext(ctx, message, args[:n]...); err != nil {
+	if !tx.conn.store.galera {
+		_, err := tx.ExecContext(ctx, query, args...)
+		return Refusal(orTaken(err))
+	}
+	for statement := range strings.SplitSeq(query, "; ") { // see oneByOne
+		n := strings.Count(statement, "?")
+		if _, err := tx.ExecContext(ctx, statement, args[:n]...); err != nil {
 			return Refusal(orTaken(err))
 		}
 		args = args[n:]

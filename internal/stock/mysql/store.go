@@ -120,19 +120,23 @@ func (s Store) Write(ctx context.Context, goodsID, units int64) error {
 // Set implements stock.AdminStore. It makes the epoch from the time, so that a database that is created anew does not
 // start from zero, and from the last and the given epoch, so that it grows even if the clock is set back.
 func (s Store) Set(ctx context.Context, goodsID, units, last int64) (epoch int64, err error) {
-	err = s.InTx(ctx, []int64{goodsID}, nil, func(tx Tx) error {
-		if _, err := tx.ExecContext(ctx, setSQL, goodsID, units, max(time.Now().UnixMicro(), last+1)); err != nil {
-			return Refusal(err)
-		}
-		return classifyRead(goodsID, tx.GetContext(ctx, &epoch, epochSQL, goodsID))
+	return again(ctx, s, func() (epoch int64, err error) {
+		err = s.InTx(ctx, []int64{goodsID}, nil, func(tx Tx) error {
+			if _, err := tx.ExecContext(ctx, setSQL, goodsID, units, max(time.Now().UnixMicro(), last+1)); err != nil {
+				return Refusal(err)
+			}
+			return classifyRead(goodsID, tx.GetContext(ctx, &epoch, epochSQL, goodsID))
+		})
+		return epoch, err
 	})
-	return epoch, err
 }
 
 // Restock implements stock.AdminStore.
 func (s Store) Restock(ctx context.Context, goodsID, units int64) (int64, error) {
 	for {
-		result, err := s.exec(ctx, []int64{goodsID}, restockSQL, units, goodsID, stock.MaxStock-units)
+		result, err := again(ctx, s, func() (sql.Result, error) {
+			return s.exec(ctx, []int64{goodsID}, restockSQL, units, goodsID, stock.MaxStock-units)
+		})
 		if err != nil {
 			return 0, err
 		}
@@ -196,14 +200,12 @@ func (s Store) WriteAll(ctx context.Context, req stock.OrderRequest, stocks []st
 }
 
 // exec runs one writing statement that commits by itself.
-func (s Store) exec(ctx context.Context, shares []int64, query string, args ...any) (sql.Result, error) {
-	return again(ctx, s, func() (result sql.Result, err error) {
-		err = s.use(ctx, shares, func(conn *conn) error {
-			result, err = conn.exec(ctx, query, args...)
-			return err
-		})
-		return result, err
+func (s Store) exec(ctx context.Context, shares []int64, query string, args ...any) (result sql.Result, err error) {
+	err = s.use(ctx, shares, func(conn *conn) error {
+		result, err = conn.exec(ctx, query, args...)
+		return err
 	})
+	return result, err
 }
 
 // checkFound fails with ErrUnknownItem if a statement matched no row. The DSN must have clientFoundRows=true, or else a

@@ -16,7 +16,7 @@ import (
 // left for the question; the connections that are open still work.
 //
 // A read-only server is refused even if this account could still write: what a former primary accepts is lost when it
-// becomes a replica. So is a node of Galera if the replica was not told (Store.messages).
+// becomes a replica. A node of Galera is refused if the replica runs without --galera: see oneByOne.
 func CheckWritable(ctx context.Context, db *sqlx.DB, galera bool) error {
 	// No server has all of these, and some have values besides ON and OFF.
 	const query = `SHOW GLOBAL VARIABLES WHERE Variable_name IN

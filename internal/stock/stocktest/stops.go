@@ -106,7 +106,8 @@ func (s stops) each(t *testing.T, sell sellFunc, units int64, count int, last bo
 		t.Fatal(err)
 	}
 	var blocked []int
-	for n := 1; ; n++ {
+	const most = 60 // more statements than any sale has
+	for n := 1; n <= most; n++ {
 		stopped, sold := s.stopBefore(t, n, sell, units, count)
 		if !stopped {
 			s.judge(t, blocked, n-1, last)
@@ -116,6 +117,7 @@ func (s stops) each(t *testing.T, sell sellFunc, units int64, count int, last bo
 			blocked = append(blocked, n-1)
 		}
 	}
+	t.Fatalf("a sale has more than %d statements", most)
 }
 
 func (s stops) judge(t *testing.T, blocked []int, statements int, last bool) {

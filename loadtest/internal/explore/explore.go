@@ -180,7 +180,7 @@ func Obstacle(s scenario.Strategy) string {
 }
 
 // hides reports whether there are views, triggers or foreign keys where a Subject keeps its tables. What a statement
-// touches is not in its text then. Nobody reads the text of statements for PostgreSQL.
+// touches is not in its text then. It returns true on PostgreSQL, where the text of statements is not parsed.
 func (x *Explorer) hides(ctx context.Context, choice scenario.Choice, workloads []workload) (hides bool, err error) {
 	if x.subject == nil || len(workloads) == 0 {
 		return false, nil

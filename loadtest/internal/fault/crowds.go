@@ -79,17 +79,17 @@ var crowdPlays = map[string]func(*Stage){
 	},
 	"galera-node-killed": func(s *Stage) {
 		s.loseNode("the node of the victim is killed", func(context.Context) error {
-			s.galera.Nodes[victimNode].Kill()
+			s.galera.Nodes[victimIndex].Kill()
 			return nil
 		}, "the node is started again", func(ctx context.Context) error {
-			return s.galera.Restart(ctx, s.galera.Nodes[victimNode])
+			return s.galera.Restart(ctx, s.galera.Nodes[victimIndex])
 		})
 	},
 	"galera-partition": func(s *Stage) {
 		s.loseNode("the node of the victim is cut off from the others", func(ctx context.Context) error {
-			return s.galera.Isolate(ctx, s.galera.Nodes[victimNode])
+			return s.galera.Isolate(ctx, s.galera.Nodes[victimIndex])
 		}, "the node reaches the others again", func(ctx context.Context) error {
-			return s.galera.Reconnect(ctx, s.galera.Nodes[victimNode])
+			return s.galera.Reconnect(ctx, s.galera.Nodes[victimIndex])
 		})
 	},
 	"holds-after-crash": func(s *Stage) {
@@ -112,10 +112,11 @@ var crowdPlays = map[string]func(*Stage){
 	},
 }
 
-// victimNode is the index of the node of Galera that the victim uses.
-const victimNode = 1
+// victimIndex is the index of the node of Galera that the victim uses.
+const victimIndex = 1
 
-// loseNode has clients buy while the node of the victim is lost, and until some time after it has come back.
+// loseNode has clients buy while the node of the victim is lost, and compares the stocks of the nodes after it has come
+// back.
 func (s *Stage) loseNode(
 	lost string, lose func(context.Context) error, back string, bring func(context.Context) error,
 ) {
@@ -301,7 +302,7 @@ func (s *Stage) provePause(c *crowd, what string) {
 			refused++
 		}
 	}
-	text := fmt.Sprintf("%s; %.1f s after the kill, a sale was confirmed again; until then %d requests were refused, "+
+	text := fmt.Sprintf("%s; %.1f s after that, a sale was confirmed again; until then %d requests were refused, "+
 		"and %d had an unknown outcome", what, s.blocked.Seconds(), refused, unknown)
 	if s.redis != nil && s.redis.cluster != nil {
 		down := time.Duration(s.redis.othersDownNS.Load())

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -94,8 +95,22 @@ func field(path, name, separator string) string {
 	return ""
 }
 
-// revision returns the commit of the working directory.
+// revision returns the commit stamped into the build, or else that of the working directory: `go run` stamps none.
 func revision() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		var hash, changed string
+		for _, s := range info.Settings {
+			switch {
+			case s.Key == "vcs.revision":
+				hash = s.Value[:min(12, len(s.Value))]
+			case s.Key == "vcs.modified" && s.Value == "true":
+				changed = "+dirty"
+			}
+		}
+		if hash != "" {
+			return hash + changed
+		}
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
 	describe := exec.CommandContext(ctx, "git", "describe", "--always", "--exclude=*", "--abbrev=12", "--dirty=+dirty")

@@ -64,8 +64,8 @@ func (s *Stores) Close() error {
 
 // RollBack ends what a session has left uncommitted.
 func (s *Stores) RollBack(ctx context.Context) {
-	for _, conn := range s.conns {
-		s.sql.rollBack(ctx, conn)
+	for _, name := range slices.Sorted(maps.Keys(s.conns)) { // in the same order in every schedule
+		s.sql.rollBack(ctx, s.conns[name])
 	}
 }
 
