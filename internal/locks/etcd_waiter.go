@@ -75,8 +75,8 @@ func (w *etcdWaiter) wait(ctx context.Context) (holds bool, err error) {
 	return false, w.awaitDeletion(ctx, string(before[0].Key), both.Header.Revision)
 }
 
-// awaitDeletion waits until a key that existed at a revision is deleted. The watch survives a restart of the server, but
-// does not report that the server is gone, so a small request is sent at intervals.
+// awaitDeletion waits until a key that existed at a revision is deleted. The watch survives a restart of the server,
+// but does not report that the server is gone, so a small request is sent at intervals.
 func (w *etcdWaiter) awaitDeletion(ctx context.Context, key string, revision int64) error {
 	watch, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx)) // ends the watch
 	defer cancel()

@@ -18,8 +18,8 @@ const (
 	turnTime   = 100 * time.Millisecond
 )
 
-// queueHeartbeat is how long a waiting process counts as alive after its last request. Then it is skipped. It asks three
-// times in that time.
+// queueHeartbeat is how long a waiting process counts as alive after its last request. Then it is skipped. It asks
+// three times in that time.
 const queueHeartbeat = 3 * time.Second
 
 // queueOutage is how long Redis may be away before those who wait are refused: a failover takes seconds.

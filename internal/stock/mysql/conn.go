@@ -155,8 +155,8 @@ func (c *conn) exec(ctx context.Context, query string, args ...any) (sql.Result,
 }
 
 // together carries out the statements of a transaction. Unless the server is Galera, it sends them in one message, so
-// that a replica cannot be stopped while it has rows locked. As with exec, they do not end with ctx. The result includes
-// that of START TRANSACTION.
+// that a replica cannot be stopped while it has rows locked. As with exec, they do not end with ctx. The result
+// includes that of START TRANSACTION.
 func (c *conn) together(ctx context.Context, statements string, args ...any) (result mysql.Result, err error) {
 	values := make([]driver.NamedValue, len(args))
 	for i, arg := range args {
@@ -186,9 +186,9 @@ func (c *conn) together(ctx context.Context, statements string, args ...any) (re
 	return result, nil
 }
 
-// oneByOne sends each statement by itself, as Galera needs it. A node may roll a transaction back, because of a write on
-// another node, between two statements of a message. It then goes on with the next statement and reports no error, so
-// that a sale is confirmed and not deducted (seen in MariaDB 10.11.19).
+// oneByOne sends each statement by itself, as Galera needs it. A node may roll a transaction back, because of a write
+// on another node, between two statements of a message. It then goes on with the next statement and reports no error,
+// so that a sale is confirmed and not deducted (seen in MariaDB 10.11.19).
 func oneByOne(
 	ctx context.Context, conn driver.ExecerContext, statements string, values []driver.NamedValue,
 ) (mysql.Result, error) {
