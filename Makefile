@@ -69,7 +69,7 @@ record: servers build ## explore the checkout of real shops, from PyPI and npm (
 
 # Packages that start no goroutine, in tests either, are tested without the race detector, in a fraction of the time.
 PACKAGES = $(shell go list ./...)
-CONCURRENT = $(shell grep -rlE --include='*.go' '^\s+go |\.Go\(|httptest' . | sed 's|^\./|stock/|; s|/[^/]*$$||' | sort -u)
+CONCURRENT = $(shell grep -rlE --include='*.go' '^\s+go |\.Go\b|httptest' . | sed 's|^\./|stock/|; s|/[^/]*$$||' | sort -u)
 # The tests that take minutes begin first.
 LONG := stock/loadtest stock/loadtest/internal/explore stock/internal/stock/catalogue
 SHORT = $(filter-out $(LONG),$(PACKAGES))
