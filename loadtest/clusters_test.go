@@ -56,7 +56,7 @@ func TestFailoversOfClustersUnderLoadAreAsClaimed(t *testing.T) {
 		"lock-etcd":        {report.Safe, report.Blocked},
 	}
 	for _, f := range mustReadReport(t, dir).Faults {
-		if !slices.Contains(want[f.Strategy], f.Outcome) || !strings.Contains(f.Proof, "s after the kill") {
+		if !slices.Contains(want[f.Strategy], f.Outcome) || !strings.Contains(f.Proof, "s after that") {
 			t.Errorf("%s, %s: %s (%s), want one of %v", f.Scenario, f.Strategy, f.Outcome, f.Proof, want[f.Strategy])
 		}
 		delete(want, f.Strategy)
