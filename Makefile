@@ -79,8 +79,8 @@ IN_MEMORY = $(shell awk '$$2 == "/dev/shm" && $$4 !~ /noexec/' /proc/mounts 2>/d
 	df -Pk /dev/shm | awk 'END { if ($$4 > 4e6) print "GOTMPDIR=$${TMPDIR:-/tmp} TMPDIR=/dev/shm" }')
 
 test: servers ## run all tests on real servers, with the race detector where goroutines are started
-	$(IN_MEMORY) go test -race -p 3 -timeout 15m $(LONG) $(filter $(CONCURRENT),$(SHORT))
-	$(IN_MEMORY) go test -p 3 $(filter-out $(CONCURRENT),$(SHORT))
+	$(IN_MEMORY) go test -race -timeout 15m $(LONG) $(filter $(CONCURRENT),$(SHORT))
+	$(IN_MEMORY) go test $(filter-out $(CONCURRENT),$(SHORT))
 	@# Tests that cut the connections of ZooKeeper are skipped with the detector (internal/locks/race_test.go), and the
 	@# one that counts allocations cannot run with it, so they run without it.
 	$(IN_MEMORY) go test -run 'ZooKeeper|/zookeeper|Allocations' ./internal/locks ./loadtest/internal/traffic

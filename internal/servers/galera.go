@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -115,7 +116,8 @@ func (g *Galera) newNodes(p mysqlProgram, library string, o GaleraOptions) error
 		}
 		args := append(p.args(node.dir, node.port(), MySQLOptions{Relaxed: o.Relaxed}),
 			"--init-file=", "--skip-log-bin", "--innodb-autoinc-lock-mode=2",
-			"--wsrep-on=ON", "--wsrep-provider="+library, "--wsrep-cluster-name="+g.Nodes[0].dir.Path,
+			"--wsrep-on=ON", "--wsrep-provider="+library,
+			"--wsrep-cluster-name="+filepath.Base(g.Nodes[0].dir.Path), // a longer name than 32 characters does not work
 			"--wsrep-cluster-address=gcomm://"+strings.Join(g.groups, ","),
 			fmt.Sprintf("--wsrep-node-name=node-%d", i+1), "--wsrep-node-address=127.0.0.1",
 			"--wsrep-sst-method=nocopy",

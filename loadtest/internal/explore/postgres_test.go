@@ -178,7 +178,7 @@ func testPostgresMistakes(t *testing.T, x *Explorer) {
 		{"def buy():\n    try_sql('SELECT no_such_column FROM good_stock')", "shop.star:2:12: in buy: error 42703"},
 		{"def buy():\n    sql('SELECT $1', [1])", "shop.star:2:8: in buy: sql: [1] (list) cannot be sent"},
 		{"def buy():\n    sql('SELECT $2', 1)", "shop.star:2:8: in buy: sql: there is no argument for $2"},
-		{"def buy():\n    sql('SELECT ?', 1)", "shop.star:2:8: in buy: sql: nothing in the statement is argument 1"},
+		{"def buy():\n    sql('SELECT ?', 1)", "shop.star:2:8: in buy: sql: argument 1 is not used"},
 		{"def setup():\n    sql('nonsense')\ndef buy(): pass", "shop.star:2:8: in setup: error 42601"},
 		{
 			"def buy():\n    sql('BEGIN')\n    sql('SELECT 1/0')",
