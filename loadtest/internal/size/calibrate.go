@@ -1,6 +1,7 @@
 package size
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"runtime"
@@ -19,6 +20,7 @@ const (
 	longRTT     = 4 * time.Millisecond
 	slowFlushes = 2 * time.Millisecond
 	manyItems   = 256 // so that two users seldom want the same
+	someUsers   = 32  // with other numbers of replicas
 )
 
 // Calibrations lists the settings that a profile is computed from.
@@ -29,6 +31,9 @@ func Calibrations() (all []Setting) {
 		slowRTT.AddedRTT, slowFlush.AddedFlush, apart.Items = longRTT, slowFlushes, manyItems
 		all = append(all, base, slowRTT, slowFlush, apart)
 	}
+	for _, replicas := range []int{1, mostReplicas} {
+		all = append(all, Setting{Users: someUsers, Items: 1, Replicas: replicas})
+	}
 	return all
 }
 
@@ -37,9 +42,10 @@ func Host() Machine { return Machine{Cores: float64(runtime.NumCPU())} }
 
 // Calibrate measures strategies, and computes their profiles.
 func (r *Rig) Calibrate(ctx context.Context, strategies []string, b Basis, progress func(Job)) ([]*Profile, error) {
+	settings := Calibrations()
 	var jobs []Job
 	for _, strategy := range strategies {
-		for _, setting := range Calibrations() {
+		for _, setting := range settings {
 			jobs = append(jobs, Job{strategy, setting})
 		}
 	}
@@ -48,7 +54,7 @@ func (r *Rig) Calibrate(ctx context.Context, strategies []string, b Basis, progr
 		return nil, err
 	}
 	var profiles []*Profile
-	each := len(Calibrations())
+	each := len(settings)
 	for i, strategy := range strategies {
 		p := &Profile{Strategy: strategy, FlushTime: b.Commit.Seconds() / b.FlushesPerCommit}
 		p.Samples = samples[i*each : (i+1)*each]
@@ -71,7 +77,7 @@ func (p *Profile) Fit(m Machine) {
 	}
 	p.RoundTrips = extra(of(1, 1, longRTT, 0), longRTT)
 	p.Flushes = extra(of(1, 1, 0, slowFlushes), slowFlushes)
-	p.Costs = nil
+	p.Costs, p.Factors = nil, nil
 	for _, users := range Levels {
 		p.Costs = append(p.Costs, Cost{Users: users, CPU: of(users, 1, 0, 0).CPU, Apart: of(users, manyItems, 0, 0).CPU})
 	}
@@ -79,6 +85,25 @@ func (p *Profile) Fit(m Machine) {
 		users := Levels[i]
 		p.fitLevel(m, &p.Costs[i], []Sample{of(users, 1, 0, 0), of(users, 1, longRTT, 0), of(users, 1, 0, slowFlushes)})
 	}
+	p.fitFactors()
+}
+
+// fitFactors compares the CPU times of samples with other numbers of replicas with those of the costs.
+func (p *Profile) fitFactors() {
+	factors := []Factors{{Replicas: usualReplicas}}
+	for _, s := range p.Samples {
+		if s.Replicas == usualReplicas {
+			continue
+		}
+		f, usual := Factors{Replicas: s.Replicas, CPU: map[Station]float64{}}, p.at(s.Setting).CPU
+		for station, need := range s.CPU {
+			if usual[station] > 0 {
+				f.CPU[station] = need / usual[station]
+			}
+		}
+		factors = append(factors, f)
+	}
+	p.Factors = slices.SortedFunc(slices.Values(factors), func(a, b Factors) int { return cmp.Compare(a.Replicas, b.Replicas) })
 }
 
 // fitLevel finds the times of a level that explain its samples best, by a search along each axis in turn with steps

@@ -10,7 +10,7 @@ type Cost struct {
 	Users int `json:"users"`
 	// CPU time at each station, in seconds, if all want the same item.
 	CPU map[Station]float64 `json:"cpu"`
-	// The same if hardly two want the same item. It depends on the number of users because a busy process is woken
+	// The same if hardly two want the same item. Both depend on the number of users because a busy process is woken
 	// less often, and then reads and writes more at once.
 	Apart map[Station]float64 `json:"apart"`
 	// Serial is how long a sale keeps others from selling the same item, in seconds, not counting CPU time. All sales of
@@ -21,15 +21,22 @@ type Cost struct {
 	Flushes    float64 `json:"flushes"`
 }
 
+// Factors multiply the CPU time of a sale at each station.
+type Factors struct {
+	Replicas int                 `json:"replicas"` // with which they were measured
+	CPU      map[Station]float64 `json:"cpu"`
+}
+
 // A Profile is what was measured of a strategy.
 type Profile struct {
-	Strategy   string   `json:"strategy"`
-	Costs      []Cost   `json:"costs"`   // by Users
-	RoundTrips float64  `json:"rtts"`    // round trips of a sale that nobody else keeps waiting
-	Flushes    float64  `json:"flushes"` // flushes of such a sale
-	Inside     float64  `json:"inside"`  // round trips while a sale keeps many others out
-	FlushTime  float64  `json:"flush"`   // how long a flush took, in seconds
-	Samples    []Sample `json:"samples"` // what the profile was computed from
+	Strategy   string    `json:"strategy"`
+	Costs      []Cost    `json:"costs"`   // by Users
+	RoundTrips float64   `json:"rtts"`    // round trips of a sale that nobody else keeps waiting
+	Flushes    float64   `json:"flushes"` // flushes of such a sale
+	Inside     float64   `json:"inside"`  // round trips while a sale keeps many others out
+	FlushTime  float64   `json:"flush"`   // how long a flush took, in seconds
+	Factors    []Factors `json:"factors"` // by replicas
+	Samples    []Sample  `json:"samples"` // what the profile was computed from
 }
 
 // A Machine is where the stations run.
@@ -60,24 +67,48 @@ func (p *Profile) batches() bool {
 	return many[MySQL]+many[Redis] < (few[MySQL]+few[Redis])/2
 }
 
-// at returns the costs in a setting. They depend on the users per item. The CPU time is then scaled for the number of
-// all users, by the costs that were measured with separate items. For a strategy that batches, only the users of one
-// replica count.
+// at returns the costs in a setting. The times for which a sale keeps others out depend on the users per item. The CPU
+// time lies between those of users who all want one item, and of users who all want different ones. For a strategy that
+// batches, only the users of one replica count.
 func (p *Profile) at(s Setting) Cost {
 	users := float64(s.Users)
 	if p.batches() {
 		users *= usualReplicas / float64(s.Replicas)
 	}
-	c, all := p.between(users/float64(s.Items)), p.between(users)
-	cpu := map[Station]float64{}
-	for station, need := range c.CPU {
-		cpu[station] = need
-		if few := c.Apart[station]; few > 0 {
-			cpu[station] *= all.Apart[station] / few
-		}
+	each := max(1, users/float64(s.Items))
+	c, all := p.between(each), p.between(users)
+	same := 1.0 // as if all wanted the same item
+	if s.Items > 1 {
+		same = math.Log(each) / math.Log(users)
 	}
-	c.CPU = cpu
+	c.CPU = map[Station]float64{}
+	for station, apart := range all.Apart {
+		c.CPU[station] = (apart + same*(all.CPU[station]-apart)) * p.factor(s.Replicas, station)
+	}
 	return c
+}
+
+// factor interpolates the factors linearly in the logarithm of the number of replicas. What was not measured has the
+// factor 1.
+func (p *Profile) factor(replicas int, station Station) float64 {
+	of := func(f Factors) float64 {
+		if v, ok := f.CPU[station]; ok {
+			return v
+		}
+		return 1
+	}
+	i := slices.IndexFunc(p.Factors, func(f Factors) bool { return f.Replicas >= replicas })
+	switch {
+	case len(p.Factors) == 0:
+		return 1
+	case i < 0:
+		return of(p.Factors[len(p.Factors)-1])
+	case i == 0:
+		return of(p.Factors[0])
+	}
+	a, b := p.Factors[i-1], p.Factors[i]
+	share := math.Log(float64(replicas)/float64(a.Replicas)) / math.Log(float64(b.Replicas)/float64(a.Replicas))
+	return of(a) + share*(of(b)-of(a))
 }
 
 // between interpolates the costs linearly in the logarithm of the number of users.
@@ -180,7 +211,12 @@ func (m Machine) slowDown(times map[Station]slowness, c Cost, s Setting, through
 			thread = slow(min(running, users), m.Cores)
 		}
 		if cores, limited := s.Cores[station]; limited {
-			thread = max(thread, slow(min(throughput*need*t.thread, users), cores))
+			jobs := min(throughput*need*t.thread, users)
+			if m.Cores > 0 {
+				thread = max(thread, capped(jobs, cores))
+			} else {
+				thread = max(thread, slow(jobs, cores))
+			}
 		}
 		if station == Redis {
 			queue = slow(min(throughput*need*t.perCPU(), users), redisThreads)
@@ -199,6 +235,12 @@ const redisThreads = 1
 func slow(jobs, servers float64) float64 {
 	p := math.Sqrt(max(1, servers))
 	return math.Pow(1+math.Pow(jobs/servers, p), 1/p)
+}
+
+// capped is slow for processes that share a Quota. They run undisturbed until they have used it up.
+func capped(jobs, cores float64) float64 {
+	const sharp = 8
+	return math.Pow(1+math.Pow(jobs/cores, sharp), 1.0/sharp)
 }
 
 // item is the bottleneck if a sale waits longest for its turn at the item.

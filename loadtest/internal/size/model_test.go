@@ -48,7 +48,8 @@ func TestSlownessIsCloseToErlangsFormula(t *testing.T) {
 }
 
 func TestCoresLimitTheGoodput(t *testing.T) {
-	p := &Profile{Costs: []Cost{{Users: 1, CPU: map[Station]float64{Service: 0.001, MySQL: 0.0005}}}}
+	cpu := map[Station]float64{Service: 0.001, MySQL: 0.0005}
+	p := &Profile{Costs: []Cost{{Users: 1, CPU: cpu, Apart: cpu}}}
 	s := Setting{Users: 500, Items: 1, Replicas: 2}
 	for _, test := range []struct {
 		name  string
@@ -70,14 +71,31 @@ func TestCoresLimitTheGoodput(t *testing.T) {
 	}
 }
 
+func TestCPUTimeDependsOnItemsAndReplicas(t *testing.T) {
+	cost := Cost{Users: 64, CPU: map[Station]float64{Service: 0.001}, Apart: map[Station]float64{Service: 0.004}}
+	p := &Profile{
+		Costs:   []Cost{cost},
+		Factors: []Factors{{Replicas: 2}, {Replicas: 4, CPU: map[Station]float64{Service: 1.2}}},
+	}
+	for _, test := range []struct {
+		items, replicas int
+		want            float64
+	}{
+		{1, 2, 0.001}, {8, 2, 0.0025}, {64, 2, 0.004}, {1000, 2, 0.004}, {1, 1, 0.001}, {1, 4, 0.0012}, {1, 8, 0.0012},
+	} {
+		got := p.at(Setting{Users: 64, Items: test.items, Replicas: test.replicas}).CPU[Service]
+		if math.Abs(got-test.want) > 1e-9 {
+			t.Errorf("%d items, %d replicas: %v s, want %v", test.items, test.replicas, got, test.want)
+		}
+	}
+}
+
 // lock is a made-up strategy with four round trips, three of them under a lock, and two flushes.
 func lock() *Profile {
 	p := &Profile{Strategy: "lock", RoundTrips: 4, Flushes: 2, Inside: 3}
+	cpu := map[Station]float64{Load: 30e-6, Nginx: 20e-6, Service: 80e-6, MySQL: 120e-6, Redis: 10e-6}
 	for _, users := range Levels {
-		p.Costs = append(p.Costs, Cost{
-			Users: users, Serial: 0.0004, RoundTrips: 3, Flushes: 2,
-			CPU: map[Station]float64{Load: 30e-6, Nginx: 20e-6, Service: 80e-6, MySQL: 120e-6, Redis: 10e-6},
-		})
+		p.Costs = append(p.Costs, Cost{Users: users, Serial: 0.0004, RoundTrips: 3, Flushes: 2, CPU: cpu, Apart: cpu})
 	}
 	return p
 }
