@@ -30,6 +30,7 @@ type sizeFlags struct {
 	rtt, commit time.Duration
 	record      string
 	measure     bool
+	rounds      int
 	out         string
 	seed        uint64
 	stockBinary string
@@ -73,6 +74,7 @@ func (f *sizeFlags) register(flags *pflag.FlagSet) {
 	flags.DurationVar(&f.commit, "commit", 2*time.Millisecond, "time of a commit in MySQL, with its flushes")
 	flags.StringVar(&f.record, "record", "", "record of --measure (default: the one of docs/sizing.md)")
 	flags.BoolVar(&f.measure, "measure", false, "measure this machine, and test predictions about it")
+	flags.IntVar(&f.rounds, "rounds", 3, "with --measure: how often each setting is measured; a noisy machine needs more")
 	flags.StringVar(&f.out, "out", "", "with --measure: directory for the results (default: out/ and the time)")
 	flags.Uint64Var(&f.seed, "seed", 1, "with --measure: seed of the requests")
 	flags.StringVar(&f.stockBinary, "stock-binary", "",
@@ -90,6 +92,8 @@ func (f *sizeFlags) check(flags *pflag.FlagSet) error {
 		return fmt.Errorf("--sales %v: must be positive", f.sales)
 	case f.items < 1 || f.items > 10_000:
 		return fmt.Errorf("--items %d: must be a number from 1 to 10000", f.items)
+	case f.rounds < 1:
+		return fmt.Errorf("--rounds %d: must be positive", f.rounds)
 	case f.rtt < 0 || f.commit < 0:
 		return errors.New("--rtt and --commit must not be negative")
 	}
@@ -158,6 +162,7 @@ func (f *sizeFlags) run(ctx context.Context, stdout, stderr io.Writer) (err erro
 		return startError(ctx, err)
 	}
 	defer func() { err = errors.Join(err, rig.Close()) }()
+	rig.Rounds = f.rounds
 	if noQuotas != nil {
 		screen.println(fmt.Sprintf("no predictions about fewer cores are tested: %v", noQuotas))
 	}
