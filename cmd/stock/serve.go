@@ -26,6 +26,7 @@ import (
 	"stock/internal/stock/catalogue"
 	"stock/internal/stock/httpapi"
 	"stock/internal/stock/mysql"
+	"stock/internal/stock/retention"
 	"stock/internal/stock/share"
 )
 
@@ -294,7 +295,7 @@ func (o *serveOptions) serve(ctx context.Context, stderr io.Writer) (err error) 
 	opened.add(o.Strategies.Close)
 	o.Strategies.Sweep()
 	if o.Deps.MySQL != nil {
-		opened.add(mysql.Expire(o.Deps, mysql.Ages{
+		opened.add(retention.Expire(o.Deps, retention.Ages{
 			Refusals: o.Deps.RefusalTTL, Cancellations: o.Deps.KeyTTL, Reservations: o.reservationRetention,
 		}).Close)
 	}
