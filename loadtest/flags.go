@@ -66,6 +66,7 @@ type clusterFlags struct {
 	etcd           int // members
 	galera         int // nodes; 0: one MySQL
 	galeraSyncWait int
+	syncWaitFlag   *pflag.Flag
 }
 
 func (f *clusterFlags) register(flags *pflag.FlagSet) {
@@ -80,6 +81,7 @@ func (f *clusterFlags) registerGalera(flags *pflag.FlagSet) {
 		"start a Galera cluster of this many MariaDB nodes instead of one MySQL; must be 3. The replicas use different nodes")
 	flags.IntVar(&f.galeraSyncWait, "galera-sync-wait", 7, "wsrep_sync_wait of the nodes of --galera, 0 to 15: which "+
 		"statements wait for what other nodes have written. The default of Galera is 0")
+	f.syncWaitFlag = flags.Lookup("galera-sync-wait")
 }
 
 func (f *clusterFlags) check() error {
@@ -93,6 +95,8 @@ func (f *clusterFlags) checkGalera() error {
 	switch {
 	case f.galera != 0 && f.galera != servers.GaleraNodes:
 		return fmt.Errorf("--galera %d: must be %d", f.galera, servers.GaleraNodes)
+	case f.galera == 0 && f.syncWaitFlag.Changed:
+		return errors.New("--galera-sync-wait needs --galera: only the nodes of a Galera cluster have wsrep_sync_wait")
 	case f.galeraSyncWait < 0 || f.galeraSyncWait > 15:
 		return fmt.Errorf("--galera-sync-wait %d: must be 0 to 15", f.galeraSyncWait)
 	}

@@ -52,6 +52,8 @@ func TestWrongUsageIsOneClearLine(t *testing.T) { //nolint:funlen // a table
 		{"run --target http://a --admin http://b --redis redis://:secret@h", "--redis must be host:port"},
 		{"run --target http://a --admin http://b --redlock h", "--redlock is \"h\": it must be host:port"},
 		{"up --galera 2", "--galera 2: must be 3"},
+		{"run --galera-sync-wait 0", "--galera-sync-wait needs --galera"},
+		{"faults --galera-sync-wait 7", "--galera-sync-wait needs --galera"},
 		{"faults --galera 3 --mysql-dsn root@tcp(h:1)/", "--galera excludes --tidb and --mysql-dsn"},
 		{"up --etcd-members 5", "--etcd-members 5: must be 1 or 3"},
 		{

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"stock/internal/stock/mysql"
+	"stock/internal/stock/retention"
 )
 
 type pruneOptions struct {
@@ -67,9 +67,9 @@ func (o *pruneOptions) prune(ctx context.Context, stdout, stderr io.Writer) (err
 		name, deleted string
 		prune         func(context.Context, *sqlx.DB, time.Duration) (int64, error)
 	}{
-		{"ledger", "rows of the ledger", mysql.PruneLedger},
-		{"reservations", "reservations", mysql.PruneReservations},
-		{"buyers", "buyers of items", mysql.PruneBuyers},
+		{"ledger", "rows of the ledger", retention.PruneLedger},
+		{"reservations", "reservations", retention.PruneReservations},
+		{"buyers", "buyers of items", retention.PruneBuyers},
 	} {
 		deleted, err := kind.prune(ctx, servers.MySQL, o.olderThan)
 		fmt.Fprintf(stdout, "deleted %d %s\n", deleted, kind.deleted)

@@ -26,6 +26,7 @@ import (
 	"stock/internal/stock/catalogue"
 	"stock/internal/stock/httpapi"
 	"stock/internal/stock/mysql"
+	"stock/internal/stock/retention"
 	"stock/internal/stock/share"
 )
 
@@ -280,6 +281,9 @@ func (o *serveOptions) serve(ctx context.Context, stderr io.Writer) (err error) 
 	if err := o.openServers(&opened); err != nil {
 		return err
 	}
+	if err := o.checkGalera(ctx); err != nil {
+		return err
+	}
 	// The whole catalogue; only a program built with the tag mutants can change it.
 	served, err := o.plant(o, &opened)
 	if err != nil {
@@ -291,7 +295,7 @@ func (o *serveOptions) serve(ctx context.Context, stderr io.Writer) (err error) 
 	opened.add(o.Strategies.Close)
 	o.Strategies.Sweep()
 	if o.Deps.MySQL != nil {
-		opened.add(mysql.Expire(o.Deps, mysql.Ages{
+		opened.add(retention.Expire(o.Deps, retention.Ages{
 			Refusals: o.Deps.RefusalTTL, Cancellations: o.Deps.KeyTTL, Reservations: o.reservationRetention,
 		}).Close)
 	}
@@ -355,6 +359,30 @@ func (o *serveOptions) openServers(opened *closers) (err error) {
 			// Not zk.AuthACL, which would also admit whoever has a certificate with the same name.
 			deps.ZooKeeperACL = zk.DigestACL(zk.PermAll, as.user, as.password)
 		}
+	}
+	return nil
+}
+
+// checkGalera refuses to start on a node of Galera without --galera, and warns if the node shows what is out of date. If
+// MySQL does not answer within a second, the replica starts nevertheless, and /readyz asks again.
+func (o *serveOptions) checkGalera(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	db := o.Deps.MySQLHealth
+	switch {
+	case db == nil:
+		return nil
+	case !o.galera:
+		if err := mysql.CheckWritable(ctx, db, false); errors.Is(err, mysql.ErrGaleraUntold) {
+			return err
+		}
+		return nil
+	}
+	const needed = 7 // reads, UPDATE and DELETE, INSERT
+	var waits int
+	if err := db.GetContext(ctx, &waits, "SELECT @@wsrep_sync_wait"); err == nil && waits&needed != needed {
+		o.Log.Warn("a node of Galera may show a stock that is out of date, and sales under locks may be lost: set "+
+			"wsrep_sync_wait = 7 on the nodes, or in --mysql-dsn", slog.Int("wsrep_sync_wait", waits))
 	}
 	return nil
 }

@@ -49,7 +49,7 @@ type Deps struct {
 	Poll     time.Duration // pause between two tries of a polling lock
 
 	// KeyTTL is how long Redis keeps the record of a sale with an idempotency key, and RefusalTTL that of a refusal. MySQL
-	// keeps sales until they are pruned, and refusals for mysql.Ages.
+	// keeps sales until they are pruned, and refusals for retention.Ages.
 	KeyTTL, RefusalTTL time.Duration
 
 	Log *slog.Logger // nil for none

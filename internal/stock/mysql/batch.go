@@ -168,7 +168,7 @@ func answerKnown(ctx context.Context, conn *conn, b *batching.Batch) error {
 func (s *batch) decide(ctx context.Context, conn *conn, b *batching.Batch) error {
 	started := time.Now()
 	for attempt := 1; ; attempt++ {
-		err := Refusal(conn.limitRowWait(ctx, conn, b.DropCancelled(minTimeLeft)))
+		err := conn.limitRowWait(ctx, b.DropCancelled(minTimeLeft))
 		if err == nil {
 			err = s.try(ctx, conn, b)
 		}
@@ -223,17 +223,15 @@ func deductTogether(ctx context.Context, conn *conn, b *batching.Batch) (granted
 		}
 		query, args = read.only(keyed, query, args)
 	}
-	result, err := conn.execAndRecord(ctx, keyed, query, args...)
-	if err != nil {
+	remaining, err := conn.execAndRecord(ctx, keyed, query, args...)
+	switch {
+	case errors.Is(err, errNoMatch):
+		return false, nil
+	case err != nil:
 		return false, err
 	}
-	rows, err := result.RowsAffected()
-	if err != nil || rows == 0 {
-		return false, err
-	}
-	remaining, err := result.LastInsertId()
 	batching.Allot(b.Undecided, remaining+asked)
-	return true, err
+	return true, nil
 }
 
 // deductFitting deducts for those members that fit into the units that were read. If there are fewer units by now, but
@@ -244,20 +242,15 @@ func deductFitting(ctx context.Context, conn *conn, b *batching.Batch, read read
 	asked := read.Units - left
 	keyed := conn.store.rowsOfBatchStatement(b.Undecided, left)
 	query, args := read.only(keyed, deductSQL+" AND stock <= ?", []any{asked, b.GoodsID, asked, read.Units})
-	result, err := conn.execAndRecord(ctx, keyed, query, args...)
-	if err != nil {
-		return err
-	}
-	rows, err := result.RowsAffected()
-	if err != nil {
-		return err
-	}
-	if rows == 0 {
+	remaining, err := conn.execAndRecord(ctx, keyed, query, args...)
+	switch {
+	case errors.Is(err, errNoMatch):
 		return fmt.Errorf("%w: item %d", stock.ErrChanged, b.GoodsID)
+	case err != nil:
+		return err
 	}
-	remaining, err := result.LastInsertId()
 	batching.Allot(b.Undecided, remaining+asked)
-	return err
+	return nil
 }
 
 // rowsOfBatch is what the ledger records of members that were granted or refused.
@@ -307,38 +300,33 @@ func refuseUnrecorded(members []*batching.Member, cause error) {
 
 // deductWithinLimits decides on one member after the other, in the order of arrival. Some have the named buyers.
 func deductWithinLimits(ctx context.Context, conn *conn, b *batching.Batch, named []string) error {
-	tx, err := conn.begin(ctx, ReadCommitted) // see selectBuyersSQL
-	if err != nil {
-		return err
-	}
-	defer tx.tx.Rollback()
-	buyers, err := tx.lockBuyers(ctx, b.GoodsID, named...)
-	if err != nil {
-		return err
-	}
-	units := buyers.units
-	for _, m := range b.Undecided {
-		if err := m.Buyer.Check(stock.Line{GoodsID: m.GoodsID, Count: m.Count}, buyers.bought[m.Buyer.Name]); err != nil {
-			m.Refuse(err)
-			continue
-		}
-		units = batching.Allot([]*batching.Member{m}, units)
-		if m.Err == nil && m.Buyer.Name != "" {
-			buyers.add(m.Buyer.Name, m.Count)
-		}
-	}
-	if units != buyers.units {
-		if err := tx.Write(ctx, b.GoodsID, units); err != nil {
+	return conn.inTx(ctx, ReadCommitted, func(tx Tx) error { // see selectBuyersSQL
+		buyers, err := tx.lockBuyers(ctx, b.GoodsID, named...)
+		if err != nil {
 			return err
 		}
-		if err := tx.writeBuyers(ctx, buyers); err != nil {
-			return err
+		units := buyers.units
+		for _, m := range b.Undecided {
+			line := stock.Line{GoodsID: m.GoodsID, Count: m.Count}
+			if err := m.Buyer.Check(line, buyers.bought[m.Buyer.Name]); err != nil {
+				m.Refuse(err)
+				continue
+			}
+			units = batching.Allot([]*batching.Member{m}, units)
+			if m.Err == nil && m.Buyer.Name != "" {
+				buyers.add(m.Buyer.Name, m.Count)
+			}
 		}
-	}
-	if err := tx.record(ctx, conn.store.rowsOfBatch(b.Undecided)); err != nil {
-		return err
-	}
-	return classifyCommit(tx.tx.Commit())
+		if units != buyers.units {
+			if err := tx.Write(ctx, b.GoodsID, units); err != nil {
+				return err
+			}
+			if err := tx.writeBuyers(ctx, buyers); err != nil {
+				return err
+			}
+		}
+		return tx.record(ctx, conn.store.rowsOfBatch(b.Undecided))
+	})
 }
 
 // buyersOf names the buyers of a batch, each once.

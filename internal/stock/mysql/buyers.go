@@ -46,9 +46,9 @@ func (tx Tx) lockBuyers(ctx context.Context, goodsID int64, names ...string) (*b
 		append(args, goodsID)...)
 	switch {
 	case err != nil:
-		return nil, Refusal(err)
+		return nil, err
 	case len(rows) == 0:
-		return nil, missing(goodsID)
+		return nil, orMissing(goodsID, errNoMatch)
 	}
 	b := &buyers{goodsID: goodsID, units: rows[0].Stock, epoch: rows[0].Epoch, bought: map[string]int64{}}
 	for _, row := range rows {
@@ -76,7 +76,7 @@ func (tx Tx) writeBuyers(ctx context.Context, b *buyers) error {
 	}
 	_, err := tx.ExecContext(ctx, insertBuyersSQL+oneBuyerSQL+strings.Repeat(", "+oneBuyerSQL, len(b.changed)-1)+
 		` ON DUPLICATE KEY UPDATE epoch = VALUES(epoch), units = VALUES(units), created_at = VALUES(created_at)`, args...)
-	return Refusal(err)
+	return err
 }
 
 // sell is deduct for a line whose units may be limited for its buyer.

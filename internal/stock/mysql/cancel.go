@@ -111,9 +111,6 @@ func (s Store) tryCancel(ctx context.Context, req stock.CancelRequest, under sto
 	}
 	return sale, under(ctx, sale.Items(), func(ctx context.Context) error {
 		return s.use(ctx, []int64{Sales}, func(conn *conn) error {
-			if err := conn.endBefore(ctx, conn); err != nil {
-				return Refusal(err)
-			}
 			_, err := conn.together(ctx, query, args...)
 			if changedNone(err) {
 				return fmt.Errorf("the sale %w", stock.ErrChanged)
@@ -126,9 +123,9 @@ func (s Store) tryCancel(ctx context.Context, req stock.CancelRequest, under sto
 // findSale reads the rows of a key, and the epochs of their stocks, in one statement.
 func (s Store) findSale(ctx context.Context, key string) (rows []soldRow, err error) {
 	err = s.use(ctx, []int64{Sales}, func(conn *conn) error {
-		return Refusal(conn.SelectContext(ctx, &rows, "SELECT "+ledgerColumns+", cancelled, given_back, epoch, "+
+		return conn.SelectContext(ctx, &rows, "SELECT "+ledgerColumns+", cancelled, given_back, epoch, "+
 			presentSQL+" AS present, "+unitsSQL+" AS units "+
-			"FROM ledger FORCE INDEX (PRIMARY) WHERE order_key = ? ORDER BY line", []byte(key)))
+			"FROM ledger FORCE INDEX (PRIMARY) WHERE order_key = ? ORDER BY line", []byte(key))
 	})
 	return rows, err
 }
@@ -163,9 +160,6 @@ func (s Store) whyUnknown(ctx context.Context, key string) error {
 func (s Store) insertTombstone(ctx context.Context, key string) error {
 	row := ledgerRow{Key: []byte(key), Outcome: ledgerCancelled, Fingerprint: make([]byte, 32), Store: s.name}
 	err := s.use(ctx, []int64{Sales}, func(conn *conn) error {
-		if err := conn.endBefore(ctx, conn); err != nil {
-			return Refusal(err)
-		}
 		_, err := conn.together(ctx, insertLedger+"VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, UTC_TIMESTAMP(6)); "+
 			lockHoldSQL+"; "+changedNothing, append(row.args(), row.Key)...)
 		if !changedNone(err) {

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"fmt"
+	"iter"
 	"math"
 	"strings"
 	"time"
@@ -60,11 +61,35 @@ type conn struct {
 	broken                            bool // not to be used again
 }
 
-// session is a connection, or a transaction on it.
+// session is a connection, or a transaction on it. Its errors are refusals, or sql.ErrNoRows.
 type session interface {
-	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	ExecContext(ctx context.Context, query string, args ...any) (Changed, error)
 	GetContext(ctx context.Context, dest any, query string, args ...any) error
 	SelectContext(ctx context.Context, dest any, query string, args ...any) error
+}
+
+// Changed is what a statement has done.
+type Changed struct {
+	Rows int64 // that it matched, or deleted
+	ID   int64 // that it has set by LAST_INSERT_ID
+}
+
+func changed(result sql.Result, err error) (c Changed, _ error) {
+	if err == nil {
+		c.Rows, err = result.RowsAffected()
+	}
+	if err == nil {
+		c.ID, err = result.LastInsertId()
+	}
+	return c, err
+}
+
+// matched is the id of a statement that must match a row. It fails with errNoMatch if there was none.
+func matched(c Changed, err error) (id int64, _ error) {
+	if err == nil && c.Rows == 0 {
+		err = errNoMatch
+	}
+	return c.ID, err
 }
 
 // use runs work on a connection that counts against the given shares. It waits for the connection no longer than the
@@ -99,7 +124,7 @@ func (s Store) take(ctx context.Context, shares []int64) (*conn, error) {
 func (c *conn) giveBack(ctx context.Context, err error) {
 	defer c.store.shares.Release(c.shares...)
 	if c.shortened() && !c.broken {
-		_ = c.setRowWait(context.WithoutCancel(ctx), c, c.usualRowWait)
+		_ = c.setRowWait(context.WithoutCancel(ctx), c.usualRowWait)
 	}
 	if c.broken || isRejected(err) { // refused by this server; a new connection may reach another
 		_ = c.Raw(func(any) error { return driver.ErrBadConn }) // the pool closes it
@@ -146,83 +171,88 @@ func describeShares(shares []int64) string {
 // The statement does not end with ctx. Once it is sent, giving up would not stop it but only hide what it did, and a
 // lock around it would be released while the statement is still under way. The server ends it in time, with an answer:
 // see endBefore. The readTimeout of the DSN ends it if the server is silent.
-func (c *conn) exec(ctx context.Context, query string, args ...any) (sql.Result, error) {
-	if err := c.endBefore(ctx, c); err != nil {
-		return nil, Refusal(err)
+func (c *conn) exec(ctx context.Context, query string, args ...any) (Changed, error) {
+	if err := c.endBefore(ctx); err != nil {
+		return Changed{}, err
 	}
-	result, err := c.ExecContext(context.WithoutCancel(ctx), query, args...)
-	return result, classifyWrite(err)
+	done, err := changed(c.Conn.ExecContext(context.WithoutCancel(ctx), query, args...))
+	return done, classifyWrite(err)
 }
 
 // together carries out the statements of a transaction. Unless the server is Galera, it sends them in one message, so
-// that a replica cannot be stopped while it has rows locked. As with exec, they do not end with ctx. The result
-// includes that of START TRANSACTION.
-func (c *conn) together(ctx context.Context, statements string, args ...any) (result mysql.Result, err error) {
+// that a replica cannot be stopped while it has rows locked. As with exec, they do not end with ctx. The results
+// include that of START TRANSACTION.
+func (c *conn) together(ctx context.Context, statements string, args ...any) (all results, err error) {
+	if err := c.endBefore(ctx); err != nil {
+		return results{}, err
+	}
 	values := make([]driver.NamedValue, len(args))
 	for i, arg := range args {
 		values[i].Ordinal = i + 1
 		if values[i].Value, err = driver.DefaultParameterConverter.ConvertValue(arg); err != nil {
-			return nil, err
+			return results{}, err
 		}
 	}
 	ctx = context.WithoutCancel(ctx)
 	statements = "START TRANSACTION; " + statements + "; COMMIT"
 	err = c.Raw(func(raw any) error {
 		if c.store.galera {
-			result, err = oneByOne(ctx, raw.(driver.ExecerContext), statements, values)
-			return err
+			return all.addOneByOne(ctx, raw.(driver.ExecerContext), statements, values)
 		}
-		all, err := raw.(driver.ExecerContext).ExecContext(ctx, statements, values)
-		if err == nil {
-			result = all.(mysql.Result)
-		}
-		return err
+		return all.add(raw.(driver.ExecerContext).ExecContext(ctx, statements, values))
 	})
 	if err != nil {
 		_, rollback := c.ExecContext(ctx, "ROLLBACK") // the statement that failed has left the transaction open
 		c.broken = c.broken || rollback != nil
-		return nil, classifyTogether(err)
-	}
-	return result, nil
-}
-
-// oneByOne sends each statement by itself, as Galera needs it. A node may roll a transaction back, because of a write
-// on another node, between two statements of a message. It then goes on with the next statement and reports no error,
-// so that a sale is confirmed and not deducted (seen in MariaDB 10.11.19).
-func oneByOne(
-	ctx context.Context, conn driver.ExecerContext, statements string, values []driver.NamedValue,
-) (mysql.Result, error) {
-	var all results
-	for statement := range strings.SplitSeq(statements, "; ") {
-		n := strings.Count(statement, "?")
-		one, err := conn.ExecContext(ctx, statement, values[:n])
-		if err != nil {
-			return nil, err
-		}
-		values, all = values[n:], append(all, one.(mysql.Result))
+		return results{}, classifyTogether(err)
 	}
 	return all, nil
 }
 
-// results are the results of several messages, as one mysql.Result.
-type results []mysql.Result
+// results are what the statements of a transaction have done.
+type results struct{ rows, ids []int64 }
 
-func (r results) LastInsertId() (int64, error) { return r[len(r)-1].LastInsertId() }
+func (r *results) of(statement int) Changed { return Changed{r.rows[statement], r.ids[statement]} }
 
-func (r results) RowsAffected() (int64, error) { return r[len(r)-1].RowsAffected() }
-
-func (r results) AllRowsAffected() (all []int64) {
-	for _, one := range r {
-		all = append(all, one.AllRowsAffected()...)
+// add adds the results of a message.
+func (r *results) add(message driver.Result, err error) error {
+	if err != nil {
+		return err
 	}
-	return all
+	all := message.(mysql.Result)
+	if r.rows == nil {
+		r.rows, r.ids = all.AllRowsAffected(), all.AllLastInsertIds()
+		return nil
+	}
+	r.rows, r.ids = append(r.rows, all.AllRowsAffected()...), append(r.ids, all.AllLastInsertIds()...)
+	return nil
 }
 
-func (r results) AllLastInsertIds() (all []int64) { //nolint:revive // the name of the interface
-	for _, one := range r {
-		all = append(all, one.AllLastInsertIds()...)
+// addOneByOne sends each statement by itself, as Galera needs it. A node may roll a transaction back, because of a write
+// on another node, between two statements of a message. It then goes on with the next statement and reports no error,
+// so that a sale is confirmed and not deducted (seen in MariaDB 10.11.19).
+func (r *results) addOneByOne(
+	ctx context.Context, conn driver.ExecerContext, statements string, values []driver.NamedValue,
+) error {
+	for statement, of := range oneByOne(statements, values) {
+		if err := r.add(conn.ExecContext(ctx, statement, of)); err != nil {
+			return err
+		}
 	}
-	return all
+	return nil
+}
+
+// oneByOne divides statements, and their values, into single ones.
+func oneByOne[Value any](statements string, values []Value) iter.Seq2[string, []Value] {
+	return func(yield func(string, []Value) bool) {
+		for statement := range strings.SplitSeq(statements, "; ") {
+			n := strings.Count(statement, "?")
+			if !yield(statement, values[:n]) {
+				return
+			}
+			values = values[n:]
+		}
+	}
 }
 
 // changedOne ends a transaction that is sent in one message with an error if its last statement has not changed exactly
@@ -256,13 +286,21 @@ func (s Store) repliesBefore(deadline time.Time) bool {
 
 // GetContext reads one row. The statement is not sent if ctx has ended.
 func (c *conn) GetContext(ctx context.Context, dest any, query string, args ...any) error {
-	if deadline, ok := ctx.Deadline(); ok && c.store.repliesBefore(deadline) {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
+	if deadline, ok := ctx.Deadline(); ok && ctx.Err() == nil && c.store.repliesBefore(deadline) {
 		ctx = context.WithoutCancel(ctx)
 	}
-	return c.Conn.GetContext(ctx, dest, query, args...)
+	return refusal(c.Conn.GetContext(ctx, dest, query, args...))
+}
+
+// SelectContext reads any number of rows.
+func (c *conn) SelectContext(ctx context.Context, dest any, query string, args ...any) error {
+	return refusal(c.Conn.SelectContext(ctx, dest, query, args...))
+}
+
+// ExecContext runs a statement after which nothing is kept if it fails, or that may be repeated. See exec.
+func (c *conn) ExecContext(ctx context.Context, query string, args ...any) (Changed, error) {
+	done, err := changed(c.Conn.ExecContext(ctx, query, args...))
+	return done, refusal(err)
 }
 
 const (
@@ -276,18 +314,18 @@ const (
 
 // endBefore makes the server give up a wait for a row before ctx ends, and when the limit of stock.LimitWait has
 // passed, rounded up to seconds. Where the wait must be shortened, this costs up to two round trips now and one when
-// the connection is given back. If less than minTimeLeft is left, it fails with ErrBusy. Its errors are for Refusal.
-func (c *conn) endBefore(ctx context.Context, in session) error {
+// the connection is given back. If less than minTimeLeft is left, it fails with ErrBusy. An error is a refusal.
+func (c *conn) endBefore(ctx context.Context) error {
 	left := time.Duration(math.MaxInt64)
 	if deadline, ok := ctx.Deadline(); ok {
 		left = time.Until(deadline)
 	}
-	return c.limitRowWait(ctx, in, left)
+	return c.limitRowWait(ctx, left)
 }
 
 // limitRowWait makes the server wait for a row no longer than LongestWait allows, and answer within the time left. A
 // new connection waits for a row for at most Store.wait, or less if the DSN says so.
-func (c *conn) limitRowWait(ctx context.Context, in session, left time.Duration) error {
+func (c *conn) limitRowWait(ctx context.Context, left time.Duration) error {
 	longest := rowWaitUnits(c.store.wait)
 	if longest == 0 {
 		return nil
@@ -303,12 +341,12 @@ func (c *conn) limitRowWait(ctx context.Context, in session, left time.Duration)
 		return nil
 	}
 	if c.usualRowWait == 0 {
-		if err := c.readRowWait(ctx, in); err != nil {
+		if err := c.readRowWait(ctx); err != nil {
 			return err
 		}
 	}
 	if wait = max(wait, c.minRowWait); wait < c.rowWait {
-		return c.setRowWait(ctx, in, wait)
+		return c.setRowWait(ctx, wait)
 	}
 	return nil
 }
@@ -317,17 +355,17 @@ func (c *conn) limitRowWait(ctx context.Context, in session, left time.Duration)
 func rowWaitUnits(wait time.Duration) int { return int(math.Ceil(wait.Seconds())) }
 
 // readRowWait reads how long the server waits for a row. The shortest wait is 0 in MariaDB, and 1 in MySQL and TiDB.
-func (c *conn) readRowWait(ctx context.Context, in session) error {
+func (c *conn) readRowWait(ctx context.Context) error {
 	var row struct{ Usual, Least int }
-	err := in.GetContext(ctx, &row,
+	err := c.GetContext(ctx, &row,
 		"SELECT @@innodb_lock_wait_timeout AS usual, IF(VERSION() LIKE '%MariaDB%', 0, 1) AS least")
 	c.usualRowWait, c.rowWait, c.minRowWait = row.Usual, row.Usual, row.Least
 	return err
 }
 
 // setRowWait uses a literal: MySQL refuses arithmetic with the variable, which is unsigned.
-func (c *conn) setRowWait(ctx context.Context, in session, seconds int) error {
-	_, err := in.ExecContext(ctx, fmt.Sprintf("SET innodb_lock_wait_timeout = %d", seconds))
+func (c *conn) setRowWait(ctx context.Context, seconds int) error {
+	_, err := c.ExecContext(ctx, fmt.Sprintf("SET innodb_lock_wait_timeout = %d", seconds))
 	c.rowWait, c.broken = seconds, err != nil
 	return err
 }
@@ -340,3 +378,15 @@ func (c *conn) shortened() bool { return c.rowWait < c.usualRowWait }
 func (c *conn) mayRetry(err error) bool {
 	return overtaken(err) || c.shortened() && hasNumber(err, erLockWaitTimeout)
 }
+
+// params are values as parameters of a statement.
+func params[T any](values []T) []any {
+	args := make([]any, len(values))
+	for i, v := range values {
+		args[i] = v
+	}
+	return args
+}
+
+// list is a list of n parameters of a statement.
+func list(n int) string { return "(?" + strings.Repeat(", ?", n-1) + ")" }

@@ -106,12 +106,12 @@ func isContextError(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
-// Refusal classifies an error after which the server kept nothing: that of a read, or of a statement in a transaction
+// refusal classifies an error after which the server kept nothing: that of a read, or of a statement in a transaction
 // that is rolled back.
-func Refusal(err error) error {
+func refusal(err error) error {
 	_, answered := errors.AsType[*mysql.MySQLError](err)
 	switch {
-	case err == nil, errors.Is(err, stock.ErrBusy): // the statement was not even sent
+	case err == nil, errors.Is(err, sql.ErrNoRows), errors.Is(err, stock.ErrBusy): // the statement was not even sent
 		return err
 	case !answered && isContextError(err):
 		return fmt.Errorf("%w: MySQL did not finish in time, nothing was written: %w", stock.ErrBusy, err)
@@ -129,15 +129,18 @@ func classifyConnect(err error) error {
 	if isContextError(err) {
 		return fmt.Errorf("%w: no MySQL connection was free in time: %w", stock.ErrBusy, err)
 	}
-	return Refusal(err)
+	return refusal(err)
 }
 
-// classifyRead classifies an error of a read of one item.
-func classifyRead(goodsID int64, err error) error {
-	if errors.Is(err, sql.ErrNoRows) {
-		return missing(goodsID)
+// errNoMatch is the error of a statement that matched no row, or too few: it has done nothing.
+var errNoMatch = errors.New("no row matched")
+
+// orMissing is the error of a statement about an item, which may have found none.
+func orMissing(goodsID int64, err error) error {
+	if errors.Is(err, sql.ErrNoRows) || errors.Is(err, errNoMatch) {
+		return stock.UnknownItem(goodsID, "MySQL")
 	}
-	return Refusal(err)
+	return err
 }
 
 // classifyWrite classifies an error of a statement that was sent and commits by itself.
@@ -145,7 +148,7 @@ func classifyWrite(err error) error {
 	_, answered := errors.AsType[*mysql.MySQLError](err)
 	// The driver returns ErrBadConn only if it found the connection closed before it sent anything.
 	if err == nil || answered && !hasNumber(err, erDuringCommit) || errors.Is(err, driver.ErrBadConn) {
-		return Refusal(err)
+		return refusal(err)
 	}
 	return fmt.Errorf("%w: MySQL did not reply, or lost its cluster during the commit: %w", stock.ErrUnknown, err)
 }
@@ -156,7 +159,7 @@ func classifyCommit(err error) error {
 	unsent := errors.Is(err, sql.ErrTxDone) || isContextError(err) || errors.Is(err, driver.ErrBadConn)
 	// A cluster or a distributed database finds conflicts as late as this.
 	if err == nil || unsent || isRolledBack(err) || isReadOnly(err) || hasNumber(err, erUnknownCom) {
-		return Refusal(err)
+		return refusal(err)
 	}
 	return fmt.Errorf("%w: COMMIT failed or its reply was lost: %w", stock.ErrUnknown, err)
 }

@@ -2,6 +2,7 @@ package mysql
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync/atomic"
 
@@ -64,15 +65,11 @@ func (e *escrow) findHome(ctx context.Context, conn *conn) (int, error) {
 	if home := e.home.Load(); home != nil {
 		return *home, nil
 	}
-	result, err := conn.ExecContext(ctx, numberSQL)
-	if err != nil {
-		return 0, Refusal(err)
-	}
-	number, err := result.LastInsertId()
+	numbered, err := conn.ExecContext(ctx, numberSQL)
 	if err != nil {
 		return 0, err
 	}
-	home := int(number % slotCount)
+	home := int(numbered.ID % slotCount)
 	e.home.Store(&home)
 	return home, nil
 }
@@ -84,40 +81,31 @@ func sellHome(ctx context.Context, conn *conn, b *batching.Batch, home int) (sol
 		m.Grant(0)
 	}
 	rows := conn.store.at(home).rowsOfBatch(b.Undecided)
-	result, err := conn.execAndRecord(ctx, rows, sellHomeSQL, asked, asked, b.GoodsID, home, asked)
-	if err != nil {
-		return false, err
+	_, err = conn.execAndRecord(ctx, rows, sellHomeSQL, asked, asked, b.GoodsID, home, asked)
+	if errors.Is(err, errNoMatch) {
+		return false, nil
 	}
-	sales, err := result.RowsAffected()
-	return sales > 0, err
+	return err == nil, err
 }
 
 // draw grants what fits of a batch from all rows together, under their locks, and shares out the units that are left.
 func draw(ctx context.Context, conn *conn, b *batching.Batch, home int) error {
-	tx, err := conn.begin(ctx, ReadCommitted)
-	if err != nil {
-		return err
-	}
-	defer tx.tx.Rollback()
-	slots, units, err := readSlots(ctx, tx, b.GoodsID, forUpdateSQL(ctx))
-	if err != nil {
-		return err
-	}
-	left := batching.Allot(b.Undecided, units)
-	if left == units {
-		_ = tx.tx.Rollback()
-		return recordRefusals(ctx, conn, b.Undecided) // the units were sold since they were counted
-	}
-	for _, m := range b.Undecided {
-		m.Remaining = 0 // like slots, a sale does not tell what remains
-	}
-	if err := writeSlots(ctx, tx, b.GoodsID, shareOut(slots, home, left, units-left)); err != nil {
-		return err
-	}
-	if err := tx.record(ctx, conn.store.rowsOfBatch(b.Undecided)); err != nil {
-		return err
-	}
-	return classifyCommit(tx.tx.Commit())
+	return conn.inTx(ctx, ReadCommitted, func(tx Tx) error {
+		slots, units, err := readSlots(ctx, tx, b.GoodsID, forUpdateSQL(ctx))
+		if err != nil {
+			return err
+		}
+		left := batching.Allot(b.Undecided, units)
+		if left < units { // or else they were sold since they were counted
+			if err := writeSlots(ctx, tx, b.GoodsID, shareOut(slots, home, left, units-left)); err != nil {
+				return err
+			}
+		}
+		for _, m := range b.Undecided {
+			m.Remaining = 0 // like slots, a sale does not tell what remains
+		}
+		return tx.record(ctx, conn.store.rowsOfBatch(b.Undecided))
+	})
 }
 
 // shareOut divides units among the slots in proportion to what was sold from each of them. soldNow units were sold for

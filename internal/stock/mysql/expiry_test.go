@@ -11,7 +11,7 @@ import (
 	"stock/internal/must"
 	"stock/internal/servers/serverstest"
 	"stock/internal/stock"
-	"stock/internal/stock/mysql"
+	"stock/internal/stock/retention"
 	"stock/internal/stock/stocktest"
 )
 
@@ -49,7 +49,7 @@ func TestOnlyRefusalsAndTombstonesExpire(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 { // replicas
-		expiry := mysql.Expire(deps, mysql.Ages{
+		expiry := retention.Expire(deps, retention.Ages{
 			Refusals: 50 * time.Millisecond, Cancellations: time.Hour, Reservations: time.Hour,
 		})
 		t.Cleanup(func() { _ = expiry.Close() })
@@ -91,7 +91,7 @@ func TestReservationsThatSoldNothingExpire(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 { // replicas
-		expiry := mysql.Expire(s.deps, mysql.Ages{
+		expiry := retention.Expire(s.deps, retention.Ages{
 			Refusals: 50 * time.Millisecond, Cancellations: time.Hour, Reservations: time.Hour,
 		})
 		t.Cleanup(func() { _ = expiry.Close() })
@@ -122,7 +122,7 @@ func TestReservationsThatSoldNothingExpire(t *testing.T) {
 func TestAClosedExpiryDeletesNothing(t *testing.T) {
 	t.Parallel()
 	deps, _ := newReplica(t)
-	expiry := mysql.Expire(deps, mysql.Ages{
+	expiry := retention.Expire(deps, retention.Ages{
 		Refusals: time.Millisecond, Cancellations: time.Millisecond, Reservations: time.Millisecond,
 	})
 	must.Succeed(t, expiry.Close())
@@ -144,7 +144,7 @@ func TestAKeyWhoseSoldOutAnswerExpiredIsNew(t *testing.T) {
 			}
 			service.Set(t, id, 10)
 		}
-		expiry := mysql.Expire(deps, mysql.Ages{
+		expiry := retention.Expire(deps, retention.Ages{
 			Refusals: time.Millisecond, Cancellations: time.Millisecond, Reservations: time.Millisecond,
 		})
 		defer expiry.Close()

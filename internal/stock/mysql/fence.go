@@ -2,6 +2,7 @@ package mysql
 
 import (
 	"context"
+	"errors"
 
 	"stock/internal/stock"
 )
@@ -63,13 +64,9 @@ func (s *holderStore) Write(ctx context.Context, goodsID, units int64) error {
 	rows := s.rowsOf(s.req, units)
 	query, args = s.read.only(rows, query, args)
 	return s.use(ctx, []int64{goodsID}, func(conn *conn) error {
-		result, err := conn.execAndRecord(ctx, rows, query, args...)
-		if err != nil {
-			return err
-		}
-		rows, err := result.RowsAffected()
+		_, err := conn.execAndRecord(ctx, rows, query, args...)
 		switch {
-		case err != nil || rows > 0:
+		case !errors.Is(err, errNoMatch):
 			return err
 		case fenced:
 			return whyRefused(ctx, conn, written)
@@ -80,12 +77,8 @@ func (s *holderStore) Write(ctx context.Context, goodsID, units int64) error {
 
 // writeFenced is holderStore.Write inside a transaction.
 func (tx Tx) writeFenced(ctx context.Context, s stock.ItemStock) error {
-	result, err := tx.ExecContext(ctx, fencedOverwriteSQL, fencedArgs(s)...)
-	if err != nil {
-		return Refusal(err)
-	}
-	rows, err := result.RowsAffected()
-	if err == nil && rows == 0 {
+	_, err := matched(tx.ExecContext(ctx, fencedOverwriteSQL, fencedArgs(s)...))
+	if errors.Is(err, errNoMatch) {
 		err = whyRefused(ctx, tx, s)
 	}
 	return err
@@ -103,7 +96,7 @@ func whyRefused(ctx context.Context, in session, s stock.ItemStock) error {
 		Issuer string `db:"fence_issuer"`
 	}
 	if err := in.GetContext(ctx, &last, fenceSQL, s.GoodsID); err != nil {
-		return classifyRead(s.GoodsID, err)
+		return orMissing(s.GoodsID, err)
 	}
 	if last.Issuer == s.Holder.Issuer && last.Token >= s.Holder.Token {
 		return s.Holder.RefusedBy(s.GoodsID, stock.Holder(last))

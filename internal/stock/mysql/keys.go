@@ -24,7 +24,7 @@ import (
 // commit in time.
 //
 // Only "done" and the refusals "sold out" and "buyer limit" are answers. A refusal is inserted after the transaction
-// has been rolled back. After any other outcome the key stays new. See expiry for how long answers are kept.
+// has been rolled back. After any other outcome the key stays new. See package retention for how long answers are kept.
 
 // errKeyTaken ends a transaction because its key has an answer already.
 var errKeyTaken = errors.New("the idempotency key is taken")
@@ -154,13 +154,10 @@ func (s Store) answerOrder(
 const countChanged = "SET @changed = ROW_COUNT(), foreign_key_checks = IF(ROW_COUNT() < 0, 2, 1)"
 
 // execAndRecord is exec for a statement that deducts, and records rows of the ledger in the same transaction. It fails
-// with errKeyTaken if a key has an answer.
-func (c *conn) execAndRecord(ctx context.Context, rows []ledgerRow, query string, args ...any) (sql.Result, error) {
+// with errKeyTaken if a key has an answer, and with errNoMatch if the statement matched no row.
+func (c *conn) execAndRecord(ctx context.Context, rows []ledgerRow, query string, args ...any) (id int64, err error) {
 	if len(rows) == 0 {
-		return c.exec(ctx, query, args...)
-	}
-	if err := c.endBefore(ctx, c); err != nil {
-		return nil, Refusal(err)
+		return matched(c.exec(ctx, query, args...))
 	}
 	epochs, values, of := recordSQL(rows)
 	check, insert := changedOne+epochs, insertLedger+"VALUES ("+strings.Join(values, "), (")+")"
@@ -170,30 +167,23 @@ func (c *conn) execAndRecord(ctx context.Context, rows []ledgerRow, query string
 	all, err := c.together(ctx, query+"; "+check+"; "+insert, slices.Concat(args, of)...)
 	switch {
 	case changedNone(err):
-		return changed{}, nil
+		return 0, errNoMatch
 	case err != nil:
-		return nil, orTaken(err)
+		return 0, orTaken(err)
 	}
-	const deduction = 1 // after START TRANSACTION
-	return changed{all.AllRowsAffected()[deduction], all.AllLastInsertIds()[deduction]}, nil
+	return matched(all.of(1), nil) // the deduction, after START TRANSACTION
 }
 
 // execAndRecord is conn.execAndRecord on a connection of its own.
 func (s Store) execAndRecord(
 	ctx context.Context, shares []int64, rows []ledgerRow, query string, args ...any,
-) (result sql.Result, err error) {
+) (id int64, err error) {
 	err = s.use(ctx, shares, func(conn *conn) error {
-		result, err = conn.execAndRecord(ctx, rows, query, args...)
+		id, err = conn.execAndRecord(ctx, rows, query, args...)
 		return err
 	})
-	return result, err
+	return id, err
 }
-
-// changed is the result of one statement of several.
-type changed struct{ rows, id int64 }
-
-func (c changed) RowsAffected() (int64, error) { return c.rows, nil }
-func (c changed) LastInsertId() (int64, error) { return c.id, nil }
 
 // record inserts rows of the ledger before COMMIT. It fails with errKeyTaken if a key has an answer. An error is a
 // refusal.
@@ -204,14 +194,12 @@ func (tx Tx) record(ctx context.Context, rows []ledgerRow) error {
 	query, args := recordAlone(rows)
 	if !tx.conn.store.galera {
 		_, err := tx.ExecContext(ctx, query, args...)
-		return Refusal(orTaken(err))
+		return orTaken(err)
 	}
-	for statement := range strings.SplitSeq(query, "; ") { // see oneByOne
-		n := strings.Count(statement, "?")
-		if _, err := tx.ExecContext(ctx, statement, args[:n]...); err != nil {
-			return Refusal(orTaken(err))
+	for statement, of := range oneByOne(query, args) {
+		if _, err := tx.ExecContext(ctx, statement, of...); err != nil {
+			return orTaken(err)
 		}
-		args = args[n:]
 	}
 	return nil
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"stock/internal/stock"
-	mysqlstore "stock/internal/stock/mysql"
+	"stock/internal/stock/retention"
 	"stock/internal/stock/stocktest"
 )
 
@@ -40,7 +40,7 @@ func TestPruneLedgerDeletesAnOrderWithAllOfItsLines(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	deleted, err := mysqlstore.PruneLedger(t.Context(), o.Deps.MySQL, time.Hour)
+	deleted, err := retention.PruneLedger(t.Context(), o.Deps.MySQL, time.Hour)
 	if err != nil || deleted != 2 {
 		t.Errorf("%d rows were deleted, %v, want 2", deleted, err)
 	}

@@ -195,7 +195,7 @@ func (c *conn) findAnswers(ctx context.Context, locking string, entries ...ledge
 	for _, row := range rows {
 		known[string(row.Key)] = &row
 	}
-	return known, Refusal(err)
+	return known, err
 }
 
 const ledgerColumns = "order_key, line, goods_id, count, remaining, outcome, fingerprint, store, buyer, guard"
@@ -206,7 +206,7 @@ func (r *ledgerRow) lines(ctx context.Context, in session) (rows []ledgerRow, er
 	err = in.SelectContext(ctx, &rows, "SELECT "+ledgerColumns+
 		", cancelled FROM ledger WHERE order_key = ? AND fingerprint = ? ORDER BY line", r.Key, r.Fingerprint)
 	if err != nil {
-		return nil, Refusal(err)
+		return nil, err
 	}
 	if len(rows) == 0 {
 		return nil, fmt.Errorf("%w, or was pruned just now: %q", stock.ErrInProgress, r.Key)

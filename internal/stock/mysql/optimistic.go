@@ -2,6 +2,7 @@ package mysql
 
 import (
 	"context"
+	"errors"
 
 	"stock/internal/stock"
 	"stock/internal/stock/retry"
@@ -28,6 +29,14 @@ func newOptimisticVersion(d stock.Deps) optimistic[int64] {
 	return newOptimistic[int64](d,
 		"SELECT stock, version AS seen FROM good_stock WHERE goods_id = ?",
 		"UPDATE good_stock SET stock = ?, version = version + 1 WHERE goods_id = ? AND version = ?")
+}
+
+// NewOptimisticSpin makes the strategy `optimistic-spin`: `optimistic-version` as most tutorials write it, with a loop
+// that tries again at once.
+func NewOptimisticSpin(d stock.Deps) stock.Deducter {
+	o := newOptimisticVersion(d)
+	o.retry = retry.Spin{Wait: d.LockWait}.Deduct
+	return o
 }
 
 // NewOptimisticTimestamp makes the control `optimistic-timestamp`. All writes within one second leave the same
@@ -72,10 +81,7 @@ func (o optimistic[T]) try(ctx context.Context, req stock.Request, section *stoc
 		Stock int64
 		Seen  T
 	}
-	err := o.use(ctx, []int64{req.GoodsID}, func(conn *conn) error {
-		return classifyRead(req.GoodsID, conn.GetContext(ctx, &row, o.read, req.GoodsID))
-	})
-	if err != nil {
+	if err := o.get(ctx, req.GoodsID, &row, o.read, req.GoodsID); err != nil {
 		return stock.Receipt{}, err
 	}
 	section.Enter()
@@ -84,16 +90,13 @@ func (o optimistic[T]) try(ctx context.Context, req stock.Request, section *stoc
 		return stock.Receipt{}, err
 	}
 	section.Leave()
-	result, err := o.execAndRecord(ctx, []int64{req.GoodsID}, o.rowsOf(req, remaining),
+	_, err = o.execAndRecord(ctx, []int64{req.GoodsID}, o.rowsOf(req, remaining),
 		o.write, remaining, req.GoodsID, row.Seen)
-	if err != nil {
-		return stock.Receipt{}, err
-	}
-	switch rows, err := result.RowsAffected(); {
+	switch {
+	case errors.Is(err, errNoMatch):
+		return stock.Receipt{}, retry.ErrConflict
 	case err != nil:
 		return stock.Receipt{}, err
-	case rows == 0:
-		return stock.Receipt{}, retry.ErrConflict
 	}
 	return section.Receipt(remaining, 1), nil
 }

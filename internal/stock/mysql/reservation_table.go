@@ -34,8 +34,12 @@ const refused stock.ReservationState = "refused"
 // tombstone is the state of a key that was cancelled before a hold with it arrived: see Store.insertTombstone.
 const tombstone stock.ReservationState = "tombstone"
 
-// reservation is the row for clients: a held reservation whose time has passed counts as expired.
+// reservation is the row for clients: a held reservation whose time has passed counts as expired. Without a row, it is
+// empty.
 func (r *reservationRow) reservation() stock.Reservation {
+	if r == nil {
+		return stock.Reservation{}
+	}
 	held := stock.Reservation{
 		ID:      stock.ReservationID(r.ID),
 		State:   r.State,
@@ -83,7 +87,7 @@ func findReservations(
 	for i := range rows {
 		found[stock.ReservationID(rows[i].ID)] = &rows[i]
 	}
-	return found, Refusal(err)
+	return found, err
 }
 
 // lockHoldSQL matches the reservation with a key, and waits for a transaction that has not committed it yet.
@@ -109,7 +113,7 @@ func findKeys(ctx context.Context, in session, keys []any) (map[string]*reservat
 	for i := range rows {
 		found[string(rows[i].Key)] = &rows[i]
 	}
-	return found, Refusal(err)
+	return found, err
 }
 
 // insertReservations adds reservations that are held from now on, and refusals. It fails with errKeyTaken if a key is
@@ -122,14 +126,14 @@ func insertReservations(ctx context.Context, in session, rows []*reservationRow)
 	_, err := in.ExecContext(ctx, query, args...)
 	keys := heldKeys(rows)
 	if err != nil || len(keys) == 0 {
-		return Refusal(orTaken(err))
+		return orTaken(err)
 	}
 	var cancelled [][]byte
 	err = in.SelectContext(ctx, &cancelled, tombstones(len(keys))+" FOR UPDATE", keys...)
 	if len(cancelled) > 0 {
 		return keyTaken(fmt.Errorf("%q was cancelled", cancelled))
 	}
-	return Refusal(err)
+	return err
 }
 
 // heldKeys lists the keys of reservations that are held from now on.
@@ -172,7 +176,7 @@ func endHeld(
 		sinceEpoch+"expires_at) AS expires, "+sinceEpoch+"UTC_TIMESTAMP(6)) AS ended FROM reservation "+byID+
 		list(len(ids))+" AND state = 'held' AND "+condition+" FOR UPDATE", idArgs(ids)...)
 	if err != nil || len(rows) == 0 {
-		return nil, Refusal(err)
+		return nil, err
 	}
 	args := []any{state, datetime(rows[0].Ended.Int64)}
 	for _, r := range rows {
@@ -180,7 +184,7 @@ func endHeld(
 	}
 	_, err = tx.ExecContext(ctx, "UPDATE reservation FORCE INDEX (PRIMARY) SET state = ?, ended_at = ? "+
 		"WHERE id IN "+list(len(rows)), args...)
-	return rows, Refusal(err)
+	return rows, err
 }
 
 // lapsedLimit bounds how many reservations one transaction takes back.
@@ -195,7 +199,7 @@ func takeBack(ctx context.Context, tx Tx, items []int64) ([]reservationRow, erro
 		"WHERE state = 'held' AND "+hasLapsed+" AND goods_id IN "+list(len(items))+" ORDER BY expires_at LIMIT ?",
 		append(params(items), lapsedLimit)...)
 	if err != nil {
-		return nil, Refusal(err)
+		return nil, err
 	}
 	ids := make([]stock.ReservationID, len(found))
 	for i, id := range found {
@@ -218,7 +222,7 @@ func LockItems(ctx context.Context, tx Tx, items []int64, nowait string) (epochs
 	for _, r := range rows {
 		epochs[r.GoodsID] = r.Epoch
 	}
-	return epochs, Refusal(err)
+	return epochs, err
 }
 
 // giveBack adds the units of ended reservations to the stocks of their items, whose rows are locked. Units of an older
@@ -240,7 +244,7 @@ func giveBack(ctx context.Context, tx Tx, ended []reservationRow, epochs map[int
 	_, err := tx.ExecContext(ctx, "UPDATE good_stock SET version = version + 1, stock = stock + CASE goods_id"+
 		strings.Repeat(" WHEN ? THEN ?", len(units))+" END WHERE goods_id IN "+list(len(units)),
 		slices.Concat(cases, items)...)
-	return Refusal(err)
+	return err
 }
 
 func idArgs(ids []stock.ReservationID) []any {

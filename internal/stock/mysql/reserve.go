@@ -89,8 +89,8 @@ func (s *reserve) Deduct(ctx context.Context, req stock.Request) (stock.Receipt,
 // units from others until its key turns out to be taken. It takes back what has expired before it refuses.
 func (s *reserve) deductOnce(ctx context.Context, req stock.Request) (stock.Receipt, error) {
 	for {
-		receipt, rows, err := s.store.execDeduct(ctx, req, stock.Arrive(), deductSQL, req.Count, req.GoodsID, req.Count)
-		if err != nil || rows == 1 {
+		receipt, err := s.store.execDeduct(ctx, req, stock.Arrive(), deductSQL, req.Count, req.GoodsID, req.Count)
+		if !errors.Is(err, errNoMatch) {
 			return receipt, err
 		}
 		item := []int64{req.GoodsID}
@@ -143,10 +143,7 @@ type hold struct {
 // Hold implements stock.Reserver. A request with work to do, or that waits less than others, does not join a batch.
 func (s *reserve) Hold(ctx context.Context, req stock.HoldRequest) (stock.Reservation, stock.Receipt, error) {
 	row, receipt, err := s.hold(ctx, req)
-	if err != nil {
-		return stock.Reservation{}, receipt, err
-	}
-	return row.reservation(), receipt, nil
+	return row.reservation(), receipt, err
 }
 
 func (s *reserve) hold(
@@ -190,8 +187,8 @@ func (s *reserve) holdAlone(ctx context.Context, req stock.Request, h *hold) (st
 // holdAtOnce decides on a hold as on a batch of one.
 func (s *reserve) holdAtOnce(ctx context.Context, m *batching.Member, section *stock.Section) error {
 	return s.store.use(ctx, []int64{m.GoodsID}, func(conn *conn) error {
-		if err := conn.endBefore(ctx, conn); err != nil {
-			return Refusal(err)
+		if err := conn.endBefore(ctx); err != nil {
+			return err
 		}
 		running, cancel := s.store.untilDeadline(ctx)
 		defer cancel()
@@ -326,20 +323,15 @@ func (s *reserve) decideHolds(ctx context.Context, conn *conn, goodsID int64, me
 	if decided, err := holdTogether(ctx, conn, goodsID, members); err != nil || decided {
 		return err
 	}
-	tx, err := conn.begin(ctx, ReadCommitted)
-	if err != nil {
+	var taken []reservationRow
+	err := conn.inTx(ctx, ReadCommitted, func(tx Tx) (err error) {
+		taken, err = holdWhatFits(ctx, tx, goodsID, members, new(stock.Section))
 		return err
+	})
+	if err == nil {
+		s.count(stock.Expired, taken)
 	}
-	defer tx.tx.Rollback()
-	taken, err := holdWhatFits(ctx, tx, goodsID, members, new(stock.Section))
-	if err != nil {
-		return err
-	}
-	if err := classifyCommit(tx.tx.Commit()); err != nil {
-		return err
-	}
-	s.count(stock.Expired, taken)
-	return nil
+	return err
 }
 
 // holdTogether grants all members, or refuses all, or decides nothing. It sends its transaction in one message, so that
@@ -368,15 +360,15 @@ func holdTogether(
 		query, args = query+tombstones(len(keys))+" FOR UPDATE; ", append(args, keys...)
 		update, of = update+" AND NOT EXISTS ("+tombstones(len(keys))+")", append(of, keys...)
 	}
-	result, err := conn.together(ctx, query+update+"; "+changedOne, append(args, of...)...)
+	all, err := conn.together(ctx, query+update+"; "+changedOne, append(args, of...)...)
 	switch {
 	case changedNone(err):
 		return false, nil
 	case err != nil:
 		return false, orTaken(err)
 	}
-	deduction := len(result.AllRowsAffected()) - 3 // before changedOne and COMMIT
-	batching.Allot(members, result.AllLastInsertIds()[deduction]+asked)
+	deduction := all.of(len(all.ids) - 3) // before changedOne and COMMIT
+	batching.Allot(members, deduction.ID+asked)
 	return true, nil
 }
 
@@ -391,7 +383,7 @@ type stockForHold struct {
 func readForHold(ctx context.Context, in session, goodsID int64) (present stockForHold, err error) {
 	err = in.GetContext(ctx, &present, "SELECT goods_id, stock AS units, epoch, "+
 		sinceEpoch+"UTC_TIMESTAMP(6)) AS now FROM good_stock WHERE goods_id = ?", goodsID)
-	return present, classifyRead(goodsID, err)
+	return present, orMissing(goodsID, err)
 }
 
 // rows makes the reservations of members that were granted, and the refusals of others that have keys.
@@ -434,7 +426,7 @@ func readLapsed(ctx context.Context, in session, goodsID int64) (units int64, la
 	err = in.GetContext(ctx, &present, "SELECT stock AS units, EXISTS (SELECT 1 FROM reservation "+
 		"FORCE INDEX (reservation_state) WHERE state = 'held' AND "+hasLapsed+" AND goods_id = ?) AS lapsed "+
 		"FROM good_stock WHERE goods_id = ?", goodsID, goodsID)
-	return present.Units, present.Lapsed, classifyRead(goodsID, err)
+	return present.Units, present.Lapsed, orMissing(goodsID, err)
 }
 
 // refuseHolds refuses all members if the stock covers none of them and no reservation of the item has expired. Then it

@@ -11,7 +11,7 @@ import (
 	"stock/internal/must"
 	"stock/internal/servers/serverstest"
 	"stock/internal/stock"
-	"stock/internal/stock/mysql"
+	"stock/internal/stock/retention"
 	"stock/internal/stock/stocktest"
 	"stock/internal/tcpproxy"
 )
@@ -247,7 +247,7 @@ func TestPruneDeletesReservationsThatHaveEnded(t *testing.T) {
 	_, err4 := s.deps.MySQL.Exec("UPDATE reservation SET expires_at = UTC_TIMESTAMP(6) - INTERVAL 2 HOUR WHERE id <> ?",
 		young[:])
 	must.Succeed(t, errors.Join(err, err2, err3, err4))
-	deleted, err := mysql.PruneReservations(t.Context(), s.deps.MySQL, time.Hour)
+	deleted, err := retention.PruneReservations(t.Context(), s.deps.MySQL, time.Hour)
 	if err != nil || deleted != 2 {
 		t.Errorf("deleted %d, %v, want the confirmed and the cancelled one", deleted, err)
 	}

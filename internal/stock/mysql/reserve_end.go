@@ -26,10 +26,7 @@ func (s *reserve) Confirm(ctx context.Context, id stock.ReservationID) (stock.Re
 			err = row.refuseConfirm(id)
 		}
 	}
-	if err != nil {
-		return stock.Reservation{}, err
-	}
-	return row.reservation(), nil
+	return row.reservation(), err
 }
 
 // confirm joins the batch of confirmations, even if the request waits less than others: it has the units already, and
@@ -64,16 +61,12 @@ func (s *reserve) tryConfirms(ctx context.Context, conn *conn, b *batching.Batch
 	if len(ids) == 0 {
 		return nil
 	}
-	result, err := conn.ExecContext(ctx, confirmSQL+list(len(ids)), idArgs(ids)...)
-	if err != nil {
-		return classifyWrite(err)
-	}
-	confirmed, err := result.RowsAffected()
+	confirmed, err := conn.exec(ctx, confirmSQL+list(len(ids)), idArgs(ids)...)
 	if err != nil {
 		return err
 	}
-	s.ended[stock.Confirmed].Add(confirmed)
-	if confirmed == int64(len(ids)) && !read {
+	s.ended[stock.Confirmed].Add(confirmed.Rows)
+	if confirmed.Rows == int64(len(ids)) && !read {
 		return nil
 	}
 	found, err := findReservations(ctx, conn, ids...)
@@ -139,10 +132,7 @@ func (s *reserve) Cancel(ctx context.Context, id stock.ReservationID) (stock.Res
 // Reservation implements stock.Reserver.
 func (s *reserve) Reservation(ctx context.Context, id stock.ReservationID) (stock.Reservation, error) {
 	row, err := s.find(ctx, id)
-	if err != nil {
-		return stock.Reservation{}, err
-	}
-	return row.reservation(), nil
+	return row.reservation(), err
 }
 
 // find reads a reservation as it is now.
@@ -236,11 +226,9 @@ func (s *reserve) ReservationStats(ctx context.Context) (stock.ReservationStats,
 	}
 	stats.Lag = time.Duration(s.lag.Load()) * time.Microsecond
 	var present struct{ Units, Overdue int64 }
-	err := s.store.use(ctx, []int64{Upkeep}, func(conn *conn) error {
-		return Refusal(conn.GetContext(ctx, &present, "SELECT COALESCE(SUM(count), 0) AS units, "+
-			"COALESCE(TIMESTAMPDIFF(MICROSECOND, MIN(expires_at), UTC_TIMESTAMP(6)), 0) AS overdue "+
-			"FROM reservation FORCE INDEX (reservation_state) WHERE state = 'held'"))
-	})
+	err := s.store.get(ctx, Upkeep, &present, "SELECT COALESCE(SUM(count), 0) AS units, "+
+		"COALESCE(TIMESTAMPDIFF(MICROSECOND, MIN(expires_at), UTC_TIMESTAMP(6)), 0) AS overdue "+
+		"FROM reservation FORCE INDEX (reservation_state) WHERE state = 'held'")
 	stats.HeldUnits = present.Units
 	stats.Overdue = time.Duration(max(present.Overdue, 0)) * time.Microsecond
 	return stats, err

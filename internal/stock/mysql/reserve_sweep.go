@@ -47,11 +47,9 @@ func (s *reserve) Sweep(ctx context.Context) {
 // nextExpiry returns the time until the next reservation expires; if there is none, a time longer than sweepInterval.
 func (s *reserve) nextExpiry(ctx context.Context) (time.Duration, error) {
 	var micros int64
-	err := s.store.use(ctx, []int64{Upkeep}, func(conn *conn) error {
-		return Refusal(conn.GetContext(ctx, &micros, "SELECT COALESCE("+
-			"TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), MIN(expires_at)), ?) "+
-			"FROM reservation FORCE INDEX (reservation_state) WHERE state = 'held'", (2 * sweepInterval).Microseconds()))
-	})
+	err := s.store.get(ctx, Upkeep, &micros, "SELECT COALESCE("+
+		"TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), MIN(expires_at)), ?) "+
+		"FROM reservation FORCE INDEX (reservation_state) WHERE state = 'held'", (2 * sweepInterval).Microseconds())
 	return time.Duration(min(micros, time.Minute.Microseconds())) * time.Microsecond, err
 }
 
@@ -63,9 +61,9 @@ func (s *reserve) sweep(ctx context.Context) error {
 	for {
 		var items []int64
 		err := s.store.use(ctx, []int64{Upkeep}, func(conn *conn) error {
-			return Refusal(conn.SelectContext(ctx, &items, "SELECT goods_id FROM reservation "+
+			return conn.SelectContext(ctx, &items, "SELECT goods_id FROM reservation "+
 				"FORCE INDEX (reservation_state) WHERE state = 'held' AND "+hasLapsed+" AND goods_id > ? "+
-				"GROUP BY goods_id ORDER BY goods_id LIMIT ?", last, sweepLimit))
+				"GROUP BY goods_id ORDER BY goods_id LIMIT ?", last, sweepLimit)
 		})
 		if err != nil || len(items) == 0 {
 			return err

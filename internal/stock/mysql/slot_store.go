@@ -44,7 +44,7 @@ func readSlots(
 	for _, s := range slots {
 		units += s.Stock
 	}
-	return slots, units, classifyRead(goodsID, err)
+	return slots, units, orMissing(goodsID, err)
 }
 
 // Read implements stock.AdminStore.
@@ -72,11 +72,11 @@ func (s SlotStore) Set(ctx context.Context, goodsID, units, epoch int64) (int64,
 			return err
 		}
 		if _, err := tx.ExecContext(ctx, "UPDATE good_slot SET epoch = ? WHERE goods_id = ?", epoch, goodsID); err != nil {
-			return Refusal(err)
+			return err
 		}
 		// Rows of an earlier version that split items over more of them.
 		_, err := tx.ExecContext(ctx, "DELETE FROM good_slot WHERE goods_id = ? AND slot >= ?", goodsID, slotCount)
-		return Refusal(err)
+		return err
 	})
 }
 
@@ -136,5 +136,5 @@ func writeSlots(ctx context.Context, tx Tx, goodsID int64, slots []slot) error {
 	rows := "(?, ?, ?)" + strings.Repeat(", (?, ?, ?)", len(slots)-1)
 	_, err := tx.ExecContext(ctx, "INSERT INTO good_slot (goods_id, slot, stock) VALUES "+rows+
 		" ON DUPLICATE KEY UPDATE stock = VALUES(stock), sold = 0", args...)
-	return Refusal(err)
+	return err
 }

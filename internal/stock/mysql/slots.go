@@ -1,7 +1,9 @@
 package mysql
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 
@@ -37,36 +39,37 @@ func (s slots) Deduct(ctx context.Context, req stock.Request) (stock.Receipt, er
 	// Random, not in turn: with a counter that all items share, the buyers of one item might use only some of its rows.
 	next := rand.N(slotCount)
 	return s.MySQL.Once(ctx, req, func() (stock.Receipt, error) {
-		return s.MySQL.sellInTries(ctx, req, func(section stock.Section) (receipt stock.Receipt, done bool, err error) {
-			receipt, done, err = s.try(ctx, req, section, next)
-			if err == nil && !done {
+		return s.MySQL.sellInTries(ctx, req, func(section stock.Section) (stock.Receipt, error) {
+			receipt, err := s.try(ctx, req, section, next)
+			if errors.Is(err, errNoMatch) {
 				next, err = s.findSlot(ctx, req, next)
+				err = cmp.Or(err, errNoMatch)
 			}
-			return receipt, done, err
+			return receipt, err
 		})
 	})
 }
 
-// sellInTries sells units that are spread over several rows. A try that fails without an error has found too few where
-// it looked, and the next one looks elsewhere at once. One that the server rolled back is followed by a pause.
+// sellInTries sells units that are spread over several rows. A try that fails with errNoMatch has found too few where it
+// looked, and the next one looks elsewhere at once. One that the server rolled back is followed by a pause.
 func (s Store) sellInTries(
-	ctx context.Context, req stock.Request,
-	try func(stock.Section) (receipt stock.Receipt, done bool, err error),
+	ctx context.Context, req stock.Request, try func(stock.Section) (stock.Receipt, error),
 ) (stock.Receipt, error) {
 	section := stock.Arrive()
 	for attempt := 1; ; attempt++ {
-		receipt, done, err := try(section)
+		receipt, err := try(section)
+		missed := errors.Is(err, errNoMatch)
 		switch {
-		case done:
+		case err == nil:
 			receipt.Attempts = attempt
 			return receipt, nil
-		case err != nil && !isRolledBack(err):
+		case !missed && !isRolledBack(err):
 			return stock.Receipt{}, err
-		case section.Elapsed() > stock.LongestWait(ctx, s.wait) && (err != nil || attempt > 1):
+		case section.Elapsed() > stock.LongestWait(ctx, s.wait) && (!missed || attempt > 1):
 			// A first try that found too few is no conflict: it looked blindly.
 			return stock.Receipt{}, fmt.Errorf("%w: others took units of item %d during each of %d tries",
 				stock.ErrBusy, req.GoodsID, attempt)
-		case err != nil:
+		case !missed:
 			if err := retry.BackOff(ctx, attempt); err != nil {
 				return stock.Receipt{}, stock.Interrupted(err)
 			}
@@ -74,17 +77,15 @@ func (s Store) sellInTries(
 	}
 }
 
-// try deducts from one slot, or from allSlots, and reports whether it did.
+// try deducts from one slot, or from allSlots.
 func (s slots) try(
 	ctx context.Context, req stock.Request, section stock.Section, slot int,
-) (receipt stock.Receipt, done bool, err error) {
+) (stock.Receipt, error) {
 	if slot == allSlots {
-		receipt, err = s.deductFromAll(ctx, req, section)
-		return receipt, err == nil, err
+		return s.deductFromAll(ctx, req, section)
 	}
 	in := s.MySQL.at(slot)
-	receipt, rows, err := in.execDeduct(ctx, req, section, takeSlotSQL, req.Count, req.GoodsID, slot, req.Count)
-	return receipt, err == nil && rows == 1, err
+	return in.execDeduct(ctx, req, section, takeSlotSQL, req.Count, req.GoodsID, slot, req.Count)
 }
 
 // findSlot picks one of the slots that have enough, at random, or allSlots if none has. If it fails, it returns the

@@ -3,7 +3,7 @@ package mysql
 
 import (
 	"context"
-	"database/sql"
+	"errors"
 	"time"
 
 	"github.com/jmoiron/sqlx"
@@ -79,10 +79,15 @@ const (
 
 // Read implements stock.ReadWriter.
 func (s Store) Read(ctx context.Context, goodsID int64) (units int64, err error) {
-	err = s.use(ctx, []int64{goodsID}, func(conn *conn) error {
-		return classifyRead(goodsID, conn.GetContext(ctx, &units, selectSQL, goodsID))
-	})
+	err = s.get(ctx, goodsID, &units, selectSQL, goodsID)
 	return units, err
+}
+
+// get reads one row about an item, or something else that has a share of the connections.
+func (s Store) get(ctx context.Context, goodsID int64, dest any, query string, args ...any) error {
+	return s.use(ctx, []int64{goodsID}, func(conn *conn) error {
+		return orMissing(goodsID, conn.GetContext(ctx, dest, query, args...))
+	})
 }
 
 // readStock is the stock of an item as it was read.
@@ -93,7 +98,7 @@ type readStock struct {
 
 func (c *conn) readStock(ctx context.Context, goodsID int64) (read readStock, err error) {
 	err = c.GetContext(ctx, &read, "SELECT stock, epoch FROM good_stock WHERE goods_id = ?", goodsID)
-	return read, classifyRead(goodsID, err)
+	return read, orMissing(goodsID, err)
 }
 
 // only makes a statement match only a stock of the epoch that was read. So the rows that record what it sells can have
@@ -110,11 +115,8 @@ func (r readStock) only(rows []ledgerRow, query string, args []any) (string, []a
 
 // Write implements stock.ReadWriter.
 func (s Store) Write(ctx context.Context, goodsID, units int64) error {
-	result, err := s.exec(ctx, []int64{goodsID}, overwriteSQL, units, goodsID)
-	if err != nil {
-		return err
-	}
-	return checkFound(result, goodsID)
+	_, err := s.execAndRecord(ctx, []int64{goodsID}, nil, overwriteSQL, units, goodsID)
+	return orMissing(goodsID, err)
 }
 
 // Set implements stock.AdminStore. It makes the epoch from the time, so that a database that is created anew does not
@@ -123,9 +125,9 @@ func (s Store) Set(ctx context.Context, goodsID, units, last int64) (epoch int64
 	return again(ctx, s, func() (epoch int64, err error) {
 		err = s.InTx(ctx, []int64{goodsID}, nil, func(tx Tx) error {
 			if _, err := tx.ExecContext(ctx, setSQL, goodsID, units, max(time.Now().UnixMicro(), last+1)); err != nil {
-				return Refusal(err)
+				return err
 			}
-			return classifyRead(goodsID, tx.GetContext(ctx, &epoch, epochSQL, goodsID))
+			return orMissing(goodsID, tx.GetContext(ctx, &epoch, epochSQL, goodsID))
 		})
 		return epoch, err
 	})
@@ -134,16 +136,11 @@ func (s Store) Set(ctx context.Context, goodsID, units, last int64) (epoch int64
 // Restock implements stock.AdminStore.
 func (s Store) Restock(ctx context.Context, goodsID, units int64) (int64, error) {
 	for {
-		result, err := again(ctx, s, func() (sql.Result, error) {
-			return s.exec(ctx, []int64{goodsID}, restockSQL, units, goodsID, stock.MaxStock-units)
+		left, err := again(ctx, s, func() (int64, error) {
+			return s.execAndRecord(ctx, []int64{goodsID}, nil, restockSQL, units, goodsID, stock.MaxStock-units)
 		})
-		if err != nil {
-			return 0, err
-		}
-		if rows, err := result.RowsAffected(); err != nil {
-			return 0, err
-		} else if rows == 1 {
-			return result.LastInsertId()
+		if !errors.Is(err, errNoMatch) {
+			return left, err
 		}
 		// No row matched: too many units, or no such item.
 		present, err := s.Read(ctx, goodsID)
@@ -159,25 +156,15 @@ func (s Store) Restock(ctx context.Context, goodsID, units int64) (int64, error)
 
 // Epoch reads the epoch of an item's stock.
 func (s Store) Epoch(ctx context.Context, goodsID int64) (epoch int64, err error) {
-	err = s.use(ctx, []int64{goodsID}, func(conn *conn) error {
-		return classifyRead(goodsID, conn.GetContext(ctx, &epoch, epochSQL, goodsID))
-	})
+	err = s.get(ctx, goodsID, &epoch, epochSQL, goodsID)
 	return epoch, err
-}
-
-// Items lists the ids of all items.
-func (s Store) Items(ctx context.Context) (ids []int64, err error) {
-	err = s.use(ctx, []int64{Upkeep}, func(conn *conn) error {
-		return Refusal(conn.SelectContext(ctx, &ids, "SELECT goods_id FROM good_stock"))
-	})
-	return ids, err
 }
 
 // ItemsAfter lists up to limit ids of items that are greater than last, in ascending order.
 func (s Store) ItemsAfter(ctx context.Context, last int64, limit int) (ids []int64, err error) {
 	err = s.use(ctx, []int64{Upkeep}, func(conn *conn) error {
-		return Refusal(conn.SelectContext(ctx, &ids,
-			"SELECT goods_id FROM good_stock WHERE goods_id > ? ORDER BY goods_id LIMIT ?", last, limit))
+		return conn.SelectContext(ctx, &ids,
+			"SELECT goods_id FROM good_stock WHERE goods_id > ? ORDER BY goods_id LIMIT ?", last, limit)
 	})
 	return ids, err
 }
@@ -198,24 +185,3 @@ func (s Store) WriteAll(ctx context.Context, req stock.OrderRequest, stocks []st
 		return tx.record(ctx, s.rowsOfOrder(req, req.Receipts(stocks)))
 	})
 }
-
-// exec runs one writing statement that commits by itself.
-func (s Store) exec(ctx context.Context, shares []int64, query string, args ...any) (result sql.Result, err error) {
-	err = s.use(ctx, shares, func(conn *conn) error {
-		result, err = conn.exec(ctx, query, args...)
-		return err
-	})
-	return result, err
-}
-
-// checkFound fails with ErrUnknownItem if a statement matched no row. The DSN must have clientFoundRows=true, or else a
-// row whose value did not change would not count.
-func checkFound(result sql.Result, goodsID int64) error {
-	rows, err := result.RowsAffected()
-	if err == nil && rows == 0 {
-		err = missing(goodsID)
-	}
-	return err
-}
-
-func missing(goodsID int64) error { return stock.UnknownItem(goodsID, "MySQL") }

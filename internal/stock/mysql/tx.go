@@ -20,36 +20,38 @@ func (s Store) InTx(
 	ctx context.Context, shares []int64, options *sql.TxOptions, work func(Tx) error,
 ) error {
 	return s.use(ctx, shares, func(conn *conn) error {
-		if err := conn.endBefore(ctx, conn); err != nil {
-			return Refusal(err)
+		if err := conn.endBefore(ctx); err != nil {
+			return err
 		}
 		running, cancel := s.untilDeadline(ctx)
 		defer cancel()
-		tx, err := conn.begin(running, options)
-		if err != nil {
+		return conn.inTx(running, options, func(tx Tx) error {
+			err := work(tx)
+			if err == nil && ctx.Err() != nil {
+				err = stock.Interrupted(context.Cause(ctx))
+			}
 			return err
-		}
-		defer tx.tx.Rollback()
-		if err := work(tx); err != nil {
-			return err
-		}
-		if ctx.Err() != nil {
-			return stock.Interrupted(context.Cause(ctx))
-		}
-		return classifyCommit(tx.tx.Commit())
+		})
 	})
 }
 
-// begin begins a transaction whose statements run until ctx ends.
-func (c *conn) begin(ctx context.Context, options *sql.TxOptions) (Tx, error) {
+// inTx runs work between BEGIN and COMMIT. The statements run until ctx ends.
+func (c *conn) inTx(ctx context.Context, options *sql.TxOptions, work func(Tx) error) error {
 	tx, err := c.BeginTxx(ctx, options)
-	return Tx{tx, c, ctx}, Refusal(err)
+	if err != nil {
+		return refusal(err)
+	}
+	defer tx.Rollback()
+	if err := work(Tx{tx, c, ctx}); err != nil {
+		return err
+	}
+	return classifyCommit(tx.Commit())
 }
 
 // Tx is the store inside a transaction: nothing is written before COMMIT.
 //
 // A statement is not sent if its ctx has ended, but once it is sent, the request waits for the answer: see
-// untilDeadline. The errors of statements are for Refusal.
+// untilDeadline.
 type Tx struct {
 	tx      *sqlx.Tx
 	conn    *conn
@@ -57,70 +59,62 @@ type Tx struct {
 }
 
 // ExecContext runs a statement.
-func (tx Tx) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
-	if err := tx.prepare(ctx); err != nil {
-		return nil, err
-	}
-	running, cancel := tx.until(ctx)
-	defer cancel()
-	return tx.tx.ExecContext(running, query, args...)
+func (tx Tx) ExecContext(ctx context.Context, query string, args ...any) (done Changed, err error) {
+	err = tx.send(ctx, func(running context.Context) error {
+		done, err = changed(tx.tx.ExecContext(running, query, args...))
+		return err
+	})
+	return done, err
 }
 
 // GetContext reads one row.
 func (tx Tx) GetContext(ctx context.Context, dest any, query string, args ...any) error {
-	if err := tx.prepare(ctx); err != nil {
-		return err
-	}
-	running, cancel := tx.until(ctx)
-	defer cancel()
-	return tx.tx.GetContext(running, dest, query, args...)
+	return tx.send(ctx, func(running context.Context) error {
+		return tx.tx.GetContext(running, dest, query, args...)
+	})
 }
 
 // SelectContext reads any number of rows.
 func (tx Tx) SelectContext(ctx context.Context, dest any, query string, args ...any) error {
-	if err := tx.prepare(ctx); err != nil {
-		return err
-	}
-	running, cancel := tx.until(ctx)
-	defer cancel()
-	return tx.tx.SelectContext(running, dest, query, args...)
+	return tx.send(ctx, func(running context.Context) error {
+		return tx.tx.SelectContext(running, dest, query, args...)
+	})
 }
 
-// until returns the context of a statement under way. If the transaction has one that ends, that one ends them all.
-func (tx Tx) until(ctx context.Context) (context.Context, context.CancelFunc) {
-	if tx.running.Done() != nil {
-		return tx.running, func() {}
-	}
-	return tx.conn.store.untilDeadline(ctx)
-}
-
-// prepare refuses a statement whose request has ended, and makes the server answer any other one in time.
-func (tx Tx) prepare(ctx context.Context) error {
+// send sends a statement, unless its request has ended. If the transaction has a context that ends, that one ends all
+// statements.
+func (tx Tx) send(ctx context.Context, statement func(running context.Context) error) error {
 	if ctx.Err() != nil {
 		return stock.Interrupted(context.Cause(ctx))
 	}
-	return tx.conn.endBefore(ctx, tx.tx)
+	if err := tx.conn.endBefore(ctx); err != nil {
+		return err
+	}
+	running := tx.running
+	if running.Done() == nil {
+		var cancel context.CancelFunc
+		running, cancel = tx.conn.store.untilDeadline(ctx)
+		defer cancel()
+	}
+	return refusal(statement(running))
 }
 
 // Read implements stock.ReadWriter.
 func (tx Tx) Read(ctx context.Context, goodsID int64) (units int64, err error) {
 	err = tx.GetContext(ctx, &units, selectSQL, goodsID)
-	return units, classifyRead(goodsID, err)
+	return units, orMissing(goodsID, err)
 }
 
 // Write implements stock.ReadWriter.
 func (tx Tx) Write(ctx context.Context, goodsID, units int64) error {
-	result, err := tx.ExecContext(ctx, overwriteSQL, units, goodsID)
-	if err != nil {
-		return Refusal(err)
-	}
-	return checkFound(result, goodsID)
+	_, err := matched(tx.ExecContext(ctx, overwriteSQL, units, goodsID))
+	return orMissing(goodsID, err)
 }
 
 // readForUpdate reads the current stock and locks the row.
 func (tx Tx) readForUpdate(ctx context.Context, goodsID int64) (units int64, err error) {
 	err = tx.GetContext(ctx, &units, selectSQL+forUpdateSQL(ctx), goodsID)
-	return units, classifyRead(goodsID, err)
+	return units, orMissing(goodsID, err)
 }
 
 // forUpdateSQL is the end of a SELECT that locks its rows. A server that cannot be told to wait for less than a second

@@ -31,10 +31,8 @@ const (
 
 // Read implements stock.AdminStore. It reads both tables in one statement, so that they are of one moment.
 func (s UnitStore) Read(ctx context.Context, goodsID int64) (units int64, err error) {
-	err = s.MySQL.use(ctx, []int64{goodsID}, func(conn *conn) error {
-		return classifyRead(goodsID, conn.GetContext(ctx, &units, `SELECT unmade +
-			(SELECT COUNT(*) FROM good_unit WHERE goods_id = ?) FROM unit_stock WHERE goods_id = ?`, goodsID, goodsID))
-	})
+	err = s.MySQL.get(ctx, goodsID, &units, `SELECT unmade +
+		(SELECT COUNT(*) FROM good_unit WHERE goods_id = ?) FROM unit_stock WHERE goods_id = ?`, goodsID, goodsID)
 	return units, err
 }
 
@@ -46,7 +44,7 @@ func (s UnitStore) Set(ctx context.Context, goodsID, units, epoch int64) (int64,
 		if err == nil {
 			_, err = tx.ExecContext(ctx, deleteUnitsSQL, goodsID)
 		}
-		return Refusal(err)
+		return err
 	})
 }
 
@@ -59,7 +57,7 @@ func (s UnitStore) Restock(ctx context.Context, goodsID, units int64) (left int6
 		}
 		var rows int64
 		if err := tx.GetContext(ctx, &rows, "SELECT COUNT(*) FROM good_unit WHERE goods_id = ?", goodsID); err != nil {
-			return Refusal(err)
+			return err
 		}
 		if present := item.Unmade + rows; present > stock.MaxStock-units {
 			return stock.Overstocked(goodsID, present, units)
@@ -74,12 +72,12 @@ func (s UnitStore) Restock(ctx context.Context, goodsID, units int64) (left int6
 // lockUnitItem locks an item's row in unit_stock. Nobody else can then add units, with or without a row.
 func lockUnitItem(ctx context.Context, tx Tx, goodsID int64) (item unitItem, err error) {
 	err = tx.GetContext(ctx, &item, unitItemSQL+forUpdateSQL(ctx), goodsID)
-	return item, classifyRead(goodsID, err)
+	return item, orMissing(goodsID, err)
 }
 
 func (i unitItem) write(ctx context.Context, tx Tx, goodsID int64) error {
 	_, err := tx.ExecContext(ctx, setUnitItemSQL, i.Unmade, i.Made, goodsID)
-	return Refusal(err)
+	return err
 }
 
 // makeRows makes rows for some of the unmade units, unless somebody else has made rows since the item was read. It
@@ -113,7 +111,7 @@ func lockUnits(ctx context.Context, in session, goodsID int64, n int, locking st
 		query = mayWait + query
 	}
 	err = in.SelectContext(ctx, &units, query, goodsID, n)
-	return units, Refusal(err)
+	return units, err
 }
 
 // mayWait makes MariaDB 10.11 pass over locked rows in a session that does not wait for rows. Otherwise the first
@@ -127,5 +125,5 @@ func deleteUnits(ctx context.Context, tx Tx, goodsID int64, units []int64) error
 	}
 	_, err := tx.ExecContext(ctx, deleteUnitsSQL+" AND unit IN "+list(len(units)),
 		append([]any{goodsID}, params(units)...)...)
-	return Refusal(err)
+	return err
 }

@@ -1,6 +1,7 @@
 package mysql
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,7 +41,7 @@ func (u unitRows) Deduct(ctx context.Context, req stock.Request) (stock.Receipt,
 		return stock.Receipt{}, err
 	}
 	return u.MySQL.Once(ctx, req, func() (stock.Receipt, error) {
-		return u.MySQL.sellInTries(ctx, req, func(section stock.Section) (stock.Receipt, bool, error) {
+		return u.MySQL.sellInTries(ctx, req, func(section stock.Section) (stock.Receipt, error) {
 			return u.try(ctx, req, section)
 		})
 	})
@@ -52,9 +53,7 @@ func (u unitRows) checkSkipLocked(ctx context.Context, req stock.Request) error 
 		return nil
 	}
 	var version string
-	err := u.MySQL.use(ctx, []int64{ShareOf(req)}, func(conn *conn) error {
-		return Refusal(conn.GetContext(ctx, &version, "SELECT VERSION()"))
-	})
+	err := u.MySQL.get(ctx, ShareOf(req), &version, "SELECT VERSION()")
 	switch {
 	case err != nil:
 		return err
@@ -67,60 +66,48 @@ func (u unitRows) checkSkipLocked(ctx context.Context, req stock.Request) error 
 
 // try sells units that are free. If too few are, and the item is not sold out, it makes rows for another try, or sells
 // what is left.
-func (u unitRows) try(
-	ctx context.Context, req stock.Request, section stock.Section,
-) (receipt stock.Receipt, done bool, err error) {
+func (u unitRows) try(ctx context.Context, req stock.Request, section stock.Section) (stock.Receipt, error) {
 	if req.Count <= unitChunk {
-		receipt, done, err = u.takeFree(ctx, req, section)
-		if done || err != nil {
-			return receipt, done, err
+		receipt, err := u.takeFree(ctx, req, section)
+		if !errors.Is(err, errNoMatch) {
+			return receipt, err
 		}
 		if left, err := u.Read(ctx, req.GoodsID); err != nil {
-			return stock.Receipt{}, false, err
+			return stock.Receipt{}, err
 		} else if left < int64(req.Count) {
-			return stock.Receipt{}, false, soldOut(req, left)
+			return stock.Receipt{}, soldOut(req, left)
 		}
 		if made, err := u.makeFree(ctx, req); made || err != nil {
-			return stock.Receipt{}, false, err
+			return stock.Receipt{}, cmp.Or(err, errNoMatch)
 		}
 	}
-	receipt, err = u.takeAny(ctx, req, section)
-	return receipt, err == nil, err
+	return u.takeAny(ctx, req, section)
 }
 
-// takeFree sells units that nobody else has locked, if there are enough.
-func (u unitRows) takeFree(
-	ctx context.Context, req stock.Request, section stock.Section,
-) (receipt stock.Receipt, enough bool, err error) {
-	receipt, err = u.inTx(ctx, req, func(tx Tx) (stock.Receipt, error) {
+// takeFree sells units that nobody else has locked. It fails with errNoMatch if there are too few.
+func (u unitRows) takeFree(ctx context.Context, req stock.Request, section stock.Section) (stock.Receipt, error) {
+	return u.MySQL.DeductInTx(ctx, req, ReadCommitted, func(tx Tx) (stock.Receipt, error) {
 		free, err := lockUnits(ctx, tx, req.GoodsID, req.Count, skipLocked)
 		if err != nil {
 			return stock.Receipt{}, err
 		}
 		if len(free) < req.Count {
-			return stock.Receipt{}, errFewFree
+			return stock.Receipt{}, errNoMatch
 		}
 		return u.sell(ctx, req, section, func() error { return deleteUnits(ctx, tx, req.GoodsID, free) })
 	})
-	if errors.Is(err, errFewFree) {
-		return stock.Receipt{}, false, nil
-	}
-	return receipt, err == nil, err
 }
-
-// errFewFree ends a transaction that found too few free rows.
-var errFewFree = errors.New("too few rows are free")
 
 // makeFree makes rows if too few are free and units are unmade. It reports whether enough may be free now.
 func (u unitRows) makeFree(ctx context.Context, req stock.Request) (made bool, err error) {
 	err = u.MySQL.use(ctx, []int64{ShareOf(req)}, func(conn *conn) error {
-		if err := conn.endBefore(ctx, conn); err != nil {
-			return Refusal(err)
+		if err := conn.endBefore(ctx); err != nil {
+			return err
 		}
 		// The item comes first: if rows are made between the two statements, the second finds them.
 		var item unitItem
 		if err := conn.GetContext(ctx, &item, unitItemSQL, req.GoodsID); err != nil {
-			return classifyRead(req.GoodsID, err)
+			return orMissing(req.GoodsID, err)
 		}
 		free, err := lockUnits(ctx, conn, req.GoodsID, req.Count, skipLocked) // only until the statement ends
 		if err != nil {
@@ -138,7 +125,7 @@ func (u unitRows) makeFree(ctx context.Context, req stock.Request) (made bool, e
 // takeAny sells unmade units, and rows for which it waits. Because it has locked the item's row in unit_stock, no unit
 // can be added meanwhile: what it finds is the whole stock.
 func (u unitRows) takeAny(ctx context.Context, req stock.Request, section stock.Section) (stock.Receipt, error) {
-	return u.inTx(ctx, req, func(tx Tx) (stock.Receipt, error) {
+	return u.MySQL.DeductInTx(ctx, req, ReadCommitted, func(tx Tx) (stock.Receipt, error) {
 		item, err := lockUnitItem(ctx, tx, req.GoodsID)
 		if err != nil {
 			return stock.Receipt{}, err
@@ -172,10 +159,4 @@ func (u unitRows) sell(
 	err := take()
 	section.Leave()
 	return section.Receipt(0, 1), err
-}
-
-func (u unitRows) inTx(
-	ctx context.Context, req stock.Request, deduct func(Tx) (stock.Receipt, error),
-) (stock.Receipt, error) {
-	return u.MySQL.DeductInTx(ctx, req, ReadCommitted, deduct)
 }

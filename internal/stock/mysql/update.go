@@ -2,7 +2,6 @@ package mysql
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 
 	"stock/internal/stock"
@@ -42,8 +41,8 @@ func (u update) Deduct(ctx context.Context, req stock.Request) (stock.Receipt, e
 
 func (u update) deduct(ctx context.Context, req stock.Request) (stock.Receipt, error) {
 	for {
-		receipt, rows, err := u.execDeduct(ctx, req, stock.Arrive(), deductSQL, req.Count, req.GoodsID, req.Count)
-		if err != nil || rows == 1 {
+		receipt, err := u.execDeduct(ctx, req, stock.Arrive(), deductSQL, req.Count, req.GoodsID, req.Count)
+		if !errors.Is(err, errNoMatch) {
 			return receipt, err
 		}
 		// No row matched: too few units, or no such item. Only refusals pay for the second query.
@@ -84,69 +83,43 @@ func NewDecrement(d stock.Deps) stock.Deducter { return decrement{New(d)} }
 
 func (d decrement) Deduct(ctx context.Context, req stock.Request) (stock.Receipt, error) {
 	return again(ctx, d.Store, func() (stock.Receipt, error) {
-		receipt, rows, err := d.execDeduct(ctx, req, stock.Arrive(), decrementSQL, req.Count, req.GoodsID)
-		if err == nil && rows == 0 {
-			err = missing(req.GoodsID)
-		}
-		return receipt, err
+		receipt, err := d.execDeduct(ctx, req, stock.Arrive(), decrementSQL, req.Count, req.GoodsID)
+		return receipt, orMissing(req.GoodsID, err)
 	})
 }
 
-// execDeduct runs a statement that deducts. By itself it is a transaction of one round trip, also if it records a key.
-// A request with work to do makes it BEGIN, statement, work, COMMIT, so that the work happens while the row is locked.
+// execDeduct runs a statement that deducts and returns LAST_INSERT_ID(units left). It fails with errNoMatch if that
+// matches no row. By itself it is a transaction of one round trip, also if it records a key. A request with work to do
+// makes it BEGIN, statement, work, COMMIT, so that the work happens while the row is locked.
 func (s Store) execDeduct(
 	ctx context.Context, req stock.Request, section stock.Section, query string, args ...any,
-) (stock.Receipt, int64, error) {
+) (stock.Receipt, error) {
 	if req.Hold > 0 {
 		return s.execDeductInTx(ctx, req, section, query, args...)
 	}
-	result, err := s.execAndRecord(ctx, []int64{req.GoodsID}, s.rowsOfStatement(req), query, args...)
+	remaining, err := s.execAndRecord(ctx, []int64{req.GoodsID}, s.rowsOfStatement(req), query, args...)
 	if err != nil {
-		return stock.Receipt{}, 0, err
+		return stock.Receipt{}, err
 	}
 	section.Enter()
-	return confirm(result, &section)
+	return section.Receipt(remaining, 1), nil
 }
 
 func (s Store) execDeductInTx(
 	ctx context.Context, req stock.Request, section stock.Section, query string, args ...any,
-) (receipt stock.Receipt, rows int64, err error) {
-	receipt, err = s.DeductInTx(ctx, req, nil, func(tx Tx) (stock.Receipt, error) {
-		result, err := tx.ExecContext(ctx, query, args...)
+) (stock.Receipt, error) {
+	return s.DeductInTx(ctx, req, nil, func(tx Tx) (stock.Receipt, error) {
+		remaining, err := matched(tx.ExecContext(ctx, query, args...))
 		if err != nil {
-			return stock.Receipt{}, Refusal(err)
-		}
-		section.Enter()
-		if rows, err = result.RowsAffected(); err != nil {
 			return stock.Receipt{}, err
 		}
-		if rows == 0 {
-			return stock.Receipt{}, errChangedNone
-		}
+		section.Enter()
 		if err := stock.Work(ctx, req.Hold); err != nil {
 			return stock.Receipt{}, err
 		}
 		section.Leave()
-		receipt, rows, err = confirm(result, &section)
-		return receipt, err
+		return section.Receipt(remaining, 1), nil
 	})
-	if errors.Is(err, errChangedNone) {
-		return stock.Receipt{}, 0, nil
-	}
-	return receipt, rows, err
-}
-
-// errChangedNone ends a transaction whose statement matched no row.
-var errChangedNone = errors.New("no row matched")
-
-// confirm makes the receipt from the reply of a statement with LAST_INSERT_ID(units left).
-func confirm(result sql.Result, section *stock.Section) (stock.Receipt, int64, error) {
-	rows, err := result.RowsAffected()
-	if err != nil || rows == 0 {
-		return stock.Receipt{}, rows, err
-	}
-	remaining, err := result.LastInsertId()
-	return section.Receipt(remaining, 1), rows, err
 }
 
 func soldOut(req stock.Request, units int64) error {

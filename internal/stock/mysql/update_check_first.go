@@ -12,17 +12,13 @@ import (
 // after the sale. Requests of one buyer at the same time all pass the check, each before the others are counted.
 type updateCheckFirst struct {
 	stock.Canceller
-	update update
+	stock.Deducter
 }
 
 // NewUpdateCheckFirst makes the control `update-check-first`.
 func NewUpdateCheckFirst(d stock.Deps) stock.Deducter {
 	store := New(d)
 	return updateCheckFirst{store, update{store, checkThenSell}}
-}
-
-func (u updateCheckFirst) Deduct(ctx context.Context, req stock.Request) (stock.Receipt, error) {
-	return u.update.Deduct(ctx, req)
 }
 
 func checkThenSell(ctx context.Context, tx Tx, req stock.Request) (remaining int64, err error) {
@@ -32,7 +28,7 @@ func checkThenSell(ctx context.Context, tx Tx, req stock.Request) (remaining int
 		ON s.goods_id = b.goods_id AND s.epoch = b.epoch WHERE b.goods_id = ? AND b.buyer = ?`,
 		line.GoodsID, []byte(buyer.Name))
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return 0, Refusal(err)
+		return 0, err
 	}
 	if err := buyer.Check(line, bought); err != nil {
 		return 0, err
@@ -44,5 +40,5 @@ func checkThenSell(ctx context.Context, tx Tx, req stock.Request) (remaining int
 		SELECT goods_id, ?, epoch, ?, UTC_TIMESTAMP(6) FROM good_stock WHERE goods_id = ?
 		ON DUPLICATE KEY UPDATE units = IF(buyer_units.epoch = VALUES(epoch), units, 0) + VALUES(units),
 		epoch = VALUES(epoch), created_at = VALUES(created_at)`, []byte(buyer.Name), line.Count, line.GoodsID)
-	return remaining, Refusal(err)
+	return remaining, err
 }

@@ -3,6 +3,7 @@ package mysql
 import (
 	"context"
 	"database/sql"
+	"errors"
 
 	"stock/internal/stock"
 )
@@ -61,16 +62,9 @@ type readFunc func(ctx context.Context, goodsID int64) (units int64, err error)
 // deduct deducts the units of one line, and keeps the row locked.
 func (tx Tx) deduct(ctx context.Context, line stock.Line, reread readFunc) (remaining int64, err error) {
 	for {
-		result, err := tx.ExecContext(ctx, deductSQL, line.Count, line.GoodsID, line.Count)
-		if err != nil {
-			return 0, Refusal(err)
-		}
-		rows, err := result.RowsAffected()
-		if err != nil {
-			return 0, err
-		}
-		if rows == 1 {
-			return result.LastInsertId()
+		remaining, err := matched(tx.ExecContext(ctx, deductSQL, line.Count, line.GoodsID, line.Count))
+		if !errors.Is(err, errNoMatch) {
+			return remaining, err
 		}
 		// No row matched: too few units, or no such item. Only refusals pay for the second query.
 		units, err := reread(ctx, line.GoodsID)

@@ -11,12 +11,15 @@ import (
 	"stock/internal/stock"
 )
 
+// ErrGaleraUntold means that MySQL is a node of Galera, and the replica was not told so: see oneByOne.
+var ErrGaleraUntold = errors.New("MySQL is a node of Galera: start the replica with --galera, or it may lose sales")
+
 // CheckWritable reports whether the server lets the account of a pool in and takes writes. A password that has changed
 // shows only on a new connection, so the pool should keep no idle ones. ErrBusy means that the server has no connection
 // left for the question; the connections that are open still work.
 //
 // A read-only server is refused even if this account could still write: what a former primary accepts is lost when it
-// becomes a replica. A node of Galera is refused if the replica runs without --galera: see oneByOne.
+// becomes a replica.
 func CheckWritable(ctx context.Context, db *sqlx.DB, galera bool) error {
 	// No server has all of these, and some have values besides ON and OFF.
 	const query = `SHOW GLOBAL VARIABLES WHERE Variable_name IN
@@ -44,7 +47,7 @@ func CheckWritable(ctx context.Context, db *sqlx.DB, galera bool) error {
 // it is one. A node without a majority answers SHOW, and refuses all other statements.
 func checkNode(ctx context.Context, db *sqlx.DB, told bool) error {
 	if !told {
-		return errors.New("MySQL is a node of Galera: start the replica with --galera, or it may lose sales")
+		return ErrGaleraUntold
 	}
 	var name, ready string
 	row := db.QueryRowContext(ctx, "SHOW GLOBAL STATUS LIKE 'wsrep_ready'")

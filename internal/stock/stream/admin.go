@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -69,7 +70,7 @@ func (a Admin) Items(ctx context.Context) ([]int64, error) {
 	if err != nil {
 		return nil, redis.Refusal(err)
 	}
-	stored, err := mysql.Store{DB: a.MySQL}.Items(ctx)
+	stored, err := mysql.Store{DB: a.MySQL}.ItemsAfter(ctx, 0, math.MaxInt)
 	if err != nil {
 		return nil, err
 	}

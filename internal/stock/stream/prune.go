@@ -2,12 +2,12 @@ package stream
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"time"
 
 	"stock/internal/stock/mysql"
 	"stock/internal/stock/redis"
+	"stock/internal/stock/retention"
 )
 
 // clockSkew is more than the clocks of Redis and MySQL ever differ.
@@ -34,10 +34,10 @@ func (a Admin) Prune(ctx context.Context, age time.Duration) (deleted int64, err
 		oldest = time.Now()
 	}
 	before := oldest.Add(-clockSkew - maxEntryAge)
-	return mysql.Prune(ctx, a.MySQL, func(tx mysql.Tx) (sql.Result, error) {
+	return retention.Prune(ctx, a.MySQL, func(tx mysql.Tx) (mysql.Changed, error) {
 		return tx.ExecContext(ctx, `DELETE FROM stream_sale
 			WHERE deducted AND written < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND AND written < ?
 			ORDER BY written LIMIT ?`,
-			age.Microseconds(), before.UTC().Format("2006-01-02 15:04:05.000000"), mysql.PruneLimit)
+			age.Microseconds(), before.UTC().Format("2006-01-02 15:04:05.000000"), retention.PruneLimit)
 	})
 }

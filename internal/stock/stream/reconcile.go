@@ -123,7 +123,7 @@ func (c *comparison) compare(ctx context.Context) (Balance, error) {
 	b.MySQL, c.epoch = row.Stock, row.Epoch
 	c.inMySQL = !errors.Is(err, sql.ErrNoRows)
 	if err != nil && c.inMySQL {
-		return b, mysql.Refusal(err)
+		return b, err
 	}
 	if c.redis, err = c.snapshot(ctx, c.goodsID); err != nil {
 		return b, err
@@ -162,7 +162,7 @@ func (c *comparison) countSales(ctx context.Context, b *Balance) (err error) {
 	}
 	if c.inMySQL && c.redis.known && c.redis.epoch < c.epoch && !c.undeducted {
 		const query = "SELECT EXISTS (SELECT 1 FROM stream_sale WHERE goods_id = ? AND epoch = ? AND NOT deducted)"
-		return mysql.Refusal(c.tx.GetContext(ctx, &c.undeducted, query, c.goodsID, c.redis.epoch))
+		return c.tx.GetContext(ctx, &c.undeducted, query, c.goodsID, c.redis.epoch)
 	}
 	return nil
 }

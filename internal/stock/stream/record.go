@@ -81,7 +81,7 @@ func (w *writeBehind) deduct(
 	const insert = "INSERT INTO stream_sale (goods_id, entry, nonce, units, epoch, deducted, written) VALUES "
 	rows := strings.Repeat(", (?, ?, ?, ?, ?, ?, UTC_TIMESTAMP(6))", len(sales))[2:]
 	if _, err := tx.ExecContext(ctx, insert+rows, args...); err != nil {
-		return mysql.Refusal(err)
+		return err
 	}
 	if held := time.Now().Round(0).Sub(delivered); held > w.maxAge {
 		return fmt.Errorf("the sales were delivered %v ago, too long to write them now: they will be delivered again", held)
@@ -89,7 +89,7 @@ func (w *writeBehind) deduct(
 	const update = "UPDATE good_stock SET stock = stock - ?, version = version + 1 WHERE goods_id = ?"
 	for id, units := range sold {
 		if _, err := tx.ExecContext(ctx, update, units, id); err != nil {
-			return mysql.Refusal(err)
+			return err
 		}
 	}
 	for id, units := range stale {
@@ -116,7 +116,7 @@ func findRecorded(ctx context.Context, tx mysql.Tx, sales []sale) (map[saleKey]b
 		err := tx.SelectContext(ctx, &rows,
 			"SELECT goods_id, entry, nonce FROM stream_sale WHERE (goods_id, entry, nonce) IN ("+keys+")", args...)
 		if err != nil {
-			return nil, mysql.Refusal(err)
+			return nil, err
 		}
 		for _, row := range rows {
 			recorded[saleKey{row.GoodsID, row.Entry, row.Nonce}] = true

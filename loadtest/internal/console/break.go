@@ -180,17 +180,17 @@ func (c *Console) admit() (answered func(), err error) {
 	}, nil
 }
 
-// admitting admits requests for an action, and shows what has become of the lab.
-func (c *Console) admitting(action func(*http.Request) error) func(*http.Request) error {
-	return func(r *http.Request) error {
+// admitting admits requests for an action once their bodies are read, and shows what has become of the lab.
+func admitting[T any](c *Console, action func(*http.Request, T) error) func(*http.Request) error {
+	return reading(func(r *http.Request, body T) error {
 		answered, err := c.admit()
 		if err != nil {
 			return err
 		}
 		defer answered()
 		defer c.look(c.ctx)
-		return action(r)
-	}
+		return action(r, body)
+	})
 }
 
 // maxUnits is the largest stock or count that the page may ask for.

@@ -1,7 +1,11 @@
 package console
 
 import (
+	"errors"
+	"io"
 	"math"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -112,4 +116,25 @@ func TestNoRunBeginsDuringAChangeThatItsBooksWouldLack(t *testing.T) {
 		t.Errorf("a change after the run: %v", err)
 	}
 	answered()
+}
+
+// The body may take as long as its sender likes.
+func TestARequestIsAdmittedOnlyOnceItsBodyIsRead(t *testing.T) {
+	t.Parallel()
+	c := &Console{ctx: t.Context(), board: newBoard(State{})}
+	body, sender := io.Pipe()
+	answer := make(chan error, 1)
+	action := admitting(c, func(*http.Request, stockRequest) error { return nil })
+	go func() { answer <- action(httptest.NewRequest(http.MethodPost, "/stock", body)) }()
+	_, err := sender.Write([]byte("{"))
+	must.Succeed(t, err)
+	run, err := c.begin("run")
+	must.Succeed(t, err)
+	_, err = sender.Write([]byte("}"))
+	must.Succeed(t, err)
+	must.Succeed(t, sender.Close())
+	if err := <-answer; !errors.Is(err, errRunGoesOn) {
+		t.Errorf("a request whose body came during a run: %v, want a refusal", err)
+	}
+	c.end(run)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"stock/internal/monotonic"
+	"stock/internal/servers"
 	"stock/internal/tcpproxy"
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/messages"
@@ -78,19 +79,12 @@ var crowdPlays = map[string]func(*Stage){
 			s.etcd.status.Term, leader.Name, term, elected.Seconds()))
 	},
 	"galera-node-killed": func(s *Stage) {
-		s.loseNode("the node of the victim is killed", func(context.Context) error {
-			s.galera.Nodes[victimIndex].Kill()
-			return nil
-		}, "the node is started again", func(ctx context.Context) error {
-			return s.galera.Restart(ctx, s.galera.Nodes[victimIndex])
-		})
+		kill := func(_ context.Context, node *servers.MySQL) error { node.Kill(); return nil }
+		s.loseNode("the node of the victim is killed", kill, "the node is started again", s.galera.Restart)
 	},
 	"galera-partition": func(s *Stage) {
-		s.loseNode("the node of the victim is cut off from the others", func(ctx context.Context) error {
-			return s.galera.Isolate(ctx, s.galera.Nodes[victimIndex])
-		}, "the node reaches the others again", func(ctx context.Context) error {
-			return s.galera.Reconnect(ctx, s.galera.Nodes[victimIndex])
-		})
+		s.loseNode("the node of the victim is cut off from the others", s.galera.Isolate,
+			"the node reaches the others again", s.galera.Reconnect)
 	},
 	"holds-after-crash": func(s *Stage) {
 		s.run.Reserves = true
@@ -112,19 +106,18 @@ var crowdPlays = map[string]func(*Stage){
 	},
 }
 
-// victimIndex is the index of the node of Galera that the victim uses.
-const victimIndex = 1
-
 // loseNode has clients buy while the node of the victim is lost, and compares the stocks of the nodes after it has come
 // back.
 func (s *Stage) loseNode(
-	lost string, lose func(context.Context) error, back string, bring func(context.Context) error,
+	lost string, lose func(context.Context, *servers.MySQL) error,
+	back string, bring func(context.Context, *servers.MySQL) error,
 ) {
+	node := s.galera.Nodes[1] // which the victim uses: see Deployment.onNodes
 	c := s.openCrowd(clusterPace)
 	over := c.goOn()
-	c.killedNS.Store(s.strike(lost, lose))
+	c.killedNS.Store(s.strike(lost, func(ctx context.Context) error { return lose(ctx, node) }))
 	over()
-	s.mend(back, bring)
+	s.mend(back, func(ctx context.Context) error { return bring(ctx, node) })
 	var left map[int64]int64
 	s.eventually("the node takes part again", func() (answers bool) {
 		var err error

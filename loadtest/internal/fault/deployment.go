@@ -138,7 +138,7 @@ func (l *Lab) deploy(ctx context.Context, on Setting) (d *Deployment, err error)
 		}
 	}
 	if d.redis != nil {
-		d.Addresses.Redis, d.Addresses.RedisReplica = d.redis.addresses(), d.redis.replica != nil
+		d.Addresses.Redis, d.Addresses.RedisReplica = d.redis.addresses, d.redis.replica != nil
 	}
 	if err := d.openOracle(ctx, l); err != nil {
 		return d, err

@@ -89,7 +89,7 @@ var holderPlays = map[string]func(*Stage){
 			return
 		}
 		s.giveUp(struck)
-		s.jump("the clock of Redis is set right", 0, s.redis.master)
+		s.jump("the clock of Redis is set right", 0)
 		s.send(to(s.Survivor, "C", 1))
 	},
 	"shutdown": func(s *Stage) {

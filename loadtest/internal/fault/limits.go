@@ -248,12 +248,7 @@ func (s *Stage) buyFromPool(ctx context.Context, locks, work *sql.DB, inside fun
 // buyAtOnce has all users but A ask while A is inside.
 func (s *Stage) buyAtOnce(front *tcpproxy.Proxy) {
 	a := s.hold(patiently(to(s.Victim, "A", 1)), messages.Commit)
-	var others []*pending
-	for i := 1; i < poolUsers; i++ {
-		b := order{client: fmt.Sprintf("B%d", i), through: "http://" + front.Addr()}
-		others = append(others, s.start(patiently(b)))
-	}
-	s.eventually("all requests have arrived", func() bool { return front.Count() >= len(others) })
+	others := s.startBehind(front, poolUsers-1)
 	var conns, waiting int
 	s.eventually("the others wait for A", func() bool {
 		conns, waiting = s.poolUse()
@@ -273,6 +268,16 @@ func (s *Stage) buyAtOnce(front *tcpproxy.Proxy) {
 		}
 	}
 	s.blocked = s.between(released, next)
+}
+
+// startBehind has n clients ask through a proxy, and waits until their requests have arrived there.
+func (s *Stage) startBehind(front *tcpproxy.Proxy, n int) (others []*pending) {
+	for i := range n {
+		b := order{client: fmt.Sprintf("C%d", i+1), through: "http://" + front.Addr()}
+		others = append(others, s.start(patiently(b)))
+	}
+	s.eventually("all requests have arrived", func() bool { return front.Count() >= n })
+	return others
 }
 
 // waitsInMySQL lists the strategies whose requests each need a connection to MySQL to wait for A. Those of the others
@@ -338,12 +343,7 @@ func (s *Stage) askAmongMany(holder held) {
 	question.land()
 	s.Stepf("B1 has the lock, and A has asked for it")
 	front := s.proxyTo(s.Survivor.Address()) // those who wait in one replica may share one question
-	var others []*pending
-	for i := range crowdUsers {
-		b := order{client: fmt.Sprintf("B%d", i+2), through: "http://" + front.Addr()}
-		others = append(others, s.start(patiently(b)))
-	}
-	s.eventually("the others have asked", func() bool { return front.Count() >= len(others) })
+	others := s.startBehind(front, crowdUsers)
 	began := time.Now()
 	holder.land()
 	answer, before := a.wait(), 0

@@ -56,13 +56,9 @@ func (s *Stage) deleteLock(item int64) {
 
 // awaitRenewal waits until the lease of the item's lock starts anew.
 func (s *Stage) awaitRenewal() {
-	side := s.openRedis()
-	defer side.Close()
 	last := noKey
 	s.eventually("the lock is renewed", func() bool {
-		now, err := side.PTTL(s.ctx, s.LockKey()).Result()
-		s.check(err)
-		rest := pttl(now)
+		rest := s.keyPTTL()
 		renewed := last > 0 && rest > last
 		if renewed {
 			s.Stepf("the lock is renewed: its PTTL rises from %s to %s ms", last, rest)
@@ -93,36 +89,30 @@ func voters(votes map[int]pttl) string {
 	return "{" + strings.Trim(strings.ReplaceAll(numbers, " ", ", "), "[]") + "}"
 }
 
-// killMasters kills the masters with the given numbers, from 1.
+// toMasters does something to the masters with the given numbers, from 1.
+func (s *Stage) toMasters(what string, do func(context.Context, *servers.Redis) error, numbers ...int) {
+	s.strike(what, func(ctx context.Context) error {
+		var errs []error
+		for _, n := range numbers {
+			errs = append(errs, do(ctx, s.masters[n-1]))
+		}
+		return errors.Join(errs...)
+	})
+}
+
+// killMasters kills masters.
 func (s *Stage) killMasters(what string, numbers ...int) {
-	s.strike(what, func(context.Context) error {
-		for _, n := range numbers {
-			s.masters[n-1].Kill()
-		}
-		return nil
-	})
+	s.toMasters(what, func(_ context.Context, r *servers.Redis) error { r.Kill(); return nil }, numbers...)
 }
 
-// startMasters starts the masters with the given numbers anew, with what they have on disk.
+// startMasters starts masters anew, with what they have on disk.
 func (s *Stage) startMasters(what string, numbers ...int) {
-	s.strike(what, func(ctx context.Context) error {
-		var errs []error
-		for _, n := range numbers {
-			errs = append(errs, s.masters[n-1].Restart(ctx))
-		}
-		return errors.Join(errs...)
-	})
+	s.toMasters(what, func(ctx context.Context, r *servers.Redis) error { return r.Restart(ctx) }, numbers...)
 }
 
-// jump lets the clocks of servers jump, once for all cells.
-func (s *Stage) jump(what string, ahead time.Duration, of ...*servers.Redis) {
-	s.strike(what, func(ctx context.Context) error {
-		var errs []error
-		for _, r := range of {
-			errs = append(errs, r.SetClock(ctx, ahead))
-		}
-		return errors.Join(errs...)
-	})
+// jump lets the clock of Redis jump, once for all cells.
+func (s *Stage) jump(what string, ahead time.Duration) {
+	s.strike(what, func(ctx context.Context) error { return s.redis.master.SetClock(ctx, ahead) })
 }
 
 // ghostPatience is how long the next buyer tries: long enough to see that a lock does not end with a lease.

@@ -1,12 +1,14 @@
 package fault
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"stock/internal/servers"
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/messages"
 )
@@ -38,14 +40,15 @@ var masterPlays = map[string]func(*Stage){
 	},
 	"clock-jumps/ahead": twoHold(func(s *Stage) {
 		rest := s.keyPTTL()
-		s.jump("the clock of Redis jumps ahead by an hour", clockJump, s.redis.master)
+		s.jump("the clock of Redis jumps ahead by an hour", clockJump)
 		if rest > s.busyLease() && s.keyPTTL() == noKey {
 			s.Provef("TIME is an hour ahead; A's lock had a PTTL of %s, and is gone", rest)
 		}
 	}),
 	"redlock-clock-jumps": twoHold(func(s *Stage) {
 		before := s.votes()
-		s.jump("the clocks of masters 1 and 2 jump ahead by an hour", clockJump, s.masters[:2]...)
+		s.toMasters("the clocks of masters 1 and 2 jump ahead by an hour",
+			func(ctx context.Context, r *servers.Redis) error { return r.SetClock(ctx, clockJump) }, 1, 2)
 		if after := s.votes(); len(before) == 3 && len(after) == 1 && after[3] > s.busyLease() {
 			s.Provef("TIME is an hour ahead on masters 1 and 2, and A's votes there are gone; on master 3, the PTTL of "+
 				"A's vote is %s", after[3])

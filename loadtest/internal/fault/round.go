@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"stock/loadtest/internal/barrier"
 	"stock/loadtest/internal/explore/trace"
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/messages"
@@ -96,13 +97,13 @@ func (r *round) playOn(ctx context.Context, cells []*cell) (err error) {
 	if err := d.setStock(ctx, units, items...); err != nil {
 		return err
 	}
-	together := newCompany(len(cells))
+	together := &company{Barrier: barrier.New(len(cells))}
 	var all sync.WaitGroup
 	for _, c := range cells {
 		c.stage.Deployment, c.stage.company = d, together
 		c.stage.KeyPrefix, c.stage.Lease = d.Addresses.KeyPrefix, d.On.Lease
 		all.Go(func() {
-			defer together.leave(ctx)
+			defer together.Leave(ctx)
 			c.perform(ctx)
 		})
 	}

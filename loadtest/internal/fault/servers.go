@@ -46,7 +46,7 @@ func openRedisAs(account oracle.Account, address string) *redis.Client {
 
 // redisServers is the Redis of a round that breaks it.
 type redisServers struct {
-	address   string // host:port at which clients find the master
+	addresses []string // at which clients find it, host:port
 	master    *servers.Redis
 	replica   *servers.Redis         // a Redis replica of the master; nil: there is none
 	front     *tcpproxy.Proxy        // in front of the master; nil: there is none
@@ -59,21 +59,13 @@ type redisServers struct {
 	othersDownNS atomic.Int64 // for how long another master refused its keys
 }
 
-// addresses lists where clients find Redis, host:port.
-func (r *redisServers) addresses() []string {
-	if r.cluster != nil {
-		return r.cluster.Addrs
-	}
-	return []string{r.address}
-}
-
 // oneRedis starts a master alone.
 func oneRedis(ctx context.Context, d *Deployment) error {
 	o := d.On.Options
 	o.Name = "redis of the round"
 	master, err := d.newRedis(ctx, o)
 	if err == nil {
-		d.redis = &redisServers{address: master.Addr, master: master}
+		d.redis = &redisServers{addresses: []string{master.Addr}, master: master}
 	}
 	return err
 }
@@ -91,7 +83,7 @@ func redisPair(ctx context.Context, d *Deployment) (err error) {
 	if r.link, err = d.newProxy(r.master.Addr); err != nil {
 		return err
 	}
-	r.address = r.front.Addr()
+	r.addresses = []string{r.front.Addr()}
 	o := servers.RedisOptions{Name: "Redis replica", ReplicaOf: r.link.Addr()}
 	if r.replica, err = d.newRedis(ctx, o); err != nil {
 		return err
@@ -105,7 +97,8 @@ func redisWithSentinels(ctx context.Context, d *Deployment) error {
 	if err == nil {
 		d.onStop(group.Stop)
 		d.redis = &redisServers{
-			address: group.Master.Addr, master: group.Master, replica: group.Replica, sentinels: group,
+			addresses: []string{group.Master.Addr},
+			master:    group.Master, replica: group.Replica, sentinels: group,
 		}
 	}
 	return err
@@ -117,7 +110,8 @@ func redisCluster(ctx context.Context, d *Deployment) error {
 	if err == nil {
 		d.onStop(cluster.Stop)
 		d.redis = &redisServers{
-			cluster: cluster, master: cluster.Masters[lostMaster], replica: cluster.Replicas[lostMaster],
+			addresses: cluster.Addrs, cluster: cluster,
+			master: cluster.Masters[lostMaster], replica: cluster.Replicas[lostMaster],
 		}
 	}
 	return err

@@ -14,6 +14,7 @@ import (
 
 	"stock/internal/monotonic"
 	"stock/internal/tcpproxy"
+	"stock/loadtest/internal/barrier"
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/messages"
 	"stock/loadtest/internal/oracle"
@@ -229,7 +230,10 @@ func (s *Stage) meet(what string) {
 
 // together does something once for all cells that are played side by side.
 func (s *Stage) together(kind report.StepKind, what string, do func(context.Context) error) {
-	err := s.company.together(s.ctx, do)
+	err := s.company.Meet(s.ctx, func(ctx context.Context) error {
+		s.company.struckNS.Store(monotonic.Now())
+		return do(ctx)
+	})
 	s.requiref(err == nil, "%s: %w", what, err)
 	s.step(kind, what)
 }
@@ -245,55 +249,9 @@ func (s *Stage) inTurn(part func()) {
 // company is the cells of a scenario that are played side by side. A fault that strikes them all, such as the death of
 // a replica, waits until each is ready for it.
 type company struct {
-	mu      sync.Mutex
-	members int
-	waiting int
-	strike  func(context.Context) error // the fault that they wait for
-	over    chan struct{}               // closed when it has struck
-	err     error                       // of the last fault
-
-	struckNS atomic.Int64 // when it began to strike
-
-	turn sync.Mutex // held by the member whose turn it is
-}
-
-func newCompany(members int) *company { return &company{members: members, over: make(chan struct{})} }
-
-// together lets a fault strike once, as soon as every member waits for it or has left.
-func (c *company) together(ctx context.Context, strike func(context.Context) error) error {
-	c.mu.Lock()
-	c.waiting++
-	c.strike = strike
-	over := c.over
-	c.strikeIfReady(ctx)
-	c.mu.Unlock()
-	select {
-	case <-over:
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.err
-}
-
-// leave must be called by each member when its story has ended.
-func (c *company) leave(ctx context.Context) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.members--
-	c.strikeIfReady(ctx)
-}
-
-func (c *company) strikeIfReady(ctx context.Context) {
-	if c.waiting == 0 || c.waiting < c.members {
-		return
-	}
-	c.struckNS.Store(monotonic.Now())
-	c.err = c.strike(ctx)
-	c.waiting = 0
-	close(c.over)
-	c.over = make(chan struct{})
+	*barrier.Barrier
+	struckNS atomic.Int64 // when the last fault began to strike
+	turn     sync.Mutex   // held by the member whose turn it is
 }
 
 // open prepares the item.

@@ -1,14 +1,16 @@
-package mysql
+// Package retention deletes what the tables of MySQL no longer need, while the service goes on: the answers to requests,
+// reservations that have ended, and the units that buyers have bought.
+package retention
 
 import (
 	"context"
-	"database/sql"
 	"strings"
 	"time"
 
 	"github.com/jmoiron/sqlx"
 
 	"stock/internal/stock"
+	"stock/internal/stock/mysql"
 	"stock/internal/stock/retry"
 )
 
@@ -25,7 +27,7 @@ const (
 // even if it fails. A request that is sent again with a deleted key is a new request: the age must exceed the time
 // for which clients try again. Deductions go on meanwhile.
 func PruneLedger(ctx context.Context, db *sqlx.DB, age time.Duration) (deleted int64, err error) {
-	return oldRequests.pruneAll(ctx, db, age, ledgerDone, ledgerSoldOut, ledgerBuyerLimit, ledgerCancelled)
+	return oldRequests.pruneAll(ctx, db, age, "done", "sold-out", "buyer-limit", "cancelled")
 }
 
 // PruneReservations deletes the reservations that have ended and whose time has passed longer than age ago, with their
@@ -51,7 +53,7 @@ var (
 	oldReservations = oldRows{
 		"SELECT id FROM reservation FORCE INDEX (reservation_state) WHERE state = ? " +
 			"AND expires_at < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND ORDER BY expires_at",
-		"DELETE reservation FROM reservation " + byID,
+		"DELETE reservation FROM reservation FORCE INDEX (PRIMARY) WHERE id IN ",
 	}
 )
 
@@ -59,7 +61,7 @@ func (o oldRows) pruneAll(
 	ctx context.Context, db *sqlx.DB, age time.Duration, kinds ...any,
 ) (deleted int64, err error) {
 	for _, kind := range kinds {
-		rows, err := Prune(ctx, db, func(tx Tx) (sql.Result, error) { return o.prune(ctx, tx, "", kind, age) })
+		rows, err := Prune(ctx, db, func(tx mysql.Tx) (mysql.Changed, error) { return o.prune(ctx, tx, "", kind, age) })
 		deleted += rows
 		if err != nil {
 			return deleted, err
@@ -71,24 +73,21 @@ func (o oldRows) pruneAll(
 // prune deletes what has up to PruneLimit keys. It fails with ErrBusy if one of the rows is locked for long, or at all
 // with NOWAIT. Its locks keep another pruning from deleting the same rows first: a key that was used again meanwhile
 // would then be deleted here.
-func (o oldRows) prune(ctx context.Context, tx Tx, nowait string, kind any, age time.Duration) (sql.Result, error) {
+func (o oldRows) prune(ctx context.Context, tx mysql.Tx, nowait string, kind any, age time.Duration) (mysql.Changed, error) {
 	var keys []any
 	err := tx.SelectContext(ctx, &keys, o.find+" LIMIT ? FOR UPDATE"+nowait, kind, age.Microseconds(), PruneLimit)
 	if err != nil || len(keys) == 0 {
-		return nil, err
+		return mysql.Changed{}, err
 	}
-	return tx.ExecContext(ctx, o.delete+list(len(keys)), keys...)
+	return tx.ExecContext(ctx, o.delete+"(?"+strings.Repeat(", ?", len(keys)-1)+")", keys...)
 }
 
 // pruneOnce returns how many rows a transaction deletes. It is at READ COMMITTED, since locked gaps would keep new rows
 // out.
-func pruneOnce(ctx context.Context, store Store, work func(Tx) (sql.Result, error)) (rows int64, err error) {
-	err = store.InTx(ctx, []int64{Upkeep}, ReadCommitted, func(tx Tx) error {
+func pruneOnce(ctx context.Context, store mysql.Store, work func(mysql.Tx) (mysql.Changed, error)) (rows int64, err error) {
+	err = store.InTx(ctx, []int64{mysql.Upkeep}, mysql.ReadCommitted, func(tx mysql.Tx) error {
 		deleted, err := work(tx)
-		if err != nil || deleted == nil {
-			return Refusal(err)
-		}
-		rows, err = deleted.RowsAffected()
+		rows = deleted.Rows
 		return err
 	})
 	if err != nil {
@@ -98,14 +97,13 @@ func pruneOnce(ctx context.Context, store Store, work func(Tx) (sql.Result, erro
 }
 
 // Prune runs transactions, each of which deletes up to PruneLimit things, until one deletes fewer rows. It returns the
-// number of deleted rows. The result of one that finds nothing may be nil. If rows are locked, it tries again: the
-// service goes on meanwhile.
-func Prune(ctx context.Context, db *sqlx.DB, work func(Tx) (sql.Result, error)) (deleted int64, err error) {
+// number of deleted rows. If rows are locked, it tries again: the service goes on meanwhile.
+func Prune(ctx context.Context, db *sqlx.DB, work func(mysql.Tx) (mysql.Changed, error)) (deleted int64, err error) {
 	for refused := 0; ; {
-		rows, err := pruneOnce(ctx, Store{DB: db}, work)
+		rows, err := pruneOnce(ctx, mysql.Store{DB: db}, work)
 		deleted += rows
 		switch {
-		case IsBusy(err) && refused < pruneTries:
+		case mysql.IsBusy(err) && refused < pruneTries:
 			refused++
 			if err := retry.BackOff(ctx, refused); err != nil {
 				return deleted, err
@@ -122,11 +120,11 @@ func Prune(ctx context.Context, db *sqlx.DB, work func(Tx) (sql.Result, error)) 
 // if it fails. A buyer who is forgotten may buy up to the limit again: the age must exceed the time for which an item
 // is on sale. Sales go on meanwhile.
 func PruneBuyers(ctx context.Context, db *sqlx.DB, age time.Duration) (deleted int64, err error) {
-	return Prune(ctx, db, func(tx Tx) (sql.Result, error) { return pruneBuyers(ctx, tx, age) })
+	return Prune(ctx, db, func(tx mysql.Tx) (mysql.Changed, error) { return pruneBuyers(ctx, tx, age) })
 }
 
 // pruneBuyers waits for no row, since a sale may lock those of several buyers in another order.
-func pruneBuyers(ctx context.Context, tx Tx, age time.Duration) (sql.Result, error) {
+func pruneBuyers(ctx context.Context, tx mysql.Tx, age time.Duration) (mysql.Changed, error) {
 	var old []struct {
 		GoodsID int64 `db:"goods_id"`
 		Buyer   []byte
@@ -134,7 +132,7 @@ func pruneBuyers(ctx context.Context, tx Tx, age time.Duration) (sql.Result, err
 	err := tx.SelectContext(ctx, &old, `SELECT goods_id, buyer FROM buyer_units FORCE INDEX (buyer_units_created_at)
 		WHERE `+olderThan+` ORDER BY created_at LIMIT ? FOR UPDATE NOWAIT`, age.Microseconds(), PruneLimit)
 	if err != nil || len(old) == 0 {
-		return nil, err
+		return mysql.Changed{}, err
 	}
 	args := make([]any, 0, 2*len(old))
 	for _, row := range old {

@@ -1,15 +1,14 @@
-package mysql
+package retention
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"log/slog"
-	"strings"
 	"time"
 
 	"stock/internal/monotonic"
 	"stock/internal/stock"
+	"stock/internal/stock/mysql"
 )
 
 // expiryInterval is the longest pause between two searches for expired answers.
@@ -24,7 +23,7 @@ const expiryInterval = 10 * time.Second
 // Only a request that is sent again just then waits for a batch. A replica rests after each batch for as long as it
 // took, so that it keeps a connection busy for half of the time at most.
 type expiry struct {
-	store Store
+	store mysql.Store
 	ages  Ages
 	log   *slog.Logger
 }
@@ -34,7 +33,7 @@ type Ages struct{ Refusals, Cancellations, Reservations time.Duration }
 
 // Expire begins to delete what is older than ages say.
 func Expire(d stock.Deps, ages Ages) stock.Background {
-	return stock.InBackground(expiry{New(d), ages, d.Log}.run)
+	return stock.InBackground(expiry{mysql.New(d), ages, d.Log}.run)
 }
 
 // run searches from time to time until ctx ends. It logs the first of several failures.
@@ -42,10 +41,10 @@ func (e expiry) run(ctx context.Context) {
 	failed := false
 	for ctx.Err() == nil {
 		err := errors.Join(
-			e.delete(ctx, oldRequests, e.ages.Refusals, ledgerSoldOut, ledgerBuyerLimit),
-			e.delete(ctx, oldRequests, e.ages.Cancellations, ledgerCancelled),
+			e.delete(ctx, oldRequests, e.ages.Refusals, "sold-out", "buyer-limit"),
+			e.delete(ctx, oldRequests, e.ages.Cancellations, "cancelled"),
 			e.delete(ctx, oldReservations, e.ages.Reservations, stock.Cancelled, stock.Expired),
-			e.delete(ctx, oldReservations, e.ages.Refusals, refused),
+			e.delete(ctx, oldReservations, e.ages.Refusals, "refused"),
 		)
 		if err != nil && !failed && ctx.Err() == nil {
 			e.log.Warn("old refusals, cancellations or reservations are not deleted: trying again", "error", err)
@@ -61,7 +60,7 @@ func (e expiry) delete(ctx context.Context, old oldRows, age time.Duration, kind
 		for rows := int64(PruneLimit); rows >= PruneLimit; {
 			began := time.Now()
 			var err error
-			rows, err = pruneOnce(ctx, e.store, func(tx Tx) (sql.Result, error) {
+			rows, err = pruneOnce(ctx, e.store, func(tx mysql.Tx) (mysql.Changed, error) {
 				return old.prune(ctx, tx, " NOWAIT", kind, age) // TiDB has no SKIP LOCKED
 			})
 			if err != nil && !errors.Is(err, stock.ErrBusy) {
@@ -72,15 +71,3 @@ func (e expiry) delete(ctx context.Context, old oldRows, age time.Duration, kind
 	}
 	return nil
 }
-
-// params are values as parameters of a statement.
-func params[T any](values []T) []any {
-	args := make([]any, len(values))
-	for i, v := range values {
-		args[i] = v
-	}
-	return args
-}
-
-// list is a list of n parameters of a statement.
-func list(n int) string { return "(?" + strings.Repeat(", ?", n-1) + ")" }
