@@ -54,9 +54,8 @@ func dial(t *testing.T, address string) net.Conn {
 
 func write(t *testing.T, conn net.Conn, request string) {
 	t.Helper()
-	if _, err := io.WriteString(conn, request); err != nil {
-		t.Fatal(err)
-	}
+	_, err := io.WriteString(conn, request)
+	must.Succeed(t, err)
 }
 
 // ask sends a request on a new connection and returns the reply.

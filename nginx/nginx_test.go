@@ -1,7 +1,6 @@
 package nginx_test
 
 import (
-	"context"
 	"io"
 	"net"
 	"net/http"
@@ -16,6 +15,7 @@ import (
 
 	"stock/internal/must"
 	"stock/internal/servers"
+	"stock/internal/servers/serverstest"
 	"stock/nginx"
 )
 
@@ -60,11 +60,7 @@ func start(t *testing.T, main string, replicas ...string) (server *servers.Nginx
 		Sites: nginx.Render("stock", address, replicas),
 	})
 	must.Succeed(t, err)
-	t.Cleanup(func() {
-		if err := server.Stop(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
+	serverstest.StopAfterTest(t, server)
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		conn, err := net.Dial("tcp", address)
 		if err == nil {

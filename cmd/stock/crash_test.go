@@ -59,9 +59,8 @@ func TestNoUnitIsLostOrHeldForEverWhenAReplicaAndMySQLAreKilled(t *testing.T) {
 	dsn, err := server.CreateDatabase(t.Context(), "stock")
 	must.Succeed(t, err)
 	env := environment{"STOCK_MYSQL_DSN": dsn}
-	if _, err := command(t, env, "migrate"); err != nil {
-		t.Fatal(err)
-	}
+	_, err = command(t, env, "migrate")
+	must.Succeed(t, err)
 	killed, survivor := launch(t, env, "serve"), launch(t, env, "serve")
 	survivor.setStock(t, 1, initial)
 	var (

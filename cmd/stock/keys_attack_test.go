@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"stock/internal/must"
 	"stock/internal/servers"
 	"stock/internal/servers/serverstest"
 	"stock/internal/stock"
@@ -72,13 +73,10 @@ func newAttack(t *testing.T) *attack {
 		},
 	}
 	dsn, err := a.mysql.CreateDatabase(t.Context(), "stock")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	a.env = environment{"STOCK_MYSQL_DSN": dsn, "STOCK_REDIS": a.redis.Addr, "STOCK_LEASE": "2s", "STOCK_POLL": "5ms"}
-	if _, err := command(t, a.env, "migrate"); err != nil {
-		t.Fatal(err)
-	}
+	_, err = command(t, a.env, "migrate")
+	must.Succeed(t, err)
 	for at := range a.replicas {
 		a.replicas[at].Store(launch(t, a.env, "serve"))
 	}
@@ -135,9 +133,7 @@ func (a *attack) kill() (killed int) {
 			a.redis.Kill()
 			err = a.redis.Restart(a.Context())
 		}
-		if err != nil {
-			a.Fatal(err)
-		}
+		must.Succeed(a, err)
 	}
 }
 

@@ -249,14 +249,12 @@ func TestMigrateCopiesTheFirstItemToRedisOnce(t *testing.T) {
 	t.Parallel()
 	server := serverstest.StartRedis(t, redisOptions)
 	env := environment{"STOCK_MYSQL_DSN": shared.Database(t), "STOCK_REDIS": server.Addr}
-	if _, err := command(t, env, "migrate"); err != nil {
-		t.Fatal(err)
-	}
+	_, err := command(t, env, "migrate")
+	must.Succeed(t, err)
 	p := launch(t, env, "serve", "--default-strategy=lock-redis-lua")
 	p.expect(t, "POST", p.url+"/stock/deduct?goods_id=1&count=1&store=redis", 200)
-	if _, err := command(t, env, "migrate"); err != nil {
-		t.Fatal(err)
-	}
+	_, err = command(t, env, "migrate")
+	must.Succeed(t, err)
 	if got := p.expect(t, "GET", p.url+"/stock/1?store=redis", 200); got["stock"] != 5999.0 {
 		t.Errorf("%v units, want the 5999 that were left before the second migration", got["stock"])
 	}
@@ -270,9 +268,8 @@ func TestMigrateCopiesTheCurrentStockToARedisThatLostItsData(t *testing.T) {
 	p.expect(t, "POST", p.url+"/stock/deduct/redis-stream?goods_id=1&count=5", 200)
 	eventually(t, "the sale is in MySQL", func() bool { return p.backlog(t) == "0" })
 	must.Succeed(t, client.FlushAll(t.Context()).Err())
-	if _, err := command(t, env, "migrate"); err != nil {
-		t.Fatal(err)
-	}
+	_, err := command(t, env, "migrate")
+	must.Succeed(t, err)
 	if got := p.expect(t, "GET", p.url+"/stock/1?store=redis", 200); got["stock"] != 5995.0 {
 		t.Errorf("%v units, want the 5995 that MySQL has", got["stock"])
 	}

@@ -24,9 +24,8 @@ func TestPruneTriesAgainIfRowsAreLocked(t *testing.T) {
 	row, err := db.Begin()
 	must.Succeed(t, err)
 	defer row.Rollback()
-	if _, err := row.Exec("SELECT * FROM ledger FOR UPDATE"); err != nil {
-		t.Fatal(err)
-	}
+	_, err = row.Exec("SELECT * FROM ledger FOR UPDATE")
+	must.Succeed(t, err)
 	// A wait ends after 1 s; the lock outlasts one, and not all of them.
 	release := time.AfterFunc(1500*time.Millisecond, func() { _ = row.Rollback() })
 	defer release.Stop()
@@ -92,9 +91,8 @@ func TestPruneDeletesOldRowsAndWaitsForNoOthers(t *testing.T) {
 		`INSERT INTO buyer_units (goods_id, buyer, epoch, units, created_at)` + numbers +
 			`1, CONCAT(age, ' ', i), 1, 1, UTC_TIMESTAMP(6) - INTERVAL age HOUR` + ages,
 	} {
-		if _, err := db.ExecContext(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
+		_, err := db.ExecContext(t.Context(), statement)
+		must.Succeed(t, err)
 	}
 	row, err := db.Begin()
 	must.Succeed(t, err)
@@ -104,9 +102,8 @@ func TestPruneDeletesOldRowsAndWaitsForNoOthers(t *testing.T) {
 		"SELECT * FROM reservation FORCE INDEX (PRIMARY) WHERE id = CAST('1 500' AS BINARY(16)) FOR UPDATE",
 		"SELECT * FROM buyer_units FORCE INDEX (PRIMARY) WHERE goods_id = 1 AND buyer = '1 500' FOR UPDATE",
 	} {
-		if _, err := row.Exec(locked); err != nil {
-			t.Fatal(err)
-		}
+		_, err := row.Exec(locked)
+		must.Succeed(t, err)
 	}
 	config, err := mysql.ParseDSN(env["STOCK_MYSQL_DSN"])
 	must.Succeed(t, err)

@@ -18,9 +18,8 @@ func streamed(t *testing.T, options servers.RedisOptions) (environment, *redis.C
 	t.Helper()
 	server := serverstest.StartRedis(t, options)
 	env := environment{"STOCK_MYSQL_DSN": shared.Database(t), "STOCK_REDIS": server.Addr}
-	if _, err := command(t, env, "migrate"); err != nil {
-		t.Fatal(err)
-	}
+	_, err := command(t, env, "migrate")
+	must.Succeed(t, err)
 	client := redis.NewClient(&redis.Options{Addr: server.Addr})
 	t.Cleanup(func() { client.Close() })
 	return env, client
@@ -74,18 +73,16 @@ func TestReconcileContinuesAfterAnItemThatCannotBeCompared(t *testing.T) {
 	env, client := streamed(t, servers.RedisOptions{})
 	db := openDB(t, env)
 	for id, units := range map[int]int{2: 20, 3: 30} {
-		if _, err := db.Exec("INSERT INTO good_stock (goods_id, stock) VALUES (?, ?)", id, units); err != nil {
-			t.Fatal(err)
-		}
+		_, err := db.Exec("INSERT INTO good_stock (goods_id, stock) VALUES (?, ?)", id, units)
+		must.Succeed(t, err)
 	}
 	must.Succeed(t, client.MSet(t.Context(), "stock:{2}", 20, "stock:{3}", 33).Err())
 	must.Succeed(t, client.SAdd(t.Context(), "stock:streams", -1).Err())
 	row, err := db.Begin()
 	must.Succeed(t, err)
 	defer row.Rollback()
-	if _, err := row.Exec("SELECT stock FROM good_stock WHERE goods_id = 1 FOR UPDATE"); err != nil {
-		t.Fatal(err)
-	}
+	_, err = row.Exec("SELECT stock FROM good_stock WHERE goods_id = 1 FOR UPDATE")
+	must.Succeed(t, err)
 	out, err := command(t, env, "reconcile", "--mend")
 	if exitCode(err) != 3 || !errors.Is(err, stock.ErrUnknownItem) ||
 		!strings.Contains(err.Error(), "2 of 4 items could not be compared") {

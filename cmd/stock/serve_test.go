@@ -31,9 +31,8 @@ var redisOptions servers.RedisOptions
 func migrated(t *testing.T) environment {
 	t.Helper()
 	env := environment{"STOCK_MYSQL_DSN": shared.Database(t)}
-	if _, err := command(t, env, "migrate"); err != nil {
-		t.Fatal(err)
-	}
+	_, err := command(t, env, "migrate")
+	must.Succeed(t, err)
 	return env
 }
 
@@ -389,9 +388,8 @@ func TestAWaitForALockedRowEndsAsBusy(t *testing.T) {
 	tx, err := db.BeginTx(t.Context(), nil)
 	must.Succeed(t, err)
 	defer tx.Rollback()
-	if _, err := tx.Exec("UPDATE good_stock SET version = version + 1 WHERE goods_id = 1"); err != nil {
-		t.Fatal(err)
-	}
+	_, err = tx.Exec("UPDATE good_stock SET version = version + 1 WHERE goods_id = 1")
+	must.Succeed(t, err)
 	for _, strategy := range []string{"update", "for-update"} {
 		body := p.expect(t, "POST", p.url+"/stock/deduct/"+strategy+"?goods_id=1&count=1", 503)
 		if body["type"] != "/problems/busy" {

@@ -7,6 +7,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"stock/internal/must"
 	"stock/internal/servers"
 	"stock/internal/servers/serverstest"
 )
@@ -15,13 +16,10 @@ func TestEtcdKeepsAcknowledgedWritesWhenKilled(t *testing.T) {
 	t.Parallel()
 	server := serverstest.StartEtcd(t, servers.EtcdOptions{})
 	client := connectEtcd(t, server.Addr)
-	if _, err := client.Put(t.Context(), "stock/1", "6000"); err != nil {
-		t.Fatal(err)
-	}
+	_, err := client.Put(t.Context(), "stock/1", "6000")
+	must.Succeed(t, err)
 	pid := server.PID
-	if err := server.Restart(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, server.Restart(t.Context()))
 	if server.PID == pid {
 		t.Error("the restarted server is the same process")
 	}
@@ -34,15 +32,11 @@ func TestEtcdKeepsAcknowledgedWritesWhenKilled(t *testing.T) {
 func TestEtcdStopFreesThePortAndTheDirectory(t *testing.T) {
 	t.Parallel()
 	server, err := servers.StartEtcd(t.Context(), servers.EtcdOptions{Relaxed: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if !strings.HasPrefix(server.Version, "etcd 3.") {
 		t.Errorf("the version is %q, want etcd 3.x", server.Version)
 	}
-	if err := server.Stop(t.Context()); err != nil {
-		t.Error(err)
-	}
+	must.Succeed(t, server.Stop(t.Context()))
 	gone(t, server.Process)
 }
 
@@ -64,9 +58,7 @@ func connectEtcd(t *testing.T, addr string) *clientv3.Client {
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints: []string{addr}, DialTimeout: 20 * time.Second, Context: t.Context(),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { client.Close() })
 	return client
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
+	"stock/internal/must"
 	"stock/internal/servers"
 	"stock/internal/servers/serverstest"
 )
@@ -36,15 +37,11 @@ func TestMySQLKeepsCommittedRowsWhenKilled(t *testing.T) {
 	t.Parallel()
 	server := serverstest.StartMySQL(t, servers.MySQLOptions{})
 	dsn, err := server.CreateDatabase(t.Context(), "stock")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	exec(t, dsn, "CREATE TABLE good (id INT PRIMARY KEY)", "INSERT INTO good VALUES (7)")
 
 	pid := server.PID
-	if err := server.Restart(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, server.Restart(t.Context()))
 	if server.PID == pid {
 		t.Error("the restarted server is the same process")
 	}
@@ -56,9 +53,7 @@ func TestMySQLKeepsCommittedRowsWhenKilled(t *testing.T) {
 func TestMySQLRefusesConnectionsWithoutThePassword(t *testing.T) {
 	t.Parallel()
 	config, err := mysql.ParseDSN(shared.MySQL(t).DSN(""))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, user := range []string{"root", ""} {
 		config.User, config.Passwd = user, ""
 		db := open(t, config.FormatDSN())
@@ -72,12 +67,8 @@ func TestMySQLRefusesConnectionsWithoutThePassword(t *testing.T) {
 func TestMySQLStopFreesThePortAndTheDirectory(t *testing.T) {
 	t.Parallel()
 	server, err := servers.StartMySQL(t.Context(), servers.MySQLOptions{Relaxed: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := server.Stop(t.Context()); err != nil {
-		t.Error(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, server.Stop(t.Context()))
 	gone(t, server.Process)
 }
 
@@ -93,20 +84,14 @@ func TestMySQLOnASmallDiskRefusesRowsUntilThereIsRoom(t *testing.T) {
 	if cannotMount(err) {
 		t.Skip(err)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() {
 		server.Kill()
-		if err := server.Stop(context.Background()); err != nil {
-			t.Error(err)
-		}
+		must.Succeed(t, server.Stop(context.Background()))
 		gone(t, server.Process)
 	})
 	dsn, err := server.CreateDatabase(t.Context(), "stock")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	exec(t, dsn, "CREATE TABLE good (id INT AUTO_INCREMENT PRIMARY KEY, filler CHAR(250))")
 	ballast := filepath.Join(server.Data, "ballast")
 	if err := os.WriteFile(ballast, make([]byte, smallDisk), 0o600); !errors.Is(err, syscall.ENOSPC) {
@@ -127,9 +112,7 @@ func TestMySQLOnASmallDiskRefusesRowsUntilThereIsRoom(t *testing.T) {
 	if !errors.As(err, &refused) || refused.Number != tableIsFull {
 		t.Errorf("after many rows, INSERT gives %v, want error %d", err, tableIsFull)
 	}
-	if err := os.Remove(ballast); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Remove(ballast))
 	if err := insert(); err != nil {
 		t.Errorf("INSERT fails although there is room: %v", err)
 	}
@@ -171,9 +154,7 @@ func gone(t *testing.T, process *servers.Process) {
 func open(t *testing.T, dsn string) *sql.DB {
 	t.Helper()
 	db, err := sql.Open("mysql", dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { db.Close() })
 	return db
 }

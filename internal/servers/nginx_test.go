@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"stock/internal/must"
 	"stock/internal/servers"
 	"stock/internal/servers/serverstest"
 	"stock/nginx"
@@ -19,9 +20,7 @@ import (
 func hello(t *testing.T) (site, addr string) {
 	t.Helper()
 	port, err := servers.FreePort()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 	return fmt.Sprintf("server { listen %s; location / { return 200 hello; } }\n", addr), addr
 }
@@ -32,23 +31,17 @@ func TestNginxServesAfterARestartAndStopFreesThePortAndTheDirectory(t *testing.T
 	server, err := servers.StartNginx(t.Context(), servers.NginxOptions{
 		Main: nginx.Main(), Sites: site, Ready: []string{"http://" + addr},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for range 2 {
 		if got := get(t, "http://"+addr); got != "hello" {
 			t.Errorf("nginx answers %q, want hello", got)
 		}
-		if err := server.Restart(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, server.Restart(t.Context()))
 	}
 	if !strings.HasPrefix(server.Version, "nginx 1.") {
 		t.Errorf("the version is %q, want nginx 1.x", server.Version)
 	}
-	if err := server.Stop(t.Context()); err != nil {
-		t.Error(err)
-	}
+	must.Succeed(t, server.Stop(t.Context()))
 	gone(t, server.Process)
 }
 
@@ -67,32 +60,22 @@ func TestKillingTheNginxMasterEndsItsWorkersAndFreesThePort(t *testing.T) {
 	server, err := servers.StartNginx(t.Context(), servers.NginxOptions{
 		Main: nginx.Main(), Sites: site, Ready: []string{"http://" + addr},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if running := serverstest.Running(t, server.PID); len(running) < 2 {
 		t.Errorf("nginx runs as the processes %v, want a master and workers", running)
 	}
-	if err := server.Signal(syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, server.Signal(syscall.SIGKILL))
 	<-server.Done()
 	serverstest.Gone(t, []int{server.PID}, []string{addr})
-	if err := server.Stop(t.Context()); err != nil {
-		t.Error(err)
-	}
+	must.Succeed(t, server.Stop(t.Context()))
 }
 
 func get(t *testing.T, url string) string {
 	t.Helper()
 	response, err := http.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return string(body)
 }

@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"testing"
 
+	"stock/internal/must"
 	"stock/internal/servers"
 	"stock/internal/servers/serverstest"
 	"stock/nginx"
@@ -102,17 +103,11 @@ func TestKillingTheParentLeavesNoProcessNoPortAndNoDirectory(t *testing.T) {
 	t.Parallel()
 	cmd := process(t, "starts servers")
 	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer stdin.Close()
 	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, cmd.Start())
 	var children []child
 	if err := json.NewDecoder(stdout).Decode(&children); err != nil {
 		t.Fatal("the parent printed no servers: ", errors.Join(err, cmd.Wait()))
@@ -123,9 +118,7 @@ func TestKillingTheParentLeavesNoProcessNoPortAndNoDirectory(t *testing.T) {
 		}
 	}
 
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, cmd.Process.Kill())
 	cmd.Wait()
 
 	for _, c := range children {
@@ -159,13 +152,9 @@ func TestKillingTheParentEndsTheProgramThatItRuns(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "pid")
 	cmd := process(t, "runs a program", pidFile+"="+file)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, cmd.Start())
 	pid := awaitPID(t, file)
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, cmd.Process.Kill())
 	cmd.Wait()
 	serverstest.Gone(t, []int{pid}, nil)
 }
@@ -199,8 +188,7 @@ func awaitPID(t *testing.T, file string) (pid int) {
 		text, err = os.ReadFile(file)
 		return err == nil
 	})
-	if _, err := fmt.Sscan(string(text), &pid); err != nil {
-		t.Fatal(err)
-	}
+	_, err := fmt.Sscan(string(text), &pid)
+	must.Succeed(t, err)
 	return pid
 }

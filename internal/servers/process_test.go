@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"stock/internal/must"
 	"stock/internal/servers"
 	"stock/internal/servers/serverstest"
 )
@@ -19,12 +20,8 @@ import (
 func TestStopEndsASuspendedProcess(t *testing.T) {
 	t.Parallel()
 	server := serverstest.StartRedis(t, servers.RedisOptions{})
-	if err := server.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
-	if err := server.Process.Stop(t.Context()); err != nil {
-		t.Error(err)
-	}
+	must.Succeed(t, server.Signal(syscall.SIGSTOP))
+	must.Succeed(t, server.Process.Stop(t.Context()))
 	if server.Err() == nil {
 		t.Error("the process is still running")
 	}
@@ -61,14 +58,8 @@ func TestChildOutlivesTheThreadThatAskedForIt(t *testing.T) {
 		server, err = servers.StartRedis(t.Context(), servers.RedisOptions{})
 	}()
 	<-done
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := server.Stop(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
+	must.Succeed(t, err)
+	serverstest.StopAfterTest(t, server)
 
 	// The thread may end a little later than the goroutine. Meanwhile, more threads start and end.
 	client := connect(t, &redis.Options{Addr: server.Addr, MaxRetries: -1})

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"stock/internal/must"
 	"stock/internal/servers"
 )
 
@@ -26,9 +27,7 @@ func TestFreePortsDiffer(t *testing.T) {
 	seen := map[int]bool{}
 	for range 50 {
 		port, err := servers.FreePort()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if seen[port] {
 			t.Errorf("FreePort returned port %d twice", port)
 		}

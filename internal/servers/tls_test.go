@@ -12,6 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"stock/internal/access"
+	"stock/internal/must"
 	"stock/internal/servers"
 	"stock/internal/servers/serverstest"
 )
@@ -22,9 +23,7 @@ func clients(t *testing.T, ca *serverstest.CA) (with, without *tls.Config) {
 	files := ca.Issue(t, "client")
 	with, err := access.TLS("ca=" + ca.File + ",cert=" + files.Cert + ",key=" + files.Key)
 	without, err2 := access.TLS("ca=" + ca.File)
-	if err := errors.Join(err, err2); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(err, err2))
 	return with, without
 }
 

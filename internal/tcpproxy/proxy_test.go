@@ -54,9 +54,8 @@ func dial(t *testing.T, p *tcpproxy.Proxy) net.Conn {
 }
 
 func send(t *testing.T, conn net.Conn, message string) {
-	if _, err := io.WriteString(conn, message); err != nil {
-		t.Fatal(err)
-	}
+	_, err := io.WriteString(conn, message)
+	must.Succeed(t, err)
 }
 
 func wantAnswer(t *testing.T, conn net.Conn, want string) {

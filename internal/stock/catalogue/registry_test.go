@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"stock/internal/must"
 	"stock/internal/stock"
 	"stock/internal/stock/catalogue"
 	"stock/internal/stock/stocktest"
@@ -12,9 +13,7 @@ import (
 
 func TestCatalogueIsValid(t *testing.T) {
 	t.Parallel()
-	if err := stock.Validate(catalogue.Strategies); err != nil {
-		t.Error(err)
-	}
+	must.Succeed(t, stock.Validate(catalogue.Strategies))
 }
 
 func TestValidateFindsUnusableAndContradictoryRows(t *testing.T) {

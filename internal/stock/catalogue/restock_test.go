@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"stock/internal/must"
 	"stock/internal/stock"
 	"stock/internal/stock/stocktest"
 	"stock/internal/tcpproxy"
@@ -102,9 +103,8 @@ func TestALostReplyOfARestockLeavesTheOutcomeUnknown(t *testing.T) {
 	for _, on := range stock.Stores {
 		id := direct.NewItem(t, 10)
 		// The first restock loads the script and opens a connection.
-		if _, err := service.Restock(t.Context(), on, id, 1); err != nil {
-			t.Fatal(err)
-		}
+		_, err := service.Restock(t.Context(), on, id, 1)
+		must.Succeed(t, err)
 		network.cut(tcpproxy.BeforeReply)
 		if _, err := service.Restock(t.Context(), on, id, 3); !errors.Is(err, stock.ErrUnknown) {
 			t.Errorf("%s: %v, want outcome unknown", on, err)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"stock/internal/must"
 	"stock/internal/stock"
 	"stock/internal/stock/catalogue"
 	mysqlstore "stock/internal/stock/mysql"
@@ -50,9 +51,8 @@ func TestAFenceRefusesTheWriteOfALateHolder(t *testing.T) {
 			d.expireFirst()
 			stocktest.Sell(t, d.second, d.request(2))
 			if late.restocks > 0 {
-				if _, err := d.service.Restock(t.Context(), on, d.item, late.restocks); err != nil {
-					t.Fatal(err)
-				}
+				_, err := d.service.Restock(t.Context(), on, d.item, late.restocks)
+				must.Succeed(t, err)
 			}
 			wantFenced(t, holder.Resume())
 			d.wantLeft(t, initial-2+late.restocks)
@@ -121,9 +121,7 @@ func TestSetStockAcceptsTokensThatStartAgain(t *testing.T) {
 	service.Set(t, 1, initial)
 	deps.MySQL.MustExec("UPDATE good_stock SET fence = ?, fence_issuer = ? WHERE goods_id = 1", future, name)
 	err := deps.Redis.Set(t.Context(), "stock:{1}:fence", strconv.Itoa(future)+" "+name, 0).Err()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, on := range bothStores {
 		_, err := service.Deducter(t, name, on).Deduct(t.Context(), stock.Request{GoodsID: 1, Count: 1})
 		wantFenced(t, err)

@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+
+	"stock/internal/must"
 )
 
 const sales = "/stock/sales/"
@@ -103,9 +105,7 @@ func TestACancellationMayBeChunked(t *testing.T) {
 	r.sellWithKey(t, "k").want(t, 200, "")
 	body := struct{ io.Reader }{strings.NewReader(`{"cancelled":1}`)} // without a length that net/http could tell
 	reply, err := http.Post(r.public+sales+"k/cancel", "application/json", body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer reply.Body.Close()
 	if reply.StatusCode != http.StatusOK {
 		t.Errorf("the status is %d", reply.StatusCode)

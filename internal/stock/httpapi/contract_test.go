@@ -127,9 +127,8 @@ func TestOutcomeUnknownWhenTheReplyDoesNotComeInTime(t *testing.T) {
 	tx, err := db.BeginTx(t.Context(), nil)
 	must.Succeed(t, err)
 	defer tx.Rollback()
-	if _, err := tx.ExecContext(t.Context(), "UPDATE good_stock SET stock = stock WHERE goods_id = 1"); err != nil {
-		t.Fatal(err)
-	}
+	_, err = tx.ExecContext(t.Context(), "UPDATE good_stock SET stock = stock WHERE goods_id = 1")
+	must.Succeed(t, err)
 	// The row is locked, so the statement is sent but not answered.
 	post(t, r.public+"/stock/deduct/update?goods_id=1&count=1", "").want(t, 500, "outcome-unknown")
 	if !strings.Contains(r.log.String(), "Outcome unknown") {

@@ -19,9 +19,8 @@ func sendRaw(t *testing.T, url, text string) (status int, body string) {
 	conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
 	must.Succeed(t, err)
 	defer conn.Close()
-	if _, err := io.WriteString(conn, text); err != nil {
-		t.Fatal(err)
-	}
+	_, err = io.WriteString(conn, text)
+	must.Succeed(t, err)
 	must.Succeed(t, conn.(*net.TCPConn).CloseWrite())
 	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	must.Succeed(t, err)

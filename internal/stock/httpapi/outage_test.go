@@ -38,9 +38,8 @@ func newAccount(t *testing.T, limits string) *account {
 
 func (a *account) do(t *testing.T, statement string) {
 	t.Helper()
-	if _, err := a.root.Exec(statement); err != nil {
-		t.Fatal(err)
-	}
+	_, err := a.root.Exec(statement)
+	must.Succeed(t, err)
 }
 
 // wantReady waits until the replica is ready, or until the check of one server says that it is down: the result of a

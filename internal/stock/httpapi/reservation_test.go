@@ -7,6 +7,7 @@ import (
 
 	"github.com/jmoiron/sqlx"
 
+	"stock/internal/must"
 	"stock/internal/stock"
 )
 
@@ -80,9 +81,8 @@ func TestAnExpiredReservationOverHTTP(t *testing.T) {
 	t.Parallel()
 	r, db := newShop(t)
 	url := r.hold(t)
-	if _, err := db.Exec("UPDATE reservation SET expires_at = UTC_TIMESTAMP(6)"); err != nil {
-		t.Fatal(err)
-	}
+	_, err := db.Exec("UPDATE reservation SET expires_at = UTC_TIMESTAMP(6)")
+	must.Succeed(t, err)
 	if state := get(t, url).want(t, 200, "").text(t, "state"); state != `"expired"` {
 		t.Errorf("the state is %s", state)
 	}

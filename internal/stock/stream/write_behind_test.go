@@ -224,9 +224,8 @@ func TestASaleThatAReplicaHeldTooLongIsNotWrittenAgainAfterPrune(t *testing.T) {
 	serverstest.Eventually(t, "the sale is delivered", func() bool { return held.pendingEntries(t) == 1 })
 	other := newReplica(t, connect(t, a), 200*time.Millisecond)
 	other.wantStock(t, 1, 7, 7)
-	if _, err := other.deps.MySQL.Exec("UPDATE stream_sale SET written = written - INTERVAL 2 DAY"); err != nil {
-		t.Fatal(err)
-	}
+	_, err := other.deps.MySQL.Exec("UPDATE stream_sale SET written = written - INTERVAL 2 DAY")
+	must.Succeed(t, err)
 	if deleted, err := other.service.Prune(t.Context(), 24*time.Hour); err != nil || deleted != 1 {
 		t.Fatalf("Prune deleted %d sales, %v, want 1", deleted, err)
 	}
