@@ -102,10 +102,7 @@ type session struct {
 
 func connectTo(t *testing.T, node *servers.MySQL) session {
 	t.Helper()
-	db, err := sql.Open("mysql", node.DSN("stock"))
-	must.Succeed(t, err)
-	t.Cleanup(func() { db.Close() })
-	conn, err := db.Conn(t.Context())
+	conn, err := open(t, node.DSN("stock")).Conn(t.Context())
 	must.Succeed(t, err)
 	return session{t, conn}
 }

@@ -1,7 +1,6 @@
 package servers_test
 
 import (
-	"database/sql"
 	"errors"
 	"testing"
 	"time"
@@ -21,9 +20,7 @@ func TestDelayedFlushesMakeACommitSlower(t *testing.T) {
 	serverstest.StopAfterTest(t, server)
 	dsn, err := server.CreateDatabase(t.Context(), "flushed")
 	must.Succeed(t, err)
-	db, err := sql.Open("mysql", dsn)
-	must.Succeed(t, err)
-	t.Cleanup(func() { db.Close() })
+	db := open(t, dsn)
 	_, err = db.ExecContext(t.Context(), "CREATE TABLE t (n BIGINT)")
 	must.Succeed(t, err)
 	const delay = 300 * time.Millisecond

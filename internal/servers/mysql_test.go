@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -18,35 +19,17 @@ import (
 
 var shared serverstest.Servers
 
-func TestMySQLIsDurableByDefault(t *testing.T) {
+func TestMySQLIsDurableUnlessItsArgumentsSayOtherwise(t *testing.T) {
 	t.Parallel()
-	server := serverstest.StartMySQL(t, servers.MySQLOptions{})
-	for name, want := range map[string]string{
-		"innodb_flush_log_at_trx_commit": "1",
-		"log_bin":                        "ON",
-		"sync_binlog":                    "1",
-		"binlog_format":                  "ROW",
-	} {
-		if got := server.Settings[name]; got != want {
-			t.Errorf("%s is %q, want %q", name, got, want)
+	for argument, want := range map[string]string{"": "1", "--innodb-flush-log-at-trx-commit=2": "2"} {
+		server := serverstest.StartMySQL(t, servers.MySQLOptions{Args: strings.Fields(argument)})
+		for name, want := range map[string]string{
+			"innodb_flush_log_at_trx_commit": want, "log_bin": "ON", "sync_binlog": "1", "binlog_format": "ROW",
+		} {
+			if got := server.Settings[name]; got != want {
+				t.Errorf("with the argument %q, %s is %q, want %q", argument, name, got, want)
+			}
 		}
-	}
-}
-
-func TestMySQLKeepsCommittedRowsWhenKilled(t *testing.T) {
-	t.Parallel()
-	server := serverstest.StartMySQL(t, servers.MySQLOptions{})
-	dsn, err := server.CreateDatabase(t.Context(), "stock")
-	must.Succeed(t, err)
-	exec(t, dsn, "CREATE TABLE good (id INT PRIMARY KEY)", "INSERT INTO good VALUES (7)")
-
-	pid := server.PID
-	must.Succeed(t, server.Restart(t.Context()))
-	if server.PID == pid {
-		t.Error("the restarted server is the same process")
-	}
-	if got := scalar(t, server.DSN("stock"), "SELECT id FROM good"); got != "7" {
-		t.Errorf("after the restart, the row has %q, want 7", got)
 	}
 }
 
@@ -64,20 +47,6 @@ func TestMySQLRefusesConnectionsWithoutThePassword(t *testing.T) {
 	}
 }
 
-func TestMySQLStopFreesThePortAndTheDirectory(t *testing.T) {
-	t.Parallel()
-	server, err := servers.StartMySQL(t.Context(), servers.MySQLOptions{Relaxed: true})
-	must.Succeed(t, err)
-	must.Succeed(t, server.Stop(t.Context()))
-	gone(t, server.Process)
-}
-
-func TestFailedStartOfMySQLShowsItsLog(t *testing.T) {
-	t.Parallel()
-	_, err := servers.StartMySQL(t.Context(), servers.MySQLOptions{Args: []string{"--no-such-option"}})
-	contains(t, err, "ended before it was ready", "no-such-option")
-}
-
 func TestMySQLOnASmallDiskRefusesRowsUntilThereIsRoom(t *testing.T) {
 	t.Parallel()
 	server, err := servers.StartMySQL(t.Context(), servers.MySQLOptions{Relaxed: true, Disk: smallDisk})
@@ -92,12 +61,13 @@ func TestMySQLOnASmallDiskRefusesRowsUntilThereIsRoom(t *testing.T) {
 	})
 	dsn, err := server.CreateDatabase(t.Context(), "stock")
 	must.Succeed(t, err)
-	exec(t, dsn, "CREATE TABLE good (id INT AUTO_INCREMENT PRIMARY KEY, filler CHAR(250))")
+	db := open(t, dsn)
+	_, err = db.ExecContext(t.Context(), "CREATE TABLE good (id INT AUTO_INCREMENT PRIMARY KEY, filler CHAR(250))")
+	must.Succeed(t, err)
 	ballast := filepath.Join(server.Data, "ballast")
 	if err := os.WriteFile(ballast, make([]byte, smallDisk), 0o600); !errors.Is(err, syscall.ENOSPC) {
 		t.Fatalf("filling the disk ends with %v, want %v", err, syscall.ENOSPC)
 	}
-	db := open(t, dsn)
 	insert := func() error {
 		_, err := db.ExecContext(t.Context(), "INSERT INTO good (filler) VALUES (REPEAT('x', 250))")
 		return err
@@ -125,20 +95,6 @@ func cannotMount(err error) bool {
 	return errors.Is(err, syscall.EPERM) || errors.Is(err, errors.ErrUnsupported)
 }
 
-func TestArgumentsOfMySQLOverrideTheDefaults(t *testing.T) {
-	t.Parallel()
-	server := serverstest.StartMySQL(t, servers.MySQLOptions{Args: []string{
-		"--innodb-flush-log-at-trx-commit=2", "--transaction-isolation=SERIALIZABLE",
-	}})
-	if got := server.Settings["innodb_flush_log_at_trx_commit"]; got != "2" {
-		t.Errorf("innodb_flush_log_at_trx_commit is %q, want 2", got)
-	}
-	isolation := server.Settings["transaction_isolation"] + server.Settings["tx_isolation"] // MySQL, MariaDB
-	if isolation != "SERIALIZABLE" {
-		t.Errorf("the isolation level is %q, want SERIALIZABLE", isolation)
-	}
-}
-
 // gone checks that a stopped server has left no process, and so no open port, and no directory.
 func gone(t *testing.T, process *servers.Process) {
 	t.Helper()
@@ -157,22 +113,4 @@ func open(t *testing.T, dsn string) *sql.DB {
 	must.Succeed(t, err)
 	t.Cleanup(func() { db.Close() })
 	return db
-}
-
-func exec(t *testing.T, dsn string, statements ...string) {
-	t.Helper()
-	db := open(t, dsn)
-	for _, statement := range statements {
-		if _, err := db.ExecContext(context.Background(), statement); err != nil {
-			t.Fatalf("%s: %v", statement, err)
-		}
-	}
-}
-
-func scalar(t *testing.T, dsn, query string) (value string) {
-	t.Helper()
-	if err := open(t, dsn).QueryRowContext(t.Context(), query).Scan(&value); err != nil {
-		t.Fatalf("%s: %v", query, err)
-	}
-	return value
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	osexec "os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"testing"
 
@@ -38,10 +39,10 @@ func process(t *testing.T, part string, env ...string) *osexec.Cmd {
 
 // child is what startServers prints about each server.
 type child struct {
-	Name string
-	PID  int
-	Addr string
-	Dir  string
+	Version string
+	PID     int
+	Addr    string
+	Dir     string
 }
 
 // startServers starts one server of each kind, prints them as JSON, and waits until stdin is closed.
@@ -83,18 +84,20 @@ func startServers(ctx context.Context) error {
 		return err
 	}
 	if err := json.NewEncoder(os.Stdout).Encode([]child{
-		{mysql.Name, mysql.PID, mysql.Addr, filepath.Dir(mysql.Log)},
-		{redis.Name, redis.PID, redis.Addr, filepath.Dir(redis.Log)},
-		{balancer.Name, balancer.PID, addr, filepath.Dir(balancer.Log)},
-		{etcd.Name, etcd.PID, etcd.Addr, filepath.Dir(etcd.Log)},
-		{zookeeper.Name, zookeeper.PID, zookeeper.Addr, filepath.Dir(zookeeper.Log)},
-		{postgres.Name, postgres.PID, postgres.Addr, filepath.Dir(postgres.Log)},
+		{mysql.Version, mysql.PID, mysql.Addr, filepath.Dir(mysql.Log)},
+		{redis.Version, redis.PID, redis.Addr, filepath.Dir(redis.Log)},
+		{balancer.Version, balancer.PID, addr, filepath.Dir(balancer.Log)},
+		{etcd.Version, etcd.PID, etcd.Addr, filepath.Dir(etcd.Log)},
+		{zookeeper.Version, zookeeper.PID, zookeeper.Addr, filepath.Dir(zookeeper.Log)},
+		{postgres.Version, postgres.PID, postgres.Addr, filepath.Dir(postgres.Log)},
 	}); err != nil {
 		return err
 	}
 	_, err = io.Copy(io.Discard, os.Stdin)
 	return err
 }
+
+var versions = regexp.MustCompile(`^(MySQL|MariaDB|Redis|nginx|etcd|ZooKeeper|PostgreSQL) \d+\.\d`)
 
 func TestKillingTheParentLeavesNoProcessNoPortAndNoDirectory(t *testing.T) {
 	if runtime.GOOS != "linux" {
@@ -114,7 +117,10 @@ func TestKillingTheParentLeavesNoProcessNoPortAndNoDirectory(t *testing.T) {
 	}
 	for _, c := range children {
 		if len(serverstest.Running(t, c.PID)) == 0 {
-			t.Errorf("%s is not running, although its parent is", c.Name)
+			t.Errorf("%s is not running, although its parent is", c.Version)
+		}
+		if !versions.MatchString(c.Version) {
+			t.Errorf("the version of a server is %q", c.Version)
 		}
 	}
 
@@ -127,7 +133,7 @@ func TestKillingTheParentLeavesNoProcessNoPortAndNoDirectory(t *testing.T) {
 	newDir(t, "next") // removes the directories of killed processes
 	for _, c := range children {
 		if _, err := os.Stat(c.Dir); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("the directory of %s still exists after the next NewDir: %v", c.Name, err)
+			t.Errorf("the directory of %s still exists after the next NewDir: %v", c.Version, err)
 		}
 	}
 }

@@ -3,8 +3,10 @@ package servers_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"runtime"
+	"strings"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -16,6 +18,18 @@ import (
 	"stock/internal/servers"
 	"stock/internal/servers/serverstest"
 )
+
+func TestAFailedStartShowsTheLogOfTheServer(t *testing.T) {
+	t.Parallel()
+	_, mysql := servers.StartMySQL(t.Context(), servers.MySQLOptions{Args: []string{"--no-such-option"}})
+	_, redis := servers.StartRedis(t.Context(), servers.RedisOptions{Args: []string{"--no-such-option", "1"}})
+	for _, err := range []error{mysql, redis} {
+		if text := fmt.Sprint(err); !strings.Contains(text, "ended before it was ready") ||
+			!strings.Contains(text, "no-such-option") {
+			t.Errorf("the error is %v, want what the server logged before it ended", err)
+		}
+	}
+}
 
 func TestStopEndsASuspendedProcess(t *testing.T) {
 	t.Parallel()

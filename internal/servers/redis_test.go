@@ -72,12 +72,6 @@ func TestRedisStopFreesThePortAndTheDirectory(t *testing.T) {
 	gone(t, server.Process)
 }
 
-func TestFailedStartOfRedisShowsItsLog(t *testing.T) {
-	t.Parallel()
-	_, err := servers.StartRedis(t.Context(), servers.RedisOptions{Args: []string{"--no-such-option", "1"}})
-	contains(t, err, "ended before it was ready", "no-such-option")
-}
-
 func connect(t *testing.T, options *redis.Options) *redis.Client {
 	t.Helper()
 	client := redis.NewClient(options)

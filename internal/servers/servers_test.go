@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"strings"
 	"testing"
 
 	"stock/internal/must"
@@ -32,14 +31,5 @@ func TestFreePortsDiffer(t *testing.T) {
 			t.Errorf("FreePort returned port %d twice", port)
 		}
 		seen[port] = true
-	}
-}
-
-func contains(t *testing.T, err error, parts ...string) {
-	t.Helper()
-	for _, part := range parts {
-		if err == nil || !strings.Contains(err.Error(), part) {
-			t.Errorf("the error is %v, want it to contain %q", err, part)
-		}
 	}
 }

@@ -1,11 +1,8 @@
 package servers_test
 
 import (
-	"database/sql"
 	"strings"
 	"testing"
-
-	_ "github.com/go-sql-driver/mysql"
 
 	"stock/internal/must"
 	"stock/internal/servers"
@@ -30,10 +27,7 @@ func TestTiDBAnswersWithItsPasswordOnly(t *testing.T) {
 		strings.Replace(dsn, "@tcp", "wrong@tcp", 1): "Access denied",
 		"root@tcp(" + tidb.Addr + ")/":               "Access denied",
 	} {
-		db, err := sql.Open("mysql", dsn)
-		must.Succeed(t, err)
-		err = db.PingContext(t.Context())
-		db.Close()
+		err := open(t, dsn).PingContext(t.Context())
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%v, want %q", err, want)
 		}
