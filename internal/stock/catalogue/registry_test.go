@@ -124,28 +124,3 @@ func TestResolve(t *testing.T) {
 		}
 	}
 }
-
-func TestSetStockSetsEveryStore(t *testing.T) {
-	t.Parallel()
-	service := stocktest.NewService(t, stocktest.NewAddresses(t, stock.NeedMySQL, stock.NeedRedis).Connect(t))
-	const id = 77
-	for _, on := range stock.Stores {
-		if _, err := service.Stock(t.Context(), on, id); !errors.Is(err, stock.ErrUnknownItem) {
-			t.Errorf("Stock on %s before: %v, want unknown item", on, err)
-		}
-	}
-	for _, units := range []int64{5, 3} {
-		service.Set(t, id, units)
-		for _, on := range stock.Stores {
-			service.WantLeft(t, on, id, units)
-		}
-	}
-}
-
-func TestSetStockIsUnavailableWithoutAStore(t *testing.T) {
-	t.Parallel()
-	service := stocktest.NewService(t, stock.Deps{})
-	if err := service.SetStock(t.Context(), 1, 1); !errors.Is(err, stock.ErrUnavailable) {
-		t.Errorf("SetStock: %v, want unavailable", err)
-	}
-}

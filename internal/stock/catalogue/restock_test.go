@@ -37,8 +37,10 @@ func TestRestockRefusesUnknownItemsAndTooManyUnits(t *testing.T) {
 		t.Errorf("%v, want unsupported store", err)
 	}
 	empty := stocktest.NewService(t, stock.Deps{})
-	if _, err := empty.Restock(t.Context(), "", 1, 1); !errors.Is(err, stock.ErrUnavailable) {
-		t.Errorf("without a store: %v, want unavailable", err)
+	_, err := empty.Restock(t.Context(), "", 1, 1)
+	if err2 := empty.SetStock(t.Context(), 1, 1); !errors.Is(err, stock.ErrUnavailable) ||
+		!errors.Is(err2, stock.ErrUnavailable) {
+		t.Errorf("without a store, Restock: %v; SetStock: %v; want unavailable", err, err2)
 	}
 }
 

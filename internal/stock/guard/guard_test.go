@@ -32,9 +32,7 @@ func TestLockMultiAndEachOfItsLocksExcludeEachOther(t *testing.T) {
 				if _, err := d.second.Deduct(ctx, d.request(2)); !errors.Is(err, stock.ErrBusy) {
 					t.Errorf("while the lock is held: %v, want busy", err)
 				}
-				if err := holder.Resume(); err != nil {
-					t.Errorf("the holder: %v", err)
-				}
+				must.Succeed(t, holder.Resume())
 				stocktest.Sell(t, d.second, d.request(2))
 				d.wantLeft(t, initial-3)
 			})
