@@ -128,9 +128,12 @@ func TestAHoldThatIsSentAgainReturnsTheReservation(t *testing.T) {
 	r.wantStock(t, "8")
 }
 
-func TestReservationsWithoutMySQLAreUnavailable(t *testing.T) {
+func TestAReplicaWithoutServersRefusesRequestsAndIsReady(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t, options{})
+	get(t, r.public+"/readyz").want(t, 200, "")
+	get(t, r.public+"/stock/1").want(t, 503, "unavailable")
+	post(t, r.public+"/stock/deduct/update?goods_id=1&count=1", "").want(t, 503, "unavailable")
 	post(t, r.public+reservations, `{"goods_id":1,"count":1,"ttl_ms":60000}`).want(t, 503, "unavailable")
 	get(t, r.public+reservations+"/01936b8a-0000-7000-8000-000000000000").want(t, 503, "unavailable")
 }

@@ -2,9 +2,6 @@ package httpapi_test
 
 import (
 	"context"
-	"io"
-	"net/http"
-	"net/http/httptest"
 	"regexp"
 	"strings"
 	"testing"
@@ -179,14 +176,6 @@ func TestAServerThatGoesDownAndUpAgain(t *testing.T) {
 	}
 }
 
-func TestAReplicaWithoutServersRefusesRequestsAndIsReady(t *testing.T) {
-	t.Parallel()
-	r := newReplica(t, options{})
-	get(t, r.public+"/readyz").want(t, 200, "")
-	get(t, r.public+"/stock/1").want(t, 503, "unavailable")
-	post(t, r.public+"/stock/deduct/update?goods_id=1&count=1", "").want(t, 503, "unavailable")
-}
-
 func TestTheDocsLoadNothingFromOtherServersAndAreShownInNoFrame(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t, options{})
@@ -230,41 +219,3 @@ func TestProfilesAreOnTheAdminListener(t *testing.T) {
 		}
 	}
 }
-
-// BenchmarkDeduct measures a request with a strategy that does nothing.
-func BenchmarkDeduct(b *testing.B) {
-	for _, bench := range []struct{ name, url, body string }{
-		{"json", "/stock/deduct", `{"goods_id":1,"count":1,"strategy":"noop"}`},
-		{"query", "/stock/deduct?goods_id=1&count=1&strategy=noop", ""},
-		{"path", "/stock/deduct/noop?goods_id=1&count=1", ""},
-	} {
-		b.Run(bench.name, func(b *testing.B) {
-			handler := newReplica(b, options{}).Public()
-			body := strings.NewReader(bench.body)
-			request := httptest.NewRequest(http.MethodPost, bench.url, nil)
-			request.Header.Set("Content-Type", "application/json")
-			request.Header.Set("X-Request-Id", "c2b7ad9bfd0a4e0e8f6d0d2f1e0c9b8a")
-			request.Body, request.ContentLength = io.NopCloser(body), int64(body.Len())
-			w := &discard{header: http.Header{}}
-			b.ReportAllocs()
-			for b.Loop() {
-				body.Reset(bench.body)
-				clear(w.header)
-				handler.ServeHTTP(w, request)
-			}
-			if w.status != http.StatusOK {
-				b.Fatalf("status %d", w.status)
-			}
-		})
-	}
-}
-
-// discard is a ResponseWriter that discards the reply.
-type discard struct {
-	header http.Header
-	status int
-}
-
-func (d *discard) Header() http.Header         { return d.header }
-func (d *discard) Write(p []byte) (int, error) { return len(p), nil }
-func (d *discard) WriteHeader(status int)      { d.status = status }
