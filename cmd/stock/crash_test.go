@@ -1,7 +1,6 @@
 package main
 
 import (
-	"database/sql"
 	"net/http"
 	"slices"
 	"sync"
@@ -59,8 +58,7 @@ func TestNoUnitIsLostOrHeldForEverWhenAReplicaAndMySQLAreKilled(t *testing.T) {
 	dsn, err := server.CreateDatabase(t.Context(), "stock")
 	must.Succeed(t, err)
 	env := environment{"STOCK_MYSQL_DSN": dsn}
-	_, err = command(t, env, "migrate")
-	must.Succeed(t, err)
+	mustMigrate(t, env)
 	killed, survivor := launch(t, env, "serve"), launch(t, env, "serve")
 	survivor.setStock(t, 1, initial)
 	var (
@@ -88,9 +86,7 @@ func TestNoUnitIsLostOrHeldForEverWhenAReplicaAndMySQLAreKilled(t *testing.T) {
 	close(stop)
 	wg.Wait()
 
-	db, err := sql.Open("mysql", dsn)
-	must.Succeed(t, err)
-	defer db.Close()
+	db := openDB(t, env)
 	var left, held, confirmed int
 	eventually(t, "no unit is held", func() bool {
 		err := db.QueryRowContext(t.Context(), `SELECT (SELECT stock FROM good_stock WHERE goods_id = 1),

@@ -75,8 +75,7 @@ func newAttack(t *testing.T) *attack {
 	dsn, err := a.mysql.CreateDatabase(t.Context(), "stock")
 	must.Succeed(t, err)
 	a.env = environment{"STOCK_MYSQL_DSN": dsn, "STOCK_REDIS": a.redis.Addr, "STOCK_LEASE": "2s", "STOCK_POLL": "5ms"}
-	_, err = command(t, a.env, "migrate")
-	must.Succeed(t, err)
+	mustMigrate(t, a.env)
 	for at := range a.replicas {
 		a.replicas[at].Store(launch(t, a.env, "serve"))
 	}

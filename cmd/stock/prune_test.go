@@ -6,12 +6,19 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-sql-driver/mysql"
 	"github.com/redis/go-redis/v9"
 
 	"stock/internal/must"
 	"stock/internal/servers"
+	"stock/internal/stock/stocktest"
 )
+
+// limitRowWait makes waits for a row end after a second.
+func (e environment) limitRowWait(t *testing.T) {
+	t.Helper()
+	a := stocktest.Addresses{MySQL: e["STOCK_MYSQL_DSN"]}
+	e["STOCK_MYSQL_DSN"] = a.WithMySQLParam(t, "innodb_lock_wait_timeout", "1").MySQL
+}
 
 func TestPruneTriesAgainIfRowsAreLocked(t *testing.T) {
 	t.Parallel()
@@ -29,10 +36,7 @@ func TestPruneTriesAgainIfRowsAreLocked(t *testing.T) {
 	// A wait ends after 1 s; the lock outlasts one, and not all of them.
 	release := time.AfterFunc(1500*time.Millisecond, func() { _ = row.Rollback() })
 	defer release.Stop()
-	config, err := mysql.ParseDSN(env["STOCK_MYSQL_DSN"])
-	must.Succeed(t, err)
-	config.Params = map[string]string{"innodb_lock_wait_timeout": "1"}
-	env["STOCK_MYSQL_DSN"] = config.FormatDSN()
+	env.limitRowWait(t)
 	out, err := command(t, env, "prune", "--older-than", "1h")
 	if err != nil || !strings.Contains(out, "deleted 1 rows") {
 		t.Errorf("prune says %q, %v", out, err)
@@ -105,10 +109,7 @@ func TestPruneDeletesOldRowsAndWaitsForNoOthers(t *testing.T) {
 		_, err := row.Exec(locked)
 		must.Succeed(t, err)
 	}
-	config, err := mysql.ParseDSN(env["STOCK_MYSQL_DSN"])
-	must.Succeed(t, err)
-	config.Params = map[string]string{"innodb_lock_wait_timeout": "1"}
-	env["STOCK_MYSQL_DSN"] = config.FormatDSN()
+	env.limitRowWait(t)
 	out, err := command(t, env, "prune", "--older-than", "24h")
 	for _, want := range []string{"deleted 1000 rows", "deleted 1000 reservations", "deleted 1000 buyers"} {
 		if err != nil || !strings.Contains(out, want) {

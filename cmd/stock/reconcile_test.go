@@ -18,8 +18,7 @@ func streamed(t *testing.T, options servers.RedisOptions) (environment, *redis.C
 	t.Helper()
 	server := serverstest.StartRedis(t, options)
 	env := environment{"STOCK_MYSQL_DSN": shared.Database(t), "STOCK_REDIS": server.Addr}
-	_, err := command(t, env, "migrate")
-	must.Succeed(t, err)
+	mustMigrate(t, env)
 	client := redis.NewClient(&redis.Options{Addr: server.Addr})
 	t.Cleanup(func() { client.Close() })
 	return env, client

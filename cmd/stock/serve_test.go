@@ -27,12 +27,18 @@ import (
 
 var redisOptions servers.RedisOptions
 
+// mustMigrate migrates the database of an environment.
+func mustMigrate(t *testing.T, env environment) {
+	t.Helper()
+	_, err := command(t, env, "migrate")
+	must.Succeed(t, err)
+}
+
 // migrated returns the environment of a service with a migrated database.
 func migrated(t *testing.T) environment {
 	t.Helper()
 	env := environment{"STOCK_MYSQL_DSN": shared.Database(t)}
-	_, err := command(t, env, "migrate")
-	must.Succeed(t, err)
+	mustMigrate(t, env)
 	return env
 }
 
@@ -376,24 +382,6 @@ func TestTheDSNMayShortenTimeouts(t *testing.T) {
 		}
 		if config.ReadTimeout != time.Second || config.Params["innodb_lock_wait_timeout"] != want {
 			t.Errorf("%v, %v", config.ReadTimeout, config.Params)
-		}
-	}
-}
-
-func TestAWaitForALockedRowEndsAsBusy(t *testing.T) {
-	t.Parallel()
-	env := migrated(t)
-	p := launch(t, env, "serve", "--lock-wait=1s")
-	db := openDB(t, env)
-	tx, err := db.BeginTx(t.Context(), nil)
-	must.Succeed(t, err)
-	defer tx.Rollback()
-	_, err = tx.Exec("UPDATE good_stock SET version = version + 1 WHERE goods_id = 1")
-	must.Succeed(t, err)
-	for _, strategy := range []string{"update", "for-update"} {
-		body := p.expect(t, "POST", p.url+"/stock/deduct/"+strategy+"?goods_id=1&count=1", 503)
-		if body["type"] != "/problems/busy" {
-			t.Errorf("%s: %v, want busy", strategy, body)
 		}
 	}
 }
