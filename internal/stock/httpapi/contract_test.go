@@ -71,11 +71,17 @@ func TestContract(t *testing.T) {
 	}
 	contract, err := os.ReadFile("testdata/contract.txt")
 	must.Succeed(t, err)
+	var id string // of the last reservation
 	for line := range strings.Lines(string(contract)) {
 		if line = strings.TrimSpace(line); line == "" || strings.HasPrefix(line, "#") {
 			continue
 		}
-		t.Run(line, func(t *testing.T) { checkExchange(t, r, line) })
+		t.Run(line, func(t *testing.T) {
+			got := checkExchange(t, r, strings.ReplaceAll(line, "{id}", id))
+			if answered, ok := got.json["id"].(string); ok {
+				id = answered
+			}
+		})
 	}
 	for _, logged := range []string{"the secret cause", "request_id=broken", "Outcome unknown"} {
 		if !strings.Contains(r.log.String(), logged) {
@@ -85,7 +91,7 @@ func TestContract(t *testing.T) {
 }
 
 // checkExchange sends the request of a line, and checks the reply, also against openapi.json.
-func checkExchange(t *testing.T, r *replica, line string) {
+func checkExchange(t *testing.T, r *replica, line string) reply {
 	t.Helper()
 	parts := exchange.FindStringSubmatch(line)
 	if parts == nil {
@@ -107,22 +113,23 @@ func checkExchange(t *testing.T, r *replica, line string) {
 	}
 	status, _ := strconv.Atoi(parts[5])
 	got := do(t, req).want(t, status, parts[6])
-	reply := string(got.raw)
-	if strings.Contains(reply, "secret") {
-		t.Errorf("the reply has internals: %s", reply)
+	text := string(got.raw)
+	if strings.Contains(text, "secret") {
+		t.Errorf("the reply has internals: %s", text)
 	}
 	for name := range got.header {
-		reply += "\n" + name + ": " + got.header.Get(name)
+		text += "\n" + name + ": " + got.header.Get(name)
 	}
 	for part := range strings.SplitSeq(parts[7], " & ") {
 		part, unwanted := strings.CutPrefix(part, "without ")
-		if strings.Contains(reply, part) == unwanted {
-			t.Errorf("the reply is %s\nwant %s", reply, parts[7])
+		if strings.Contains(text, part) == unwanted {
+			t.Errorf("the reply is %s\nwant %s", text, parts[7])
 		}
 	}
 	if allowed := got.header.Get("Allow"); status == http.StatusMethodNotAllowed && !strings.Contains(parts[7], allowed) {
 		t.Errorf("Allow is %q", allowed)
 	}
+	return got
 }
 
 func TestEveryProblemTypeIsExplainedAtItsURL(t *testing.T) {

@@ -3,7 +3,6 @@ package httpapi_test
 import (
 	"net/http"
 	"testing"
-	"time"
 
 	"github.com/jmoiron/sqlx"
 
@@ -36,47 +35,6 @@ func (r *replica) wantStock(t *testing.T, units string) {
 	}
 }
 
-func TestAReservationOverHTTP(t *testing.T) {
-	t.Parallel()
-	r, _ := newShop(t)
-	held := post(t, r.public+reservations, `{"goods_id":1,"count":2,"ttl_ms":60000}`).want(t, 201, "")
-	strategy := held.header.Get("X-Strategy")
-	if held.text(t, "state") != `"held"` || held.text(t, "remaining") != "8" || strategy != "reserve" {
-		t.Errorf("held: %s", held.raw)
-	}
-	var times [2]time.Time
-	for i, member := range []string{"created_at", "expires_at"} {
-		var err error
-		if times[i], err = time.Parse(time.RFC3339, held.json[member].(string)); err != nil {
-			t.Error(err)
-		}
-	}
-	if ttl := times[1].Sub(times[0]); ttl != time.Minute {
-		t.Errorf("it is held for %v", ttl)
-	}
-
-	url := r.public + reservations + "/" + held.json["id"].(string)
-	for range 2 {
-		confirmed := post(t, url+"/confirm", "").want(t, 200, "")
-		if confirmed.text(t, "state") != `"confirmed"` || confirmed.json["ended_at"] == nil {
-			t.Errorf("confirmed: %s", confirmed.raw)
-		}
-	}
-	do(t, request{method: http.MethodDelete, url: url}).want(t, 409, "reservation-confirmed")
-	r.wantStock(t, "8")
-
-	url = r.hold(t)
-	r.wantStock(t, "6")
-	for range 2 {
-		cancelled := do(t, request{method: http.MethodDelete, url: url + "?strategy=reserve"}).want(t, 200, "")
-		if cancelled.text(t, "state") != `"cancelled"` {
-			t.Errorf("cancelled: %s", cancelled.raw)
-		}
-	}
-	post(t, url+"/confirm", "").want(t, 409, "reservation-cancelled")
-	r.wantStock(t, "8")
-}
-
 func TestAnExpiredReservationOverHTTP(t *testing.T) {
 	t.Parallel()
 	r, db := newShop(t)
@@ -103,29 +61,6 @@ func TestAnExpiredReservationOverHTTP(t *testing.T) {
 	} {
 		eventually(t, name+" is "+want, func() bool { return metric(t, r, name) == want })
 	}
-}
-
-func TestAHoldThatIsSentAgainReturnsTheReservation(t *testing.T) {
-	t.Parallel()
-	r, _ := newShop(t)
-	send := func(body string) reply {
-		return do(t, request{method: "POST", url: r.public + reservations, body: body, header: key("a")})
-	}
-	const body = `{"goods_id":1,"count":2,"ttl_ms":60000}`
-	first := send(body).want(t, 201, "")
-	post(t, r.public+reservations+"/"+first.json["id"].(string)+"/confirm", "").want(t, 200, "")
-	again := send(body).want(t, 201, "")
-	if again.json["id"] != first.json["id"] || again.text(t, "state") != `"confirmed"` || again.json["remaining"] != nil ||
-		first.header.Get("Idempotency-Replayed") != "" || again.header.Get("Idempotency-Replayed") != "true" {
-		t.Errorf("first %s, again %s", first.raw, again.raw)
-	}
-	for _, other := range []string{
-		`{"goods_id":1,"count":1,"ttl_ms":60000}`, `{"goods_id":2,"count":2,"ttl_ms":60000}`,
-		`{"goods_id":1,"count":2,"ttl_ms":60001}`,
-	} {
-		send(other).want(t, 422, "idempotency-key-reused")
-	}
-	r.wantStock(t, "8")
 }
 
 func TestAReplicaWithoutServersRefusesRequestsAndIsReady(t *testing.T) {
