@@ -54,9 +54,7 @@ func reserveUntil(
 func TestNoUnitIsLostOrHeldForEverWhenAReplicaAndMySQLAreKilled(t *testing.T) {
 	t.Parallel()
 	const buyers, initial = 8, 1_000_000
-	server := serverstest.StartMySQL(t, servers.MySQLOptions{})
-	dsn, err := server.CreateDatabase(t.Context(), "stock")
-	must.Succeed(t, err)
+	server, dsn := serverstest.StartDatabase(t, servers.MySQLOptions{})
 	env := environment{"STOCK_MYSQL_DSN": dsn}
 	mustMigrate(t, env)
 	killed, survivor := launch(t, env, "serve"), launch(t, env, "serve")

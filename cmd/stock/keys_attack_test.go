@@ -65,15 +65,14 @@ type attack struct {
 
 // newAttack starts servers that lose nothing that they have acknowledged, and two replicas.
 func newAttack(t *testing.T) *attack {
+	mysql, dsn := serverstest.StartDatabase(t, servers.MySQLOptions{})
 	a := &attack{
-		T: t, mysql: serverstest.StartMySQL(t, servers.MySQLOptions{}),
+		T: t, mysql: mysql,
 		redis: serverstest.StartRedis(t, servers.RedisOptions{AOF: true, Fsync: "always"}),
 		client: &http.Client{
 			Transport: &http.Transport{MaxIdleConnsPerHost: 4 * attackingBy}, Timeout: 20 * time.Second,
 		},
 	}
-	dsn, err := a.mysql.CreateDatabase(t.Context(), "stock")
-	must.Succeed(t, err)
 	a.env = environment{"STOCK_MYSQL_DSN": dsn, "STOCK_REDIS": a.redis.Addr, "STOCK_LEASE": "2s", "STOCK_POLL": "5ms"}
 	mustMigrate(t, a.env)
 	for at := range a.replicas {

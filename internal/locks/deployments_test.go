@@ -193,9 +193,7 @@ func sharedMySQLRow(t testing.TB) lockstest.Deployment {
 }
 
 func ownMySQLRow(t testing.TB) lockstest.Private {
-	server := serverstest.StartMySQL(t, servers.MySQLOptions{Relaxed: true})
-	dsn, err := server.CreateDatabase(t.Context(), "locks")
-	must.Succeed(t, err)
+	server, dsn := serverstest.StartDatabase(t, servers.MySQLOptions{Relaxed: true})
 	return newOnMySQLRow(t, processes{server}, dsn)
 }
 

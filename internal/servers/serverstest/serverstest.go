@@ -187,6 +187,15 @@ func StartMySQL(t testing.TB, o servers.MySQLOptions) *servers.MySQL {
 	return started(t, server, err)
 }
 
+// StartDatabase starts a MySQL server for this test alone, with an empty database.
+func StartDatabase(t testing.TB, o servers.MySQLOptions) (server *servers.MySQL, dsn string) {
+	t.Helper()
+	server = StartMySQL(t, o)
+	dsn, err := server.CreateDatabase(t.Context(), "stock")
+	must.Succeed(t, err)
+	return server, dsn
+}
+
 // StartRedis starts a server for this test alone, which may stop, kill or restart it.
 func StartRedis(t testing.TB, o servers.RedisOptions) *servers.Redis {
 	t.Helper()

@@ -23,8 +23,7 @@ type account struct {
 
 func newAccount(t *testing.T, limits string) *account {
 	t.Helper()
-	dsn, err := serverstest.StartMySQL(t, servers.MySQLOptions{Relaxed: true}).CreateDatabase(t.Context(), "stock")
-	must.Succeed(t, err)
+	_, dsn := serverstest.StartDatabase(t, servers.MySQLOptions{Relaxed: true})
 	a := &account{root: migrated(t, stocktest.MySQL(t, dsn))}
 	a.do(t, "CREATE USER 'shop'@'127.0.0.1' IDENTIFIED BY 'first' "+limits)
 	a.do(t, "GRANT ALL ON stock.* TO 'shop'@'127.0.0.1'")
