@@ -45,14 +45,14 @@ func (a *account) do(t *testing.T, statement string) {
 // check is used for a while. Then the metrics must say the same.
 func wantReady(t *testing.T, r *replica, need stock.Need, ready bool) {
 	t.Helper()
-	status, check, up := 200, "up", "1"
+	status, text, check, up := 200, `"ready"`, "up", "1"
 	if !ready {
-		status, check, up = 503, "down", "0"
+		status, text, check, up = 503, `"unready"`, "down", "0"
 	}
 	want := `"` + string(need) + `":{"status":"` + check + `"}`
 	eventually(t, "readyz says "+want, func() bool {
 		got := get(t, r.public+"/readyz")
-		return got.status == status && strings.Contains(got.text(t, "checks"), want)
+		return got.status == status && got.text(t, "status") == text && strings.Contains(got.text(t, "checks"), want)
 	})
 	if got := metric(t, r, `stock_server_up{server="`+string(need)+`"}`); got != up {
 		t.Errorf("the metrics say that %s is up: %q, want %s", need, got, up)
