@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -244,18 +243,9 @@ func TestMigrateCopiesTheCurrentStockToARedisThatLostItsData(t *testing.T) {
 	}
 }
 
-// closedAddress returns an address that refuses connections.
-func closedAddress(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	must.Succeed(t, err)
-	defer listener.Close()
-	return listener.Addr().String()
-}
-
 func TestHealthcheck(t *testing.T) {
 	t.Parallel()
-	p := launch(t, environment{"STOCK_MYSQL_DSN": "root@tcp(" + closedAddress(t) + ")/stock"}, "serve")
+	p := launch(t, environment{"STOCK_MYSQL_DSN": "root@tcp(" + serverstest.FreeAddress(t) + ")/stock"}, "serve")
 	if _, err := command(t, nil, "healthcheck", "--url", p.url); err != nil {
 		t.Errorf("alive: %v", err)
 	}
@@ -263,7 +253,7 @@ func TestHealthcheck(t *testing.T) {
 	if exitCode(err) != 1 || !strings.Contains(err.Error(), "503") {
 		t.Errorf("not ready: %v", err)
 	}
-	if _, err := command(t, nil, "healthcheck", "--url", "http://"+closedAddress(t)); exitCode(err) != 1 {
+	if _, err := command(t, nil, "healthcheck", "--url", "http://"+serverstest.FreeAddress(t)); exitCode(err) != 1 {
 		t.Errorf("dead: %v", err)
 	}
 }

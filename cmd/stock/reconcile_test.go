@@ -55,8 +55,8 @@ func TestReconcileTellsAServerThatDoesNotAnswerFromADifference(t *testing.T) {
 	env, _ := streamed(t, servers.RedisOptions{})
 	dsn, address := env["STOCK_MYSQL_DSN"], env["STOCK_REDIS"]
 	for server, unreachable := range map[string]environment{
-		"Redis": {"STOCK_MYSQL_DSN": dsn, "STOCK_REDIS": closedAddress(t)},
-		"MySQL": {"STOCK_MYSQL_DSN": "root@tcp(" + closedAddress(t) + ")/stock", "STOCK_REDIS": address},
+		"Redis": {"STOCK_MYSQL_DSN": dsn, "STOCK_REDIS": serverstest.FreeAddress(t)},
+		"MySQL": {"STOCK_MYSQL_DSN": "root@tcp(" + serverstest.FreeAddress(t) + ")/stock", "STOCK_REDIS": address},
 	} {
 		for _, args := range [][]string{{"reconcile"}, {"reconcile", "--goods=1"}} {
 			if _, err := command(t, unreachable, args...); exitCode(err) != 3 {

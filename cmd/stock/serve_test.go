@@ -231,7 +231,7 @@ func TestTheDrainTimeoutCancelsTheRequestsInProgress(t *testing.T) {
 
 func TestServiceStartsWhileItsServersAreDown(t *testing.T) {
 	t.Parallel()
-	down := closedAddress(t)
+	down := serverstest.FreeAddress(t)
 	p := launch(t, environment{
 		"STOCK_MYSQL_DSN": "root@tcp(" + down + ")/stock", "STOCK_REDIS": down,
 		"STOCK_REDLOCK": "127.0.0.1:1,127.0.0.1:2,127.0.0.1:3",

@@ -3,9 +3,7 @@ package servers_test
 import (
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"strconv"
 	"syscall"
 	"testing"
 
@@ -18,9 +16,7 @@ import (
 // hello returns the configuration of a site that answers hello, and its address.
 func hello(t *testing.T) (site, addr string) {
 	t.Helper()
-	port, err := servers.FreePort()
-	must.Succeed(t, err)
-	addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	addr = serverstest.FreeAddress(t)
 	return fmt.Sprintf("server { listen %s; location / { return 200 hello; } }\n", addr), addr
 }
 
