@@ -41,12 +41,13 @@ func (s subject) survivesDisturbances(t *testing.T) {
 }
 
 // strikeEach disturbs each message of the request. On a slow machine, the lease may end before the request has sent the
-// message that is to be disturbed. The request is then refused as busy, and another one is sent.
+// message that is to be disturbed. The request is then refused, and another one is sent.
 func (d disturbed) strikeEach(t *testing.T, victim stock.Deducter, proxies []*tcpproxy.Proxy) {
 	t.Helper()
 	eachMessage(t, func(n int) bool {
 		for range 50 {
-			if struck, err := d.strike(t, victim, proxies, n); struck || !errors.Is(err, stock.ErrBusy) {
+			struck, err := d.strike(t, victim, proxies, n)
+			if struck || !errors.Is(err, stock.ErrBusy) && !errors.Is(err, stock.ErrUnavailable) {
 				return struck
 			}
 		}
