@@ -1,9 +1,12 @@
 package httpapi_test
 
 import (
+	"io"
+	"net/http"
 	"strings"
 	"testing"
 
+	"stock/internal/must"
 	"stock/internal/stock"
 	"stock/internal/stock/catalogue"
 )
@@ -58,4 +61,17 @@ func TestStrategiesThatKeepKeysRequireOneIfTheServiceSaysSo(t *testing.T) {
 	}
 	do(t, request{method: "POST", url: r.public + "/stock/deduct/mutex-in-tx?goods_id=1&count=1"}).want(t, 200, "")
 	post(t, r.public+reservations, `{"goods_id":1,"count":1,"ttl_ms":1000}`).want(t, 201, "")
+}
+
+func TestACancellationMayBeChunked(t *testing.T) {
+	t.Parallel()
+	r := newReplica(t, options{deps: stock.Deps{MySQL: database(t)}, strategy: "update"})
+	do(t, keyedDeduction(r, "count=3", "k")).want(t, 200, "")
+	body := struct{ io.Reader }{strings.NewReader(`{"cancelled":1}`)} // without a length that net/http could tell
+	reply, err := http.Post(r.public+"/stock/sales/k/cancel", "application/json", body)
+	must.Succeed(t, err)
+	reply.Body.Close()
+	if left := get(t, r.public+"/stock/1").text(t, "stock"); reply.StatusCode != http.StatusOK || left != "5998" {
+		t.Errorf("the status is %d, and %s units are left, want 5998", reply.StatusCode, left)
+	}
 }

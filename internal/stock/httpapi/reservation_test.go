@@ -4,41 +4,18 @@ import (
 	"net/http"
 	"testing"
 
-	"github.com/jmoiron/sqlx"
-
 	"stock/internal/must"
 	"stock/internal/stock"
 )
 
 const reservations = "/stock/reservations"
 
-// newShop makes a replica with ten units of item 1.
-func newShop(t *testing.T) (*replica, *sqlx.DB) {
-	t.Helper()
-	db := database(t)
-	r := newReplica(t, options{deps: stock.Deps{MySQL: db}, sweeps: true, strategy: "update"})
-	do(t, request{method: http.MethodPut, url: r.admin + "/admin/stock/1", body: `{"stock":10}`}).want(t, 200, "")
-	return r, db
-}
-
-// hold holds two units for a minute and returns the URL of the reservation.
-func (r *replica) hold(t *testing.T) (url string) {
-	t.Helper()
-	held := post(t, r.public+reservations, `{"goods_id":1,"count":2,"ttl_ms":60000}`).want(t, 201, "")
-	return r.public + reservations + "/" + held.json["id"].(string)
-}
-
-func (r *replica) wantStock(t *testing.T, units string) {
-	t.Helper()
-	if got := get(t, r.public+"/stock/1").text(t, "stock"); got != units {
-		t.Errorf("%s units are left, want %s", got, units)
-	}
-}
-
 func TestAnExpiredReservationOverHTTP(t *testing.T) {
 	t.Parallel()
-	r, db := newShop(t)
-	url := r.hold(t)
+	db := database(t)
+	r := newReplica(t, options{deps: stock.Deps{MySQL: db}, sweeps: true, strategy: "update"})
+	held := post(t, r.public+reservations, `{"goods_id":1,"count":2,"ttl_ms":60000}`).want(t, 201, "")
+	url := r.public + reservations + "/" + held.json["id"].(string)
 	_, err := db.Exec("UPDATE reservation SET expires_at = UTC_TIMESTAMP(6)")
 	must.Succeed(t, err)
 	if state := get(t, url).want(t, 200, "").text(t, "state"); state != `"expired"` {
@@ -51,7 +28,7 @@ func TestAnExpiredReservationOverHTTP(t *testing.T) {
 			t.Errorf("cancelled late: %s", late.raw)
 		}
 	}
-	eventually(t, "the units are back", func() bool { return get(t, r.public+"/stock/1").text(t, "stock") == "10" })
+	eventually(t, "the units are back", func() bool { return get(t, r.public+"/stock/1").text(t, "stock") == "6000" })
 	for name, want := range map[string]string{
 		`stock_reservations_ended_total{outcome="expired"}`:                                   "1",
 		"stock_reservation_expiry_lag_seconds_count":                                          "1",
