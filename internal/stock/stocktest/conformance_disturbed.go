@@ -67,7 +67,6 @@ func (d disturbed) String() string {
 func (d disturbed) strike(
 	t *testing.T, victim stock.Deducter, proxies []*tcpproxy.Proxy, n int,
 ) (struck bool, ended error) {
-	t.Helper()
 	id := d.newItem(t, d.units)
 	req := stock.Request{GoodsID: id, Count: 3, Key: d.key(id)}
 	if d.after {
