@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io/fs"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -16,6 +15,7 @@ import (
 	"testing"
 
 	"stock/internal/must"
+	"stock/internal/servers/serverstest"
 )
 
 // reasons lists why a command of the documents may stay untested.
@@ -209,7 +209,7 @@ func startLab(t *testing.T) *runningLab {
 		replace: strings.NewReplacer(
 			"localhost:8000", host, "127.0.0.1:8000", host, "localhost:9001", strings.TrimPrefix(admin, "http://"),
 			"localhost:8001", strings.Trim(strings.TrimPrefix(topology.Console, "http:"), "/"),
-			"127.0.0.1:8081", freeAddress(t), "127.0.0.1:9091", freeAddress(t),
+			"127.0.0.1:8081", serverstest.FreeAddress(t), "127.0.0.1:9091", serverstest.FreeAddress(t),
 			"root:secret@tcp(127.0.0.1:3306)/stock", topology.MySQLDSN, "127.0.0.1:6379", redis,
 			"go run ./loadtest", loadtest, "go run ./cmd/stock", stock, "make build", "", "bin/stock", stock,
 			targets, moved, "out/", dir+"/out/",
@@ -248,13 +248,6 @@ func (l *runningLab) checkFlags(t *testing.T, documents []document) {
 			}
 		}
 	}
-}
-
-func freeAddress(t *testing.T) string {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	must.Succeed(t, err)
-	defer listener.Close()
-	return listener.Addr().String()
 }
 
 // fillStock sets the stock of item 1, the only item that a new lab has.

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"stock/internal/must"
 )
 
 // explored is what the documents show of an explore.json of loadtest explore. It is kept in exploredFile.
@@ -152,8 +154,6 @@ var replacements = []struct {
 func (e explored) json(t *testing.T) []byte {
 	t.Helper()
 	text, err := json.MarshalIndent(e, "", " ")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return append(text, '\n')
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"unicode"
+
+	"stock/internal/must"
 )
 
 const (
@@ -75,9 +77,7 @@ var (
 func TestWhatTheDocumentsNameExists(t *testing.T) {
 	t.Parallel()
 	makefile, err := os.ReadFile("Makefile")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, d := range readDocuments(t) {
 		for _, match := range link.FindAllStringSubmatch(d.text, -1) {
 			checkLink(t, d, match[1])

@@ -68,9 +68,8 @@ func TestConcurrentReplicasMigrateOnce(t *testing.T) {
 func TestNewDatabaseHasTheFirstItem(t *testing.T) {
 	t.Parallel()
 	db := open(t, shared.Database(t))
-	if _, err := migrations.Up(t.Context(), db); err != nil {
-		t.Fatal(err)
-	}
+	_, err := migrations.Up(t.Context(), db)
+	must.Succeed(t, err)
 	var units, version, fence int64
 	const query = "SELECT stock, version, fence FROM good_stock WHERE goods_id = ?"
 	row := db.QueryRowContext(t.Context(), query, migrations.FirstGoods)
@@ -110,12 +109,10 @@ func TestOldDatabaseGetsOnlyTheNewMigrations(t *testing.T) {
 	db := open(t, shared.Database(t))
 	old, err := goose.NewProvider(goose.DialectMySQL, db, os.DirFS("."), goose.WithDisableGlobalRegistry(true))
 	must.Succeed(t, err)
-	if _, err := old.UpTo(t.Context(), 2); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := db.ExecContext(t.Context(), "UPDATE good_stock SET fence = 7"); err != nil {
-		t.Fatal(err)
-	}
+	_, err = old.UpTo(t.Context(), 2)
+	must.Succeed(t, err)
+	_, err = db.ExecContext(t.Context(), "UPDATE good_stock SET fence = 7")
+	must.Succeed(t, err)
 	applied, err := migrations.Up(t.Context(), db)
 	if err != nil || !slices.Equal(applied, allMigrations[2:]) {
 		t.Fatalf("applied %v, %v, want %v", applied, err, allMigrations[2:])

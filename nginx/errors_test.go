@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"stock/internal/must"
+	"stock/internal/servers/serverstest"
 	"stock/nginx"
 )
 
@@ -54,9 +55,8 @@ func dial(t *testing.T, address string) net.Conn {
 
 func write(t *testing.T, conn net.Conn, request string) {
 	t.Helper()
-	if _, err := io.WriteString(conn, request); err != nil {
-		t.Fatal(err)
-	}
+	_, err := io.WriteString(conn, request)
+	must.Succeed(t, err)
 }
 
 // ask sends a request on a new connection and returns the reply.
@@ -152,7 +152,7 @@ const post = "POST / HTTP/1.1\r\nHost: a\r\nX-Request-Id: order-1\r\nContent-Len
 
 func TestARequestThatReachesNoReplicaIsRefused(t *testing.T) {
 	t.Parallel()
-	address, other := freeAddress(t), freeAddress(t)
+	address, other := serverstest.FreeAddress(t), serverstest.FreeAddress(t)
 	_, balancer := start(t, nginx.Main(), address, other)
 	got := ask(t, balancer, post)
 	got.wantProblem(t, http.StatusServiceUnavailable, "unavailable")
@@ -175,7 +175,7 @@ func TestTheOutcomeIsUnknownIfAReplicaDiesAfterReadingTheRequest(t *testing.T) {
 func TestTheOutcomeIsUnknownIfOneReplicaRefusesAndTheNextDiesAfterReadingTheRequest(t *testing.T) {
 	t.Parallel()
 	dying := startReplica(t, die)
-	_, balancer := start(t, nginx.Main(), freeAddress(t), dying.address())
+	_, balancer := start(t, nginx.Main(), serverstest.FreeAddress(t), dying.address())
 	ask(t, balancer, post).wantProblem(t, http.StatusBadGateway, "outcome-unknown")
 	if n := dying.read.Load(); n != 1 {
 		t.Errorf("the second replica read %d requests, want 1", n)

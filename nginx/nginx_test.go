@@ -1,7 +1,6 @@
 package nginx_test
 
 import (
-	"context"
 	"io"
 	"net"
 	"net/http"
@@ -16,6 +15,7 @@ import (
 
 	"stock/internal/must"
 	"stock/internal/servers"
+	"stock/internal/servers/serverstest"
 	"stock/nginx"
 )
 
@@ -54,34 +54,15 @@ func balance(t *testing.T, replicas ...string) string {
 // start starts nginx in front of the replicas and returns its address.
 func start(t *testing.T, main string, replicas ...string) (server *servers.Nginx, address string) {
 	t.Helper()
-	address = freeAddress(t)
+	address = serverstest.FreeAddress(t)
 	server, err := servers.StartNginx(t.Context(), servers.NginxOptions{
 		Main:  main,
 		Sites: nginx.Render("stock", address, replicas),
+		Ready: []string{"http://" + address + "/nginx/problem"}, // which reaches no replica
 	})
 	must.Succeed(t, err)
-	t.Cleanup(func() {
-		if err := server.Stop(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		conn, err := net.Dial("tcp", address)
-		if err == nil {
-			conn.Close()
-			return server, address
-		}
-		if time.Now().After(deadline) {
-			t.Fatal(err)
-		}
-	}
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	port, err := servers.FreePort()
-	must.Succeed(t, err)
-	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	serverstest.StopAfterTest(t, server)
+	return server, address
 }
 
 func send(t *testing.T, method, url string) (status int) {
@@ -137,7 +118,7 @@ func TestAReplicaWhoseHostIsDownIsLeftOut(t *testing.T) {
 // nginx leaves out both for fail_timeout. Without backups, it would refuse every request during that time.
 func TestReplicasAreTriedAgainAtOnceAfterBothFailed(t *testing.T) {
 	t.Parallel()
-	addresses := []string{freeAddress(t), freeAddress(t)}
+	addresses := []string{serverstest.FreeAddress(t), serverstest.FreeAddress(t)}
 	url := balance(t, addresses...)
 	if got := send(t, http.MethodPost, url); got != http.StatusServiceUnavailable {
 		t.Fatalf("without a replica, the status is %d, want 503", got)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"crypto/tls"
 	"database/sql"
 	"errors"
@@ -85,9 +84,8 @@ func (s *secured) with(envs ...environment) environment {
 func (s *secured) startMySQL(t *testing.T) environment {
 	t.Helper()
 	s.mysql = serverstest.StartMySQL(t, servers.MySQLOptions{Relaxed: true, Args: serverstest.MySQLWithTLS(s.server)})
-	if _, err := s.mysql.CreateDatabase(t.Context(), "stock"); err != nil {
-		t.Fatal(err)
-	}
+	_, err := s.mysql.CreateDatabase(t.Context(), "stock")
+	must.Succeed(t, err)
 	root := s.root(t)
 	for _, statement := range rules(t, "CREATE USER stock", "GRANT SELECT") {
 		if _, err := root.ExecContext(t.Context(), strings.TrimSuffix(statement, ";")); err != nil {
@@ -197,9 +195,7 @@ func (s *secured) migrate(t *testing.T, env environment) {
 		t.Fatalf("the account of the service can migrate, or the error does not say what to do: %v", err)
 	}
 	env["STOCK_MYSQL_DSN"] = strings.Replace(env["STOCK_MYSQL_DSN"], "stock@", "stock_migrate@", 1)
-	if _, err := command(t, env, "migrate"); err != nil {
-		t.Fatal(err)
-	}
+	mustMigrate(t, env)
 }
 
 func TestEveryStrategyWorksWithTLSAndTheDocumentedAccounts(t *testing.T) {
@@ -560,11 +556,7 @@ func TestTheAccountsSufficeInARedisClusterAndBehindSentinelsWithTLSAlsoAfterAFai
 		s := newSecured(t)
 		cluster, err := servers.StartRedisCluster(t.Context(), servers.RedisClusterOptions{Replicas: true, TLS: &s.server})
 		must.Succeed(t, err)
-		t.Cleanup(func() {
-			if err := cluster.Stop(context.Background()); err != nil {
-				t.Error(err)
-			}
-		})
+		serverstest.StopAfterTest(t, cluster)
 		p := s.sellInRedis(t, slices.Concat(cluster.Masters, cluster.Replicas), nil,
 			environment{"STOCK_REDIS": strings.Join(cluster.TLSAddrs, ",")})
 		cluster.Masters[0].Kill()
@@ -575,11 +567,7 @@ func TestTheAccountsSufficeInARedisClusterAndBehindSentinelsWithTLSAlsoAfterAFai
 		s := newSecured(t)
 		group, err := servers.StartRedisSentinel(t.Context(), servers.RedisSentinelOptions{Sentinels: 2, TLS: &s.server})
 		must.Succeed(t, err)
-		t.Cleanup(func() {
-			if err := group.Stop(context.Background()); err != nil {
-				t.Error(err)
-			}
-		})
+		serverstest.StopAfterTest(t, group)
 		for _, sentinel := range group.Sentinels {
 			serverstest.SetUser(t, &redis.Options{Addr: sentinel.Addr}, rules(t, "ACL SETUSER stock_sentinel "))
 		}

@@ -125,9 +125,7 @@ func TestAReplicaReturnsToItsSizeAfterAnAttack(t *testing.T) {
 			t.Parallel()
 			redis := serverstest.StartRedis(t, servers.RedisOptions{})
 			env := environment{"STOCK_MYSQL_DSN": shared.Database(t), "STOCK_REDIS": redis.Addr}
-			if _, err := command(t, env, "migrate"); err != nil {
-				t.Fatal(err)
-			}
+			mustMigrate(t, env)
 			p := launch(t, env, "serve", "--lock-wait=2s", fmt.Sprintf("--mysql-conns=%d", mysqlConns), "--redis-conns=8")
 			p.expect(t, "GET", p.url+"/readyz", 200)
 			before := p.size(t)

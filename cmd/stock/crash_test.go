@@ -1,7 +1,6 @@
 package main
 
 import (
-	"database/sql"
 	"net/http"
 	"slices"
 	"sync"
@@ -55,13 +54,9 @@ func reserveUntil(
 func TestNoUnitIsLostOrHeldForEverWhenAReplicaAndMySQLAreKilled(t *testing.T) {
 	t.Parallel()
 	const buyers, initial = 8, 1_000_000
-	server := serverstest.StartMySQL(t, servers.MySQLOptions{})
-	dsn, err := server.CreateDatabase(t.Context(), "stock")
-	must.Succeed(t, err)
+	server, dsn := serverstest.StartDatabase(t, servers.MySQLOptions{})
 	env := environment{"STOCK_MYSQL_DSN": dsn}
-	if _, err := command(t, env, "migrate"); err != nil {
-		t.Fatal(err)
-	}
+	mustMigrate(t, env)
 	killed, survivor := launch(t, env, "serve"), launch(t, env, "serve")
 	survivor.setStock(t, 1, initial)
 	var (
@@ -89,9 +84,7 @@ func TestNoUnitIsLostOrHeldForEverWhenAReplicaAndMySQLAreKilled(t *testing.T) {
 	close(stop)
 	wg.Wait()
 
-	db, err := sql.Open("mysql", dsn)
-	must.Succeed(t, err)
-	defer db.Close()
+	db := openDB(t, env)
 	var left, held, confirmed int
 	eventually(t, "no unit is held", func() bool {
 		err := db.QueryRowContext(t.Context(), `SELECT (SELECT stock FROM good_stock WHERE goods_id = 1),

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"stock/internal/must"
 	"stock/internal/servers"
 	"stock/internal/servers/serverstest"
 	"stock/internal/stock"
@@ -64,21 +65,16 @@ type attack struct {
 
 // newAttack starts servers that lose nothing that they have acknowledged, and two replicas.
 func newAttack(t *testing.T) *attack {
+	mysql, dsn := serverstest.StartDatabase(t, servers.MySQLOptions{})
 	a := &attack{
-		T: t, mysql: serverstest.StartMySQL(t, servers.MySQLOptions{}),
+		T: t, mysql: mysql,
 		redis: serverstest.StartRedis(t, servers.RedisOptions{AOF: true, Fsync: "always"}),
 		client: &http.Client{
 			Transport: &http.Transport{MaxIdleConnsPerHost: 4 * attackingBy}, Timeout: 20 * time.Second,
 		},
 	}
-	dsn, err := a.mysql.CreateDatabase(t.Context(), "stock")
-	if err != nil {
-		t.Fatal(err)
-	}
 	a.env = environment{"STOCK_MYSQL_DSN": dsn, "STOCK_REDIS": a.redis.Addr, "STOCK_LEASE": "2s", "STOCK_POLL": "5ms"}
-	if _, err := command(t, a.env, "migrate"); err != nil {
-		t.Fatal(err)
-	}
+	mustMigrate(t, a.env)
 	for at := range a.replicas {
 		a.replicas[at].Store(launch(t, a.env, "serve"))
 	}
@@ -135,9 +131,7 @@ func (a *attack) kill() (killed int) {
 			a.redis.Kill()
 			err = a.redis.Restart(a.Context())
 		}
-		if err != nil {
-			a.Fatal(err)
-		}
+		must.Succeed(a, err)
 	}
 }
 

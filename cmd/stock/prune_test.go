@@ -6,12 +6,19 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-sql-driver/mysql"
 	"github.com/redis/go-redis/v9"
 
 	"stock/internal/must"
 	"stock/internal/servers"
+	"stock/internal/stock/stocktest"
 )
+
+// limitRowWait makes waits for a row end after a second.
+func (e environment) limitRowWait(t *testing.T) {
+	t.Helper()
+	a := stocktest.Addresses{MySQL: e["STOCK_MYSQL_DSN"]}
+	e["STOCK_MYSQL_DSN"] = a.WithMySQLParam(t, "innodb_lock_wait_timeout", "1").MySQL
+}
 
 func TestPruneTriesAgainIfRowsAreLocked(t *testing.T) {
 	t.Parallel()
@@ -24,16 +31,12 @@ func TestPruneTriesAgainIfRowsAreLocked(t *testing.T) {
 	row, err := db.Begin()
 	must.Succeed(t, err)
 	defer row.Rollback()
-	if _, err := row.Exec("SELECT * FROM ledger FOR UPDATE"); err != nil {
-		t.Fatal(err)
-	}
+	_, err = row.Exec("SELECT * FROM ledger FOR UPDATE")
+	must.Succeed(t, err)
 	// A wait ends after 1 s; the lock outlasts one, and not all of them.
 	release := time.AfterFunc(1500*time.Millisecond, func() { _ = row.Rollback() })
 	defer release.Stop()
-	config, err := mysql.ParseDSN(env["STOCK_MYSQL_DSN"])
-	must.Succeed(t, err)
-	config.Params = map[string]string{"innodb_lock_wait_timeout": "1"}
-	env["STOCK_MYSQL_DSN"] = config.FormatDSN()
+	env.limitRowWait(t)
 	out, err := command(t, env, "prune", "--older-than", "1h")
 	if err != nil || !strings.Contains(out, "deleted 1 rows") {
 		t.Errorf("prune says %q, %v", out, err)
@@ -92,9 +95,8 @@ func TestPruneDeletesOldRowsAndWaitsForNoOthers(t *testing.T) {
 		`INSERT INTO buyer_units (goods_id, buyer, epoch, units, created_at)` + numbers +
 			`1, CONCAT(age, ' ', i), 1, 1, UTC_TIMESTAMP(6) - INTERVAL age HOUR` + ages,
 	} {
-		if _, err := db.ExecContext(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
+		_, err := db.ExecContext(t.Context(), statement)
+		must.Succeed(t, err)
 	}
 	row, err := db.Begin()
 	must.Succeed(t, err)
@@ -104,14 +106,10 @@ func TestPruneDeletesOldRowsAndWaitsForNoOthers(t *testing.T) {
 		"SELECT * FROM reservation FORCE INDEX (PRIMARY) WHERE id = CAST('1 500' AS BINARY(16)) FOR UPDATE",
 		"SELECT * FROM buyer_units FORCE INDEX (PRIMARY) WHERE goods_id = 1 AND buyer = '1 500' FOR UPDATE",
 	} {
-		if _, err := row.Exec(locked); err != nil {
-			t.Fatal(err)
-		}
+		_, err := row.Exec(locked)
+		must.Succeed(t, err)
 	}
-	config, err := mysql.ParseDSN(env["STOCK_MYSQL_DSN"])
-	must.Succeed(t, err)
-	config.Params = map[string]string{"innodb_lock_wait_timeout": "1"}
-	env["STOCK_MYSQL_DSN"] = config.FormatDSN()
+	env.limitRowWait(t)
 	out, err := command(t, env, "prune", "--older-than", "24h")
 	for _, want := range []string{"deleted 1000 rows", "deleted 1000 reservations", "deleted 1000 buyers"} {
 		if err != nil || !strings.Contains(out, want) {

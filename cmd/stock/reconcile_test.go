@@ -18,9 +18,7 @@ func streamed(t *testing.T, options servers.RedisOptions) (environment, *redis.C
 	t.Helper()
 	server := serverstest.StartRedis(t, options)
 	env := environment{"STOCK_MYSQL_DSN": shared.Database(t), "STOCK_REDIS": server.Addr}
-	if _, err := command(t, env, "migrate"); err != nil {
-		t.Fatal(err)
-	}
+	mustMigrate(t, env)
 	client := redis.NewClient(&redis.Options{Addr: server.Addr})
 	t.Cleanup(func() { client.Close() })
 	return env, client
@@ -57,8 +55,8 @@ func TestReconcileTellsAServerThatDoesNotAnswerFromADifference(t *testing.T) {
 	env, _ := streamed(t, servers.RedisOptions{})
 	dsn, address := env["STOCK_MYSQL_DSN"], env["STOCK_REDIS"]
 	for server, unreachable := range map[string]environment{
-		"Redis": {"STOCK_MYSQL_DSN": dsn, "STOCK_REDIS": closedAddress(t)},
-		"MySQL": {"STOCK_MYSQL_DSN": "root@tcp(" + closedAddress(t) + ")/stock", "STOCK_REDIS": address},
+		"Redis": {"STOCK_MYSQL_DSN": dsn, "STOCK_REDIS": serverstest.FreeAddress(t)},
+		"MySQL": {"STOCK_MYSQL_DSN": "root@tcp(" + serverstest.FreeAddress(t) + ")/stock", "STOCK_REDIS": address},
 	} {
 		for _, args := range [][]string{{"reconcile"}, {"reconcile", "--goods=1"}} {
 			if _, err := command(t, unreachable, args...); exitCode(err) != 3 {
@@ -74,18 +72,16 @@ func TestReconcileContinuesAfterAnItemThatCannotBeCompared(t *testing.T) {
 	env, client := streamed(t, servers.RedisOptions{})
 	db := openDB(t, env)
 	for id, units := range map[int]int{2: 20, 3: 30} {
-		if _, err := db.Exec("INSERT INTO good_stock (goods_id, stock) VALUES (?, ?)", id, units); err != nil {
-			t.Fatal(err)
-		}
+		_, err := db.Exec("INSERT INTO good_stock (goods_id, stock) VALUES (?, ?)", id, units)
+		must.Succeed(t, err)
 	}
 	must.Succeed(t, client.MSet(t.Context(), "stock:{2}", 20, "stock:{3}", 33).Err())
 	must.Succeed(t, client.SAdd(t.Context(), "stock:streams", -1).Err())
 	row, err := db.Begin()
 	must.Succeed(t, err)
 	defer row.Rollback()
-	if _, err := row.Exec("SELECT stock FROM good_stock WHERE goods_id = 1 FOR UPDATE"); err != nil {
-		t.Fatal(err)
-	}
+	_, err = row.Exec("SELECT stock FROM good_stock WHERE goods_id = 1 FOR UPDATE")
+	must.Succeed(t, err)
 	out, err := command(t, env, "reconcile", "--mend")
 	if exitCode(err) != 3 || !errors.Is(err, stock.ErrUnknownItem) ||
 		!strings.Contains(err.Error(), "2 of 4 items could not be compared") {

@@ -27,13 +27,18 @@ import (
 
 var redisOptions servers.RedisOptions
 
+// mustMigrate migrates the database of an environment.
+func mustMigrate(t *testing.T, env environment) {
+	t.Helper()
+	_, err := command(t, env, "migrate")
+	must.Succeed(t, err)
+}
+
 // migrated returns the environment of a service with a migrated database.
 func migrated(t *testing.T) environment {
 	t.Helper()
 	env := environment{"STOCK_MYSQL_DSN": shared.Database(t)}
-	if _, err := command(t, env, "migrate"); err != nil {
-		t.Fatal(err)
-	}
+	mustMigrate(t, env)
 	return env
 }
 
@@ -226,7 +231,7 @@ func TestTheDrainTimeoutCancelsTheRequestsInProgress(t *testing.T) {
 
 func TestServiceStartsWhileItsServersAreDown(t *testing.T) {
 	t.Parallel()
-	down := closedAddress(t)
+	down := serverstest.FreeAddress(t)
 	p := launch(t, environment{
 		"STOCK_MYSQL_DSN": "root@tcp(" + down + ")/stock", "STOCK_REDIS": down,
 		"STOCK_REDLOCK": "127.0.0.1:1,127.0.0.1:2,127.0.0.1:3",
@@ -377,25 +382,6 @@ func TestTheDSNMayShortenTimeouts(t *testing.T) {
 		}
 		if config.ReadTimeout != time.Second || config.Params["innodb_lock_wait_timeout"] != want {
 			t.Errorf("%v, %v", config.ReadTimeout, config.Params)
-		}
-	}
-}
-
-func TestAWaitForALockedRowEndsAsBusy(t *testing.T) {
-	t.Parallel()
-	env := migrated(t)
-	p := launch(t, env, "serve", "--lock-wait=1s")
-	db := openDB(t, env)
-	tx, err := db.BeginTx(t.Context(), nil)
-	must.Succeed(t, err)
-	defer tx.Rollback()
-	if _, err := tx.Exec("UPDATE good_stock SET version = version + 1 WHERE goods_id = 1"); err != nil {
-		t.Fatal(err)
-	}
-	for _, strategy := range []string{"update", "for-update"} {
-		body := p.expect(t, "POST", p.url+"/stock/deduct/"+strategy+"?goods_id=1&count=1", 503)
-		if body["type"] != "/problems/busy" {
-			t.Errorf("%s: %v, want busy", strategy, body)
 		}
 	}
 }

@@ -156,9 +156,8 @@ func (d onMySQL) Held(t testing.TB, key string) bool {
 
 func (d onMySQL) Steal(t testing.TB, key string) {
 	holder := holderOf(t, d.observer, locks.UserLockName(key))
-	if _, err := d.observer.ExecContext(t.Context(), "KILL ?", holder.Int64); err != nil {
-		t.Fatal(err)
-	}
+	_, err := d.observer.ExecContext(t.Context(), "KILL ?", holder.Int64)
+	must.Succeed(t, err)
 }
 
 func (d onMySQL) Left(t testing.TB, key string) []string {
@@ -182,9 +181,8 @@ func newOnMySQLRow(t testing.TB, p processes, dsn string) onMySQLRow {
 	_, text, _ = bytes.Cut(text, []byte("-- +goose Up"))
 	text, _, _ = bytes.Cut(text, []byte("-- +goose Down"))
 	observer := connectMySQL(t, dsn)
-	if _, err := observer.ExecContext(t.Context(), string(text)); err != nil {
-		t.Fatal(err)
-	}
+	_, err = observer.ExecContext(t.Context(), string(text))
+	must.Succeed(t, err)
 	config, err := mysql.ParseDSN(dsn)
 	must.Succeed(t, err)
 	return onMySQLRow{p, config, observer}
@@ -195,9 +193,7 @@ func sharedMySQLRow(t testing.TB) lockstest.Deployment {
 }
 
 func ownMySQLRow(t testing.TB) lockstest.Private {
-	server := serverstest.StartMySQL(t, servers.MySQLOptions{Relaxed: true})
-	dsn, err := server.CreateDatabase(t.Context(), "locks")
-	must.Succeed(t, err)
+	server, dsn := serverstest.StartDatabase(t, servers.MySQLOptions{Relaxed: true})
 	return newOnMySQLRow(t, processes{server}, dsn)
 }
 
@@ -212,9 +208,8 @@ func (d onMySQLRow) Addresses() []string { return []string{d.config.Addr} }
 func (d onMySQLRow) Held(t testing.TB, key string) bool { return len(d.Left(t, key)) > 0 }
 
 func (d onMySQLRow) Steal(t testing.TB, key string) {
-	if _, err := d.observer.ExecContext(t.Context(), "DELETE FROM lock_row WHERE name = ?", key); err != nil {
-		t.Fatal(err)
-	}
+	_, err := d.observer.ExecContext(t.Context(), "DELETE FROM lock_row WHERE name = ?", key)
+	must.Succeed(t, err)
 }
 
 func (d onMySQLRow) Left(t testing.TB, key string) (names []string) {
@@ -255,9 +250,8 @@ func (d onEtcd) Left(t testing.TB, key string) []string {
 func (d onEtcd) Held(t testing.TB, key string) bool { return len(d.Left(t, key)) > 0 }
 
 func (d onEtcd) Steal(t testing.TB, key string) {
-	if _, err := d.observer.Delete(t.Context(), d.Left(t, key)[0]); err != nil {
-		t.Fatal(err)
-	}
+	_, err := d.observer.Delete(t.Context(), d.Left(t, key)[0])
+	must.Succeed(t, err)
 }
 
 // onZooKeeper is ZooKeeper on one server.

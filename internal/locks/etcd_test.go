@@ -85,9 +85,8 @@ func TestEtcdHolderNoticesARevokedSessionAndOpensAnother(t *testing.T) {
 	lock := newEtcd(t, addr, locks.Options{Renew: 50 * time.Millisecond})
 	lost, other := mustLock(t, lock, key), mustLock(t, lock, key+" too")
 	_, sessions := etcdQueue(t, observer, key)
-	if _, err := observer.Revoke(t.Context(), sessions[0]); err != nil {
-		t.Fatal(err)
-	}
+	_, err := observer.Revoke(t.Context(), sessions[0])
+	must.Succeed(t, err)
 	for _, lease := range []*locks.Lease{lost, other} {
 		awaitLoss(t, lease)
 		wantLeaseLost(t, lease.Unlock())
@@ -107,9 +106,8 @@ func TestEtcdWaiterWhoseSessionIsRevokedQueuesAgain(t *testing.T) {
 	granted, failed := startLock(t.Context(), newEtcd(t, addr, locks.Options{Renew: 50 * time.Millisecond}), key)
 	awaitEtcdQueue(t, observer, key, 2)
 	before, sessions := etcdQueue(t, observer, key)
-	if _, err := observer.Revoke(t.Context(), sessions[1]); err != nil {
-		t.Fatal(err)
-	}
+	_, err := observer.Revoke(t.Context(), sessions[1])
+	must.Succeed(t, err)
 	serverstest.Eventually(t, "the waiter waits in another session", func() bool {
 		now, _ := etcdQueue(t, observer, key)
 		return len(now) == 2 && now[1] != before[1]
@@ -175,15 +173,13 @@ func TestAnEtcdWaiterOutlivesACompaction(t *testing.T) {
 	granted, failed := startLock(t.Context(), newEtcd(t, proxy.Addr(), locks.Options{}), "compacted")
 	serverstest.Eventually(t, "the waiter watches the holder", func() bool { return watchers(t, server.Addr) == 1 })
 	for range 2 {
-		if _, err := observer.Put(t.Context(), "other", ""); err != nil {
-			t.Fatal(err)
-		}
+		_, err := observer.Put(t.Context(), "other", "")
+		must.Succeed(t, err)
 	}
 	now, err := observer.Get(t.Context(), "other")
 	must.Succeed(t, err)
-	if _, err := observer.Compact(t.Context(), now.Header.Revision); err != nil {
-		t.Fatal(err)
-	}
+	_, err = observer.Compact(t.Context(), now.Header.Revision)
+	must.Succeed(t, err)
 	proxy.Break()
 	mustUnlock(t, held)
 	mustUnlock(t, receive(t, granted, failed))

@@ -33,9 +33,6 @@ func (u *undoer) TakeBack(ctx context.Context, undo func(context.Context) error)
 // TakeBackLater is undoer.takeBackLater.
 func (u *undoer) TakeBackLater(undo func(context.Context) error) { u.takeBackLater(undo) }
 
-// Full is undoer.full.
-func (u *undoer) Full() error { return u.full() }
-
 // Undos returns the undoer of the lock.
 func (l *redisLock) Undos() *undoer { return l.undos }
 

@@ -511,9 +511,8 @@ func TestRedisFairWakesOnlyTheHead(t *testing.T) {
 	ids := l.awaitQueue(3)
 	messages := l.observer.Subscribe(t.Context(), channel)
 	defer messages.Close()
-	if _, err := messages.Receive(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	_, err := messages.Receive(t.Context())
+	must.Succeed(t, err)
 
 	mustUnlock(t, holder)
 	receive(t, head, nil)

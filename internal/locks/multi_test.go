@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"stock/internal/locks"
+	"stock/internal/must"
 	"stock/internal/servers/serverstest"
 )
 
@@ -49,9 +50,7 @@ func TestLockAllLocksEachKeyOnceAndReleasesThemInReverseOrder(t *testing.T) {
 	t.Parallel()
 	lock, released := watchedRedisLua(t, shared.Redis(t))
 	all, err := locks.LockAll(t.Context(), lock, "c", "a", "b", "a")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if len(all.ByKey) != 3 || all.ByKey["a"] == nil || all.ByKey["b"] == nil || all.ByKey["c"] == nil {
 		t.Errorf("leases of %v, want those of a, b and c", all.ByKey)
 	}

@@ -38,11 +38,9 @@ func awaitGetLockWaiter(t testing.TB, observer *sqlx.DB, name string) {
 	t.Helper()
 	serverstest.Eventually(t, "one connection waits for "+name, func() bool {
 		var n int
-		if err := observer.GetContext(t.Context(), &n,
+		must.Succeed(t, observer.GetContext(t.Context(), &n,
 			`SELECT COUNT(*) FROM information_schema.processlist
-			WHERE info LIKE CONCAT('SELECT GET_LOCK(''', ?, '''%')`, name); err != nil {
-			t.Fatal(err)
-		}
+			WHERE info LIKE CONCAT('SELECT GET_LOCK(''', ?, '''%')`, name))
 		return n == 1
 	})
 }
@@ -56,9 +54,8 @@ func TestAKilledConnectionFreesItsGetLockWhileTheWorkGoesOn(t *testing.T) {
 	const key = "lock:{killed}"
 
 	first := mustLock(t, late, key)
-	if _, err := observer.ExecContext(t.Context(), "KILL ?", holderOf(t, observer, key).Int64); err != nil {
-		t.Fatal(err)
-	}
+	_, err := observer.ExecContext(t.Context(), "KILL ?", holderOf(t, observer, key).Int64)
+	must.Succeed(t, err)
 	second := mustLock(t, next, key)
 	if err := first.Context().Err(); err != nil {
 		t.Errorf("the first holder noticed the loss at once (%v): this flaw is gone", err)

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"stock/internal/locks"
+	"stock/internal/must"
 	"stock/internal/servers/serverstest"
 )
 
@@ -77,8 +78,6 @@ func TestRedisMultiInOppositeOrdersDoesNotDeadlock(t *testing.T) {
 		}()
 	}
 	for range 2 {
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		must.Succeed(t, <-done)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"stock/internal/locks"
+	"stock/internal/must"
 	"stock/internal/servers/serverstest"
 )
 
@@ -89,9 +90,7 @@ func TestRedisQueueKeepsTheOrderWhenTheClockIsSetBack(t *testing.T) {
 	first := waitFor(t, newQueueProcess(t, server, locks.Options{}), observer, 1)
 	head := observer.ZRange(t.Context(), queueKey+":queue", 0, 0).Val()[0]
 	// It arrived before the clock was set back by an hour.
-	if err := observer.ZIncrBy(t.Context(), queueKey+":queue", float64(time.Hour.Microseconds()), head).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, observer.ZIncrBy(t.Context(), queueKey+":queue", float64(time.Hour.Microseconds()), head).Err())
 	second := waitFor(t, newQueueProcess(t, server, locks.Options{}), observer, 2)
 	if now := observer.ZRange(t.Context(), queueKey+":queue", 0, 0).Val()[0]; now != head {
 		t.Errorf("%s overtook %s", now, head)

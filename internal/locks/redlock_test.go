@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"stock/internal/locks"
+	"stock/internal/must"
 	"stock/internal/servers/serverstest"
 )
 
@@ -38,9 +39,7 @@ func TestRedlockTakesBackTheVotesOfAnEarlierAttempt(t *testing.T) {
 	options := shared.Redlock(t, 3)
 	voted := connect(t, options[2])
 	for _, o := range options[:2] {
-		if err := connect(t, o).Set(t.Context(), key, "another holder", 0).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, connect(t, o).Set(t.Context(), key, "another holder", 0).Err())
 	}
 	masters := connectAll(t, options)
 	var lost atomic.Bool

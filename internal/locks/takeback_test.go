@@ -48,28 +48,6 @@ func (a away) undo(name string) func(context.Context) error {
 	}
 }
 
-func (a away) awaitAttempt(t *testing.T) {
-	t.Helper()
-	receive(t, a.attempts, nil)
-}
-
-func TestUndoerRetriesUntilTheServiceAnswers(t *testing.T) {
-	t.Parallel()
-	undoer, service := locks.NewUndoer(time.Minute), newAway()
-	defer undoer.Close()
-	undoer.TakeBack(t.Context(), service.undo("first"))
-	for range 3 {
-		service.awaitAttempt(t)
-	}
-	undoer.TakeBack(t.Context(), service.undo("second"))
-	close(service.back)
-	serverstest.Eventually(t, "both are undone", func() bool { return undoer.Pending() == 0 })
-	undoer.TakeBack(t.Context(), service.undo("third"))
-	if undoer.Pending() > 0 {
-		t.Error("the service answers, but an undo was not made at once")
-	}
-}
-
 // On a Cluster, one undoer serves all shards.
 func TestUndosThatFailDoNotDelayThoseThatSucceed(t *testing.T) {
 	t.Parallel()

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"stock/internal/locks"
+	"stock/internal/must"
 	"stock/internal/servers/serverstest"
 )
 
@@ -21,9 +22,7 @@ func TestATryThatIsRefusedWritesNothingToEtcd(t *testing.T) {
 	holder := mustLock(t, l, "lock")
 	revision := func() int64 {
 		got, err := d.observer.Get(t.Context(), "locks/")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return got.Header.Revision
 	}
 	before := revision()

@@ -189,9 +189,8 @@ func TestZooKeeperGrantsInOrderAfterTheCounterOverflowed(t *testing.T) {
 	})
 	observer := connectZooKeeper(t, server.Addr, time.Minute)
 	for _, node := range []string{"/locks", "/locks/order"} {
-		if _, err := observer.Create(node, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll)); err != nil {
-			t.Fatal(err)
-		}
+		_, err := observer.Create(node, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
+		must.Succeed(t, err)
 	}
 	must.Succeed(t, server.SetSequence(t.Context(), math.MaxInt32, "/locks/order"))
 	lock := newZooKeeper(t, server.Addr, locks.Options{})

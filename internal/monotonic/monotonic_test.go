@@ -8,15 +8,15 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"stock/internal/must"
 )
 
 // kernelTime reads CLOCK_MONOTONIC with a system call, in nanoseconds.
 func kernelTime(t testing.TB) int64 {
 	t.Helper()
 	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts))
 	return ts.Nano()
 }
 

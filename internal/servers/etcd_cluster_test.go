@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"stock/internal/must"
 	"stock/internal/servers"
 	"stock/internal/servers/serverstest"
 	"stock/internal/tcpproxy"
@@ -20,12 +21,9 @@ func TestEtcdClusterElectsAnotherLeaderWhenItsLeaderIsKilled(t *testing.T) {
 	first := leader(t, cluster)
 	first.Kill()
 	second := anotherLeads(t, cluster, first)
-	if _, err := connectEtcd(t, second.Addr).Put(t.Context(), "stock/1", "6000"); err != nil {
-		t.Fatal(err)
-	}
-	if err := first.Restart(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	_, err := connectEtcd(t, second.Addr).Put(t.Context(), "stock/1", "6000")
+	must.Succeed(t, err)
+	must.Succeed(t, first.Restart(t.Context()))
 	got, err := connectEtcd(t, first.Addr).Get(t.Context(), "stock/1")
 	if err != nil || len(got.Kvs) != 1 || string(got.Kvs[0].Value) != "6000" {
 		t.Errorf("the restarted member reads %v, %v, want 6000", got, err)
@@ -40,9 +38,7 @@ func TestEtcdClusterElectsAnotherLeaderWhenItsLeaderIsCutOff(t *testing.T) {
 		return links[len(links)-1].Addr(), nil
 	})
 	first, status, err := cluster.Leader(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for i, link := range links {
 		if cluster.Members[i] == first {
 			link.BlackHole()
@@ -93,13 +89,9 @@ func startEtcdCluster(t *testing.T, link func(string) (string, error)) *servers.
 	cluster, err := servers.StartEtcdCluster(t.Context(), servers.EtcdClusterOptions{
 		Member: servers.EtcdOptions{Relaxed: true}, Link: link,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() {
-		if err := cluster.Stop(context.Background()); err != nil {
-			t.Error(err)
-		}
+		must.Succeed(t, cluster.Stop(context.Background()))
 		for _, member := range cluster.Members {
 			gone(t, member.Process)
 		}
@@ -110,9 +102,7 @@ func startEtcdCluster(t *testing.T, link func(string) (string, error)) *servers.
 func leader(t *testing.T, cluster *servers.EtcdCluster) *servers.Etcd {
 	t.Helper()
 	leader, _, err := cluster.Leader(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return leader
 }
 

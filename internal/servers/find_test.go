@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"stock/internal/must"
 )
 
 // It is not parallel because it changes where programs are searched.
@@ -41,9 +43,7 @@ func TestInstallPrintsTheNameThatRedisIsRunAs(t *testing.T) {
 	dir := t.TempDir()
 	program := func(name string) string {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte("#!/bin/sh\n"), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(path, []byte("#!/bin/sh\n"), 0o700))
 		return path
 	}
 	program("mysqld")

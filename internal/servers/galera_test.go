@@ -12,7 +12,9 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
+	"stock/internal/must"
 	"stock/internal/servers"
+	"stock/internal/servers/serverstest"
 )
 
 // What a lock, a commit and a node are worth on Galera. docs/engines.md relies on it.
@@ -21,17 +23,10 @@ func TestGalera(t *testing.T) {
 	if errors.Is(err, servers.ErrNotInstalled) && os.Getenv("STOCK_REQUIRE_GALERA") == "" {
 		t.Skip(err)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := g.Stop(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
-	if _, err := g.Nodes[0].CreateDatabase(t.Context(), "stock"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	serverstest.StopAfterTest(t, g)
+	_, err = g.Nodes[0].CreateDatabase(t.Context(), "stock")
+	must.Succeed(t, err)
 	a, b := connectTo(t, g.Nodes[0]), connectTo(t, g.Nodes[1])
 	a.must("CREATE TABLE item (id INT PRIMARY KEY, stock INT) ENGINE=InnoDB")
 	a.must("INSERT INTO item VALUES (1, 10)")
@@ -75,24 +70,18 @@ func TestGalera(t *testing.T) {
 	t.Run("a node that was killed gets what it has missed", func(t *testing.T) {
 		g.Nodes[1].Kill()
 		a.must("UPDATE item SET stock = 5")
-		if err := g.Restart(t.Context(), g.Nodes[1]); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, g.Restart(t.Context(), g.Nodes[1]))
 		if left := connectTo(t, g.Nodes[1]).number("SELECT stock FROM item"); left != 5 {
 			t.Errorf("the node has %d, want 5", left)
 		}
 	})
 	t.Run("a node without a majority refuses", func(t *testing.T) {
-		if err := g.Isolate(t.Context(), g.Nodes[1]); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, g.Isolate(t.Context(), g.Nodes[1]))
 		b := connectTo(t, g.Nodes[1])
 		b.wantError("UPDATE item SET stock = 4", 1180) // it waits until the node knows
 		b.wantError("UPDATE item SET stock = 4", 1047)
 		a.must("UPDATE item SET stock = 3")
-		if err := g.Reconnect(t.Context(), g.Nodes[1]); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, g.Reconnect(t.Context(), g.Nodes[1]))
 		if err := g.Nodes[1].Await(t.Context(), func(ctx context.Context) error {
 			_, err := b.conn.ExecContext(ctx, "SELECT stock FROM item")
 			return err
@@ -113,15 +102,8 @@ type session struct {
 
 func connectTo(t *testing.T, node *servers.MySQL) session {
 	t.Helper()
-	db, err := sql.Open("mysql", node.DSN("stock"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { db.Close() })
-	conn, err := db.Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn, err := open(t, node.DSN("stock")).Conn(t.Context())
+	must.Succeed(t, err)
 	return session{t, conn}
 }
 

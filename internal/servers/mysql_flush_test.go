@@ -1,13 +1,13 @@
 package servers_test
 
 import (
-	"context"
-	"database/sql"
 	"errors"
 	"testing"
 	"time"
 
+	"stock/internal/must"
 	"stock/internal/servers"
+	"stock/internal/servers/serverstest"
 )
 
 func TestDelayedFlushesMakeACommitSlower(t *testing.T) {
@@ -16,38 +16,20 @@ func TestDelayedFlushesMakeACommitSlower(t *testing.T) {
 	if errors.Is(err, servers.ErrNotInstalled) {
 		t.Skip(err)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := server.Stop(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
+	must.Succeed(t, err)
+	serverstest.StopAfterTest(t, server)
 	dsn, err := server.CreateDatabase(t.Context(), "flushed")
-	if err != nil {
-		t.Fatal(err)
-	}
-	db, err := sql.Open("mysql", dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { db.Close() })
-	if _, err := db.ExecContext(t.Context(), "CREATE TABLE t (n BIGINT)"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	db := open(t, dsn)
+	_, err = db.ExecContext(t.Context(), "CREATE TABLE t (n BIGINT)")
+	must.Succeed(t, err)
 	const delay = 300 * time.Millisecond
-	if err := server.DelayFlushes(delay); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, server.DelayFlushes(delay))
 	began := time.Now()
-	if _, err := db.ExecContext(t.Context(), "INSERT INTO t VALUES (1)"); err != nil {
-		t.Fatal(err)
-	}
+	_, err = db.ExecContext(t.Context(), "INSERT INTO t VALUES (1)")
+	must.Succeed(t, err)
 	if took := time.Since(began); took < delay {
 		t.Errorf("a commit took %v, which is less than one flush: %v", took, delay)
 	}
-	if err := server.DelayFlushes(0); err != nil {
-		t.Error(err)
-	}
+	must.Succeed(t, server.DelayFlushes(0))
 }

@@ -9,9 +9,11 @@ import (
 	"os"
 	osexec "os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"testing"
 
+	"stock/internal/must"
 	"stock/internal/servers"
 	"stock/internal/servers/serverstest"
 	"stock/nginx"
@@ -37,10 +39,10 @@ func process(t *testing.T, part string, env ...string) *osexec.Cmd {
 
 // child is what startServers prints about each server.
 type child struct {
-	Name string
-	PID  int
-	Addr string
-	Dir  string
+	Version string
+	PID     int
+	Addr    string
+	Dir     string
 }
 
 // startServers starts one server of each kind, prints them as JSON, and waits until stdin is closed.
@@ -82,18 +84,20 @@ func startServers(ctx context.Context) error {
 		return err
 	}
 	if err := json.NewEncoder(os.Stdout).Encode([]child{
-		{mysql.Name, mysql.PID, mysql.Addr, filepath.Dir(mysql.Log)},
-		{redis.Name, redis.PID, redis.Addr, filepath.Dir(redis.Log)},
-		{balancer.Name, balancer.PID, addr, filepath.Dir(balancer.Log)},
-		{etcd.Name, etcd.PID, etcd.Addr, filepath.Dir(etcd.Log)},
-		{zookeeper.Name, zookeeper.PID, zookeeper.Addr, filepath.Dir(zookeeper.Log)},
-		{postgres.Name, postgres.PID, postgres.Addr, filepath.Dir(postgres.Log)},
+		{mysql.Version, mysql.PID, mysql.Addr, filepath.Dir(mysql.Log)},
+		{redis.Version, redis.PID, redis.Addr, filepath.Dir(redis.Log)},
+		{balancer.Version, balancer.PID, addr, filepath.Dir(balancer.Log)},
+		{etcd.Version, etcd.PID, etcd.Addr, filepath.Dir(etcd.Log)},
+		{zookeeper.Version, zookeeper.PID, zookeeper.Addr, filepath.Dir(zookeeper.Log)},
+		{postgres.Version, postgres.PID, postgres.Addr, filepath.Dir(postgres.Log)},
 	}); err != nil {
 		return err
 	}
 	_, err = io.Copy(io.Discard, os.Stdin)
 	return err
 }
+
+var versions = regexp.MustCompile(`^(MySQL|MariaDB|Redis|nginx|etcd|ZooKeeper|PostgreSQL) \d+\.\d`)
 
 func TestKillingTheParentLeavesNoProcessNoPortAndNoDirectory(t *testing.T) {
 	if runtime.GOOS != "linux" {
@@ -102,30 +106,25 @@ func TestKillingTheParentLeavesNoProcessNoPortAndNoDirectory(t *testing.T) {
 	t.Parallel()
 	cmd := process(t, "starts servers")
 	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer stdin.Close()
 	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, cmd.Start())
 	var children []child
 	if err := json.NewDecoder(stdout).Decode(&children); err != nil {
 		t.Fatal("the parent printed no servers: ", errors.Join(err, cmd.Wait()))
 	}
 	for _, c := range children {
 		if len(serverstest.Running(t, c.PID)) == 0 {
-			t.Errorf("%s is not running, although its parent is", c.Name)
+			t.Errorf("%s is not running, although its parent is", c.Version)
+		}
+		if !versions.MatchString(c.Version) {
+			t.Errorf("the version of a server is %q", c.Version)
 		}
 	}
 
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, cmd.Process.Kill())
 	cmd.Wait()
 
 	for _, c := range children {
@@ -134,7 +133,7 @@ func TestKillingTheParentLeavesNoProcessNoPortAndNoDirectory(t *testing.T) {
 	newDir(t, "next") // removes the directories of killed processes
 	for _, c := range children {
 		if _, err := os.Stat(c.Dir); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("the directory of %s still exists after the next NewDir: %v", c.Name, err)
+			t.Errorf("the directory of %s still exists after the next NewDir: %v", c.Version, err)
 		}
 	}
 }
@@ -159,13 +158,9 @@ func TestKillingTheParentEndsTheProgramThatItRuns(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "pid")
 	cmd := process(t, "runs a program", pidFile+"="+file)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, cmd.Start())
 	pid := awaitPID(t, file)
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, cmd.Process.Kill())
 	cmd.Wait()
 	serverstest.Gone(t, []int{pid}, nil)
 }
@@ -199,8 +194,7 @@ func awaitPID(t *testing.T, file string) (pid int) {
 		text, err = os.ReadFile(file)
 		return err == nil
 	})
-	if _, err := fmt.Sscan(string(text), &pid); err != nil {
-		t.Fatal(err)
-	}
+	_, err := fmt.Sscan(string(text), &pid)
+	must.Succeed(t, err)
 	return pid
 }

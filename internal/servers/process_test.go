@@ -3,8 +3,10 @@ package servers_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"runtime"
+	"strings"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -12,19 +14,28 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"stock/internal/must"
 	"stock/internal/servers"
 	"stock/internal/servers/serverstest"
 )
 
+func TestAFailedStartShowsTheLogOfTheServer(t *testing.T) {
+	t.Parallel()
+	_, mysql := servers.StartMySQL(t.Context(), servers.MySQLOptions{Args: []string{"--no-such-option"}})
+	_, redis := servers.StartRedis(t.Context(), servers.RedisOptions{Args: []string{"--no-such-option", "1"}})
+	for _, err := range []error{mysql, redis} {
+		if text := fmt.Sprint(err); !strings.Contains(text, "ended before it was ready") ||
+			!strings.Contains(text, "no-such-option") {
+			t.Errorf("the error is %v, want what the server logged before it ended", err)
+		}
+	}
+}
+
 func TestStopEndsASuspendedProcess(t *testing.T) {
 	t.Parallel()
 	server := serverstest.StartRedis(t, servers.RedisOptions{})
-	if err := server.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
-	if err := server.Process.Stop(t.Context()); err != nil {
-		t.Error(err)
-	}
+	must.Succeed(t, server.Signal(syscall.SIGSTOP))
+	must.Succeed(t, server.Process.Stop(t.Context()))
 	if server.Err() == nil {
 		t.Error("the process is still running")
 	}
@@ -61,14 +72,8 @@ func TestChildOutlivesTheThreadThatAskedForIt(t *testing.T) {
 		server, err = servers.StartRedis(t.Context(), servers.RedisOptions{})
 	}()
 	<-done
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := server.Stop(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
+	must.Succeed(t, err)
+	serverstest.StopAfterTest(t, server)
 
 	// The thread may end a little later than the goroutine. Meanwhile, more threads start and end.
 	client := connect(t, &redis.Options{Addr: server.Addr, MaxRetries: -1})

@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"stock/internal/must"
 	"stock/internal/servers"
 	"stock/internal/servers/serverstest"
 )
@@ -18,9 +19,7 @@ func TestClusterServesEveryHashSlot(t *testing.T) {
 	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs[:1]})
 	t.Cleanup(func() { client.Close() })
 	for i := range 100 {
-		if err := client.Set(t.Context(), fmt.Sprintf("stock:{%d}", i), 6000, 0).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, client.Set(t.Context(), fmt.Sprintf("stock:{%d}", i), 6000, 0).Err())
 	}
 	for i := range 100 {
 		key := fmt.Sprintf("stock:{%d}", i)
@@ -39,37 +38,27 @@ func TestClusterServesEveryHashSlot(t *testing.T) {
 func TestReplicasOfAClusterTakeTheirMastersPlaces(t *testing.T) {
 	t.Parallel()
 	cluster, err := servers.StartRedisCluster(t.Context(), servers.RedisClusterOptions{Replicas: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() {
 		for _, server := range append(cluster.Masters, cluster.Replicas...) {
 			defer gone(t, server.Process)
 		}
-		if err := cluster.Stop(context.Background()); err != nil {
-			t.Error(err)
-		}
+		must.Succeed(t, cluster.Stop(context.Background()))
 	})
 	const key = "stock:{3}" // a hash slot of the first master
 	master := connect(t, &redis.Options{Addr: cluster.Masters[0].Addr})
 	set := func(client *redis.Client, units int) {
 		t.Helper()
-		if err := client.Set(t.Context(), key, units, 0).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, client.Set(t.Context(), key, units, 0).Err())
 	}
 	set(master, 6000)
 	if copies, err := master.Wait(t.Context(), 1, 20*time.Second).Result(); err != nil || copies != 1 {
 		t.Fatalf("%d Redis replicas have the stock, %v, want 1", copies, err)
 	}
-	if err := cluster.Replicas[0].CutReplication(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, cluster.Replicas[0].CutReplication(t.Context()))
 	set(master, 5999)
 	cluster.Masters[0].Kill()
-	if err := cluster.AwaitPromotion(t.Context(), 0); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, cluster.AwaitPromotion(t.Context(), 0))
 	replica := connect(t, &redis.Options{Addr: cluster.Replicas[0].Addr})
 	if units, err := replica.Get(t.Context(), key).Int(); err != nil || units != 6000 {
 		t.Errorf("the promoted Redis replica has %d units, %v, want the 6000 from before it was cut off", units, err)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"stock/internal/must"
 	"stock/internal/servers"
 	"stock/internal/servers/serverstest"
 )
@@ -14,9 +15,7 @@ func TestRedisReplicaIsInSyncWhenItHasStarted(t *testing.T) {
 	t.Parallel()
 	master := serverstest.StartRedis(t, servers.RedisOptions{})
 	to := connect(t, &redis.Options{Addr: master.Addr})
-	if err := to.Set(t.Context(), "stock:{1}", 6000, 0).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, to.Set(t.Context(), "stock:{1}", 6000, 0).Err())
 	replica := serverstest.StartRedis(t, servers.RedisOptions{ReplicaOf: master.Addr})
 	got, err := connect(t, &redis.Options{Addr: replica.Addr}).Get(t.Context(), "stock:{1}").Int()
 	if err != nil || got != 6000 {
@@ -24,20 +23,5 @@ func TestRedisReplicaIsInSyncWhenItHasStarted(t *testing.T) {
 	}
 	if copies, err := to.Wait(t.Context(), 1, 20*time.Second).Result(); err != nil || copies != 1 {
 		t.Errorf("%d Redis replicas have the write, %v, want 1", copies, err)
-	}
-}
-
-func TestAServerFollowsAnother(t *testing.T) {
-	t.Parallel()
-	master := serverstest.StartRedis(t, servers.RedisOptions{})
-	follower := serverstest.StartRedis(t, servers.RedisOptions{})
-	if err := follower.Follow(t.Context(), master); err != nil {
-		t.Fatal(err)
-	}
-	if err := master.AwaitReplica(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := follower.AwaitSync(t.Context()); err != nil {
-		t.Error(err)
 	}
 }

@@ -1,29 +1,22 @@
 package servers_test
 
 import (
-	"context"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
 
+	"stock/internal/must"
 	"stock/internal/servers"
+	"stock/internal/servers/serverstest"
 )
 
 func TestThreeSentinelsPromoteTheReplicaOfAKilledMaster(t *testing.T) {
 	t.Parallel()
 	group, err := servers.StartRedisSentinel(t.Context(), servers.RedisSentinelOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := group.Stop(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
+	must.Succeed(t, err)
+	serverstest.StopAfterTest(t, group)
 	group.Master.Kill()
-	if err := group.AwaitPromotion(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, group.AwaitPromotion(t.Context()))
 	if len(group.SentinelAddrs) != 3 {
 		t.Errorf("there are %d Sentinels, want 3", len(group.SentinelAddrs))
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"stock/internal/must"
 	"stock/internal/servers"
 	"stock/internal/servers/serverstest"
 )
@@ -27,12 +28,8 @@ func TestRedisKeepsAcknowledgedWritesOnlyWithAnAppendOnlyFile(t *testing.T) {
 			t.Parallel()
 			server := serverstest.StartRedis(t, test.options)
 			client := connect(t, &redis.Options{Addr: server.Addr})
-			if err := client.Set(t.Context(), "stock:{1}", 6000, 0).Err(); err != nil {
-				t.Fatal(err)
-			}
-			if err := server.Restart(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, client.Set(t.Context(), "stock:{1}", 6000, 0).Err())
+			must.Succeed(t, server.Restart(t.Context()))
 			if err := client.Get(t.Context(), "stock:{1}").Err(); !errors.Is(err, test.want) {
 				t.Errorf("after the restart, GET gives %v, want %v", err, test.want)
 			}
@@ -55,20 +52,12 @@ func TestRedisLoadsTheLibraryThatItsEnvironmentNames(t *testing.T) {
 func TestStopDoesNotWaitForARedisReplicaThatLagsBehind(t *testing.T) {
 	t.Parallel()
 	master, err := servers.StartRedis(t.Context(), servers.RedisOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	replica := serverstest.StartRedis(t, servers.RedisOptions{ReplicaOf: master.Addr})
-	if err := replica.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
-	if err := connect(t, &redis.Options{Addr: master.Addr}).Set(t.Context(), "key", "value", 0).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, replica.Signal(syscall.SIGSTOP))
+	must.Succeed(t, connect(t, &redis.Options{Addr: master.Addr}).Set(t.Context(), "key", "value", 0).Err())
 	began := time.Now()
-	if err := master.Stop(t.Context()); err != nil {
-		t.Error(err)
-	}
+	must.Succeed(t, master.Stop(t.Context()))
 	if took := time.Since(began); took > 5*time.Second {
 		t.Errorf("Stop took %v: on SIGTERM, Redis waits up to 10 s for its Redis replicas", took)
 	}
@@ -78,19 +67,9 @@ func TestStopDoesNotWaitForARedisReplicaThatLagsBehind(t *testing.T) {
 func TestRedisStopFreesThePortAndTheDirectory(t *testing.T) {
 	t.Parallel()
 	server, err := servers.StartRedis(t.Context(), servers.RedisOptions{AOF: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := server.Stop(t.Context()); err != nil {
-		t.Error(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, server.Stop(t.Context()))
 	gone(t, server.Process)
-}
-
-func TestFailedStartOfRedisShowsItsLog(t *testing.T) {
-	t.Parallel()
-	_, err := servers.StartRedis(t.Context(), servers.RedisOptions{Args: []string{"--no-such-option", "1"}})
-	contains(t, err, "ended before it was ready", "no-such-option")
 }
 
 func connect(t *testing.T, options *redis.Options) *redis.Client {

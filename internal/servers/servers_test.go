@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"strings"
 	"testing"
 
+	"stock/internal/must"
 	"stock/internal/servers"
 )
 
@@ -26,21 +26,10 @@ func TestFreePortsDiffer(t *testing.T) {
 	seen := map[int]bool{}
 	for range 50 {
 		port, err := servers.FreePort()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if seen[port] {
 			t.Errorf("FreePort returned port %d twice", port)
 		}
 		seen[port] = true
-	}
-}
-
-func contains(t *testing.T, err error, parts ...string) {
-	t.Helper()
-	for _, part := range parts {
-		if err == nil || !strings.Contains(err.Error(), part) {
-			t.Errorf("the error is %v, want it to contain %q", err, part)
-		}
 	}
 }

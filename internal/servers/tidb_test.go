@@ -1,13 +1,10 @@
 package servers_test
 
 import (
-	"context"
-	"database/sql"
 	"strings"
 	"testing"
 
-	_ "github.com/go-sql-driver/mysql"
-
+	"stock/internal/must"
 	"stock/internal/servers"
 	"stock/internal/servers/serverstest"
 )
@@ -18,32 +15,19 @@ func TestTiDBAnswersWithItsPasswordOnly(t *testing.T) {
 		t.Skip("these tests do not run on TiDB: see make test-tidb")
 	}
 	tidb, err := servers.StartTiDB(t.Context(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := tidb.Stop(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
+	must.Succeed(t, err)
+	serverstest.StopAfterTest(t, tidb)
 	if !strings.HasPrefix(tidb.Version, "TiDB ") {
 		t.Errorf("version %q, want that of TiDB", tidb.Version)
 	}
 	dsn, err := tidb.CreateDatabase(t.Context(), "stock")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for dsn, want := range map[string]string{
 		dsn: "",
 		strings.Replace(dsn, "@tcp", "wrong@tcp", 1): "Access denied",
 		"root@tcp(" + tidb.Addr + ")/":               "Access denied",
 	} {
-		db, err := sql.Open("mysql", dsn)
-		if err != nil {
-			t.Fatal(err)
-		}
-		err = db.PingContext(t.Context())
-		db.Close()
+		err := open(t, dsn).PingContext(t.Context())
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%v, want %q", err, want)
 		}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"stock/internal/must"
 	"stock/internal/servers"
 )
 
@@ -31,16 +32,12 @@ func makeAndRemove(context.Context) error {
 func TestProcessesMakeAndRemoveDirectoriesConcurrently(t *testing.T) {
 	t.Parallel()
 	temp, err := os.MkdirTemp("", "dirs") // the path of t.TempDir is too long for sockets
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer os.RemoveAll(temp)
 	var processes []*osexec.Cmd
 	for range 6 {
 		cmd := process(t, "makes and removes", "TMPDIR="+temp)
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, cmd.Start())
 		processes = append(processes, cmd)
 	}
 	for _, cmd := range processes {
@@ -57,9 +54,7 @@ func TestDirectoryOfAProcessKilledBeforeItTookTheLockIsRemoved(t *testing.T) {
 	t.Parallel()
 	first := newDir(t, "first")
 	killed, err := os.MkdirTemp(filepath.Dir(first.Path), "killed-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	newDir(t, "second")
 	if _, err := os.Stat(killed); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the directory of the killed process still exists: %v", err)
@@ -73,13 +68,7 @@ func TestDirectoryOfAProcessKilledBeforeItTookTheLockIsRemoved(t *testing.T) {
 func newDir(t *testing.T, name string) *servers.Dir {
 	t.Helper()
 	dir, err := servers.NewDir(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := dir.Remove(); err != nil {
-			t.Error(err)
-		}
-	})
+	must.Succeed(t, err)
+	t.Cleanup(func() { must.Succeed(t, dir.Remove()) })
 	return dir
 }

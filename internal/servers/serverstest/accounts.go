@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"stock/internal/must"
 	"stock/internal/servers"
 )
 
@@ -18,9 +19,7 @@ const Secret = "Ek9-secret"
 func Rules(t testing.TB, document string, prefixes ...string) (lines []string) {
 	t.Helper()
 	text, err := os.ReadFile(document)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, prefix := range prefixes {
 		before := len(lines)
 		for line := range strings.Lines(string(text)) {

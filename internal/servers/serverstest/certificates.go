@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"stock/internal/must"
 	"stock/internal/servers"
 )
 
@@ -36,9 +37,7 @@ func NewCA(t testing.TB) *CA {
 	}
 	der, key := ca.sign(t, template)
 	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	ca.cert, ca.key = cert, key
 	ca.File = ca.write(t, "ca.pem", "CERTIFICATE", der)
 	return ca
@@ -61,9 +60,7 @@ func (ca *CA) Issue(t testing.TB, name string, hosts ...string) servers.TLS {
 	}
 	der, key := ca.sign(t, template)
 	pkcs8, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return servers.TLS{
 		CA:   ca.File,
 		Cert: ca.write(t, name+".pem", "CERTIFICATE", der),
@@ -75,9 +72,7 @@ func (ca *CA) Issue(t testing.TB, name string, hosts ...string) servers.TLS {
 func (ca *CA) sign(t testing.TB, template *x509.Certificate) (der []byte, key *ecdsa.PrivateKey) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	template.SerialNumber = big.NewInt(time.Now().UnixNano())
 	template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
 	parent, signer := ca.cert, ca.key
@@ -85,17 +80,13 @@ func (ca *CA) sign(t testing.TB, template *x509.Certificate) (der []byte, key *e
 		parent, signer = template, key
 	}
 	der, err = x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return der, key
 }
 
 func (ca *CA) write(t testing.TB, name, kind string, der []byte) (file string) {
 	t.Helper()
 	file = filepath.Join(ca.dir, name)
-	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
 	return file
 }

@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"stock/internal/must"
 )
 
 // Gone waits until the processes and the process groups that they led have ended, and nothing listens at the addresses
@@ -50,18 +52,14 @@ func Running(t testing.TB, pid int) (pids []int) {
 		return nil
 	}
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, path := range stats {
 		stat, err := os.ReadFile(path)
 		if err != nil {
 			continue // it has ended meanwhile
 		}
 		id, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		// The name is in parentheses and may contain any character. Then come state, parent and process group.
 		fields := strings.Fields(string(stat[strings.LastIndex(string(stat), ")")+1:]))
 		state, group := fields[0], fields[2]

@@ -30,6 +30,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"stock/internal/must"
 	"stock/internal/servers"
 )
 
@@ -97,9 +98,7 @@ func once[S any](t testing.TB, s *Servers, kept **S, start func(context.Context)
 		ctx, cancel := context.WithTimeout(context.Background(), limit)
 		defer cancel()
 		server, err := start(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		*kept = server
 	}
 	return *kept
@@ -122,15 +121,11 @@ func (s *Servers) Database(t testing.TB) (dsn string) {
 	mysql := s.MySQL(t)
 	name := fmt.Sprintf("test_%d", s.used.Add(1))
 	dsn, err := mysql.CreateDatabase(t.Context(), name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), limit)
 		defer cancel()
-		if err := mysql.DropDatabase(ctx, name); err != nil {
-			t.Error(err)
-		}
+		must.Succeed(t, mysql.DropDatabase(ctx, name))
 	})
 	return dsn
 }
@@ -192,6 +187,15 @@ func StartMySQL(t testing.TB, o servers.MySQLOptions) *servers.MySQL {
 	return started(t, server, err)
 }
 
+// StartDatabase starts a MySQL server for this test alone, with an empty database.
+func StartDatabase(t testing.TB, o servers.MySQLOptions) (server *servers.MySQL, dsn string) {
+	t.Helper()
+	server = StartMySQL(t, o)
+	dsn, err := server.CreateDatabase(t.Context(), "stock")
+	must.Succeed(t, err)
+	return server, dsn
+}
+
 // StartRedis starts a server for this test alone, which may stop, kill or restart it.
 func StartRedis(t testing.TB, o servers.RedisOptions) *servers.Redis {
 	t.Helper()
@@ -216,13 +220,13 @@ func StartZooKeeper(t testing.TB, o servers.ZooKeeperOptions) *servers.ZooKeeper
 // started fails the test if the server did not start. Otherwise the server is stopped after the test.
 func started[S interface{ Stop(context.Context) error }](t testing.TB, server S, err error) S {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := server.Stop(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
+	must.Succeed(t, err)
+	StopAfterTest(t, server)
 	return server
+}
+
+// StopAfterTest stops a server when the test ends.
+func StopAfterTest(t testing.TB, server interface{ Stop(context.Context) error }) {
+	t.Helper()
+	t.Cleanup(func() { must.Succeed(t, server.Stop(context.Background())) })
 }

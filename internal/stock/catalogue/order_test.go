@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"stock/internal/must"
 	"stock/internal/stock"
 	"stock/internal/stock/stocktest"
 	"stock/internal/tcpproxy"
@@ -49,9 +50,8 @@ func TestALockWaitTimeoutLeavesNoHalfOrder(t *testing.T) {
 		}
 	}
 	unlock()
-	if _, err := impatient.Place("update", stock.MySQL, nil, 1, 1); err != nil {
-		t.Fatal(err)
-	}
+	_, err := impatient.Place("update", stock.MySQL, nil, 1, 1)
+	must.Succeed(t, err)
 	o.WantLeft(stock.MySQL, 9, 9)
 }
 

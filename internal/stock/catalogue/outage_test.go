@@ -31,15 +31,14 @@ type outage struct {
 
 func newOutage(t *testing.T) (outage, *stocktest.Service) {
 	t.Helper()
+	mysql, dsn := serverstest.StartDatabase(t, servers.MySQLOptions{}) // durable: it will be killed
 	o := outage{
-		mysql:     serverstest.StartMySQL(t, servers.MySQLOptions{}), // durable: it will be killed
+		mysql:     mysql,
 		redis:     serverstest.StartRedis(t, servers.RedisOptions{AOF: true, Fsync: "always"}),
 		etcd:      serverstest.StartEtcd(t, servers.EtcdOptions{}),
 		zookeeper: serverstest.StartZooKeeper(t, servers.ZooKeeperOptions{}),
 	}
 	serverstest.StartRedis(t, servers.RedisOptions{ReplicaOf: o.redis.Addr})
-	dsn, err := o.mysql.CreateDatabase(t.Context(), "stock")
-	must.Succeed(t, err)
 	stocktest.Migrate(t, dsn)
 	a := stocktest.Addresses{
 		MySQL: dsn, Redis: &redis.Options{Addr: o.redis.Addr}, RedisReplica: true,

@@ -110,15 +110,11 @@ func TestACancelledRequestWaitsForItsWrite(t *testing.T) {
 		d, id := service.Deducter(t, name, stock.MySQL), service.NewItem(t, 10)
 		unlock := stocktest.LockRow(t, deps.MySQL, id)
 		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error, 1)
-		go func() {
-			_, err := d.Deduct(ctx, stock.Request{GoodsID: id, Count: 1})
-			done <- err
-		}()
+		done := stocktest.Start(ctx, d, stock.Request{GoodsID: id, Count: 1})
 		stocktest.WaitForRowLock(t, deps.MySQL)
 		cancel()
 		unlock()
-		if err := <-done; err != nil {
+		if err := (<-done).Err; err != nil {
 			t.Errorf("%s: %v, want a receipt: the statement was sent and carried out", name, err)
 		}
 		service.WantLeft(t, stock.MySQL, id, 9)

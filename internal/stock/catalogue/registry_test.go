@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"stock/internal/must"
 	"stock/internal/stock"
 	"stock/internal/stock/catalogue"
 	"stock/internal/stock/stocktest"
@@ -12,9 +13,7 @@ import (
 
 func TestCatalogueIsValid(t *testing.T) {
 	t.Parallel()
-	if err := stock.Validate(catalogue.Strategies); err != nil {
-		t.Error(err)
-	}
+	must.Succeed(t, stock.Validate(catalogue.Strategies))
 }
 
 func TestValidateFindsUnusableAndContradictoryRows(t *testing.T) {
@@ -123,30 +122,5 @@ func TestResolve(t *testing.T) {
 		if status.Name == "lock-redlock" && status.Unavailable[stock.MySQL] != "not configured: redlock" {
 			t.Errorf("lock-redlock is unavailable because of %q", status.Unavailable[stock.MySQL])
 		}
-	}
-}
-
-func TestSetStockSetsEveryStore(t *testing.T) {
-	t.Parallel()
-	service := stocktest.NewService(t, stocktest.NewAddresses(t, stock.NeedMySQL, stock.NeedRedis).Connect(t))
-	const id = 77
-	for _, on := range stock.Stores {
-		if _, err := service.Stock(t.Context(), on, id); !errors.Is(err, stock.ErrUnknownItem) {
-			t.Errorf("Stock on %s before: %v, want unknown item", on, err)
-		}
-	}
-	for _, units := range []int64{5, 3} {
-		service.Set(t, id, units)
-		for _, on := range stock.Stores {
-			service.WantLeft(t, on, id, units)
-		}
-	}
-}
-
-func TestSetStockIsUnavailableWithoutAStore(t *testing.T) {
-	t.Parallel()
-	service := stocktest.NewService(t, stock.Deps{})
-	if err := service.SetStock(t.Context(), 1, 1); !errors.Is(err, stock.ErrUnavailable) {
-		t.Errorf("SetStock: %v, want unavailable", err)
 	}
 }

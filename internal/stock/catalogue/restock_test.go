@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"stock/internal/must"
 	"stock/internal/stock"
 	"stock/internal/stock/stocktest"
 	"stock/internal/tcpproxy"
@@ -36,8 +37,10 @@ func TestRestockRefusesUnknownItemsAndTooManyUnits(t *testing.T) {
 		t.Errorf("%v, want unsupported store", err)
 	}
 	empty := stocktest.NewService(t, stock.Deps{})
-	if _, err := empty.Restock(t.Context(), "", 1, 1); !errors.Is(err, stock.ErrUnavailable) {
-		t.Errorf("without a store: %v, want unavailable", err)
+	_, err := empty.Restock(t.Context(), "", 1, 1)
+	if err2 := empty.SetStock(t.Context(), 1, 1); !errors.Is(err, stock.ErrUnavailable) ||
+		!errors.Is(err2, stock.ErrUnavailable) {
+		t.Errorf("without a store, Restock: %v; SetStock: %v; want unavailable", err, err2)
 	}
 }
 
@@ -102,9 +105,8 @@ func TestALostReplyOfARestockLeavesTheOutcomeUnknown(t *testing.T) {
 	for _, on := range stock.Stores {
 		id := direct.NewItem(t, 10)
 		// The first restock loads the script and opens a connection.
-		if _, err := service.Restock(t.Context(), on, id, 1); err != nil {
-			t.Fatal(err)
-		}
+		_, err := service.Restock(t.Context(), on, id, 1)
+		must.Succeed(t, err)
 		network.cut(tcpproxy.BeforeReply)
 		if _, err := service.Restock(t.Context(), on, id, 3); !errors.Is(err, stock.ErrUnknown) {
 			t.Errorf("%s: %v, want outcome unknown", on, err)

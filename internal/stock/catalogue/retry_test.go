@@ -81,22 +81,6 @@ func TestOptimisticSpinDoesNotQueueItsRetries(t *testing.T) {
 	}
 }
 
-func TestAnOptimisticRequestThatStopsBeforeItsWriteDelaysNobody(t *testing.T) {
-	t.Parallel()
-	service := stocktest.NewService(t, stocktest.NewAddresses(t, stock.NeedMySQL, stock.NeedRedis).Connect(t))
-	for name, on := range map[string]stock.Store{"optimistic-version": stock.MySQL, "redis-watch": stock.Redis} {
-		d, id := service.Deducter(t, name, on), service.NewItem(t, 10)
-		stopped := stocktest.Park(t, d, stock.Request{GoodsID: id, Count: 1}, stocktest.BeforeWrite)
-		for range 2 {
-			stocktest.Sell(t, d, stock.Request{GoodsID: id, Count: 1})
-		}
-		err := stopped.Resume()
-		if receipt := stopped.Receipt; err != nil || receipt.Attempts != 2 || receipt.Remaining != 7 {
-			t.Errorf("%s: the stopped request: %+v, %v, want 7 remaining after 2 attempts", name, receipt, err)
-		}
-	}
-}
-
 // The requests lose every attempt to a faster one. So do those that wait for the retries of the first one.
 func TestARequestThatLosesEveryAttemptIsBusyWhenItsLockWaitEnds(t *testing.T) {
 	t.Parallel()

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"stock/internal/must"
 	"stock/internal/stock"
 	"stock/internal/stock/stocktest"
 )
@@ -33,9 +34,7 @@ func TestASaleUnderALockWithoutAFenceIsCancelledByItsStrategyOnly(t *testing.T) 
 		if !errors.Is(err, stock.ErrKeyReused) || !strings.Contains(err.Error(), "strategy "+c.seller+",") {
 			t.Errorf("%s cancels a sale by %s: %v, want a refusal that names the strategy", c.other, c.seller, err)
 		}
-		if err := holder.Resume(); err != nil {
-			t.Errorf("the holder: %v", err)
-		}
+		must.Succeed(t, holder.Resume())
 		found, err := other.(stock.Canceller).Sale(t.Context(), cancel.SaleID)
 		if err != nil || found.State != stock.SaleDone || found.Guard != c.seller {
 			t.Errorf("%s reads a sale by %s: %+v, %v, want it sold", c.other, c.seller, found, err)

@@ -32,9 +32,7 @@ func TestLockMultiAndEachOfItsLocksExcludeEachOther(t *testing.T) {
 				if _, err := d.second.Deduct(ctx, d.request(2)); !errors.Is(err, stock.ErrBusy) {
 					t.Errorf("while the lock is held: %v, want busy", err)
 				}
-				if err := holder.Resume(); err != nil {
-					t.Errorf("the holder: %v", err)
-				}
+				must.Succeed(t, holder.Resume())
 				stocktest.Sell(t, d.second, d.request(2))
 				d.wantLeft(t, initial-3)
 			})
@@ -107,13 +105,12 @@ func TestALockWithoutAFreeConnectionIsBusy(t *testing.T) {
 	t.Run("MySQL", func(t *testing.T) {
 		t.Parallel()
 		options := servers.MySQLOptions{Relaxed: true, Args: []string{"--max-connections=10"}}
-		server := serverstest.StartMySQL(t, options)
-		dsn, err := server.CreateDatabase(t.Context(), "stock")
-		must.Succeed(t, err)
+		_, dsn := serverstest.StartDatabase(t, options)
 		deps := a.Connect(t)
 		deps.MySQLLocks = stocktest.MySQL(t, dsn)
 		service := stocktest.NewService(t, deps)
 		others := stocktest.MySQL(t, dsn)
+		var err error
 		for err == nil {
 			_, err = others.Conn(t.Context())
 		}

@@ -65,9 +65,7 @@ func TestOrdersAndDeductionsThatWantMoreConnectionsThanThereAreAllEnd(t *testing
 				})
 				wg.Go(func() {
 					for _, id := range orders.Items {
-						if _, err := d.Deduct(t.Context(), stock.Request{GoodsID: id, Count: 1}); err != nil {
-							t.Errorf("%s on %s: %v", name, on, err)
-						}
+						stocktest.Sell(t, d, stock.Request{GoodsID: id, Count: 1})
 					}
 				})
 				check = append(check, func() { orders.WantLeft(on, 6, 6, 6) })

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"stock/internal/must"
 	"stock/internal/stock"
 	"stock/internal/stock/health"
 	"stock/internal/stock/stocktest"
@@ -34,9 +35,7 @@ func TestOneClientThatAsksAgainAndAgainIsNoLoadForMySQL(t *testing.T) {
 	checker, proxy := newChecker(t)
 	start := time.Now()
 	for range 100 {
-		if err := checker.Check()[stock.NeedMySQL]; err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, checker.Check()[stock.NeedMySQL])
 	}
 	most := 1 + int(time.Since(start)/health.MaxAge)
 	if n := proxy.Count(); n < 1 || n > most {

@@ -1,9 +1,12 @@
 package httpapi_test
 
 import (
+	"io"
+	"net/http"
 	"strings"
 	"testing"
 
+	"stock/internal/must"
 	"stock/internal/stock"
 	"stock/internal/stock/catalogue"
 )
@@ -17,55 +20,6 @@ func keyedDeduction(r *replica, query, id string) request {
 func keyedOrder(r *replica, strategy, lines, id string) request {
 	return request{
 		method: "POST", url: r.public + "/stock/orders/" + strategy, body: `{"lines":[` + lines + `]}`, header: key(id),
-	}
-}
-
-// twoReplicas returns replicas that share a database.
-func twoReplicas(t *testing.T) (first, second *replica) {
-	o := options{deps: stock.Deps{MySQL: database(t)}}
-	return newReplica(t, o), newReplica(t, o)
-}
-
-// same reports whether two replies are equal except for the request id and the times.
-func same(t *testing.T, a, b reply) bool {
-	for _, member := range []string{"goods_id", "count", "remaining", "strategy", "store", "type", "title", "detail"} {
-		if a.text(t, member) != b.text(t, member) {
-			return false
-		}
-	}
-	return a.status == b.status
-}
-
-func TestARequestThatIsSentAgainIsAnsweredAsBefore(t *testing.T) {
-	t.Parallel()
-	first, second := twoReplicas(t)
-	for _, test := range []struct {
-		name, query string
-		status      int
-		slug        string
-	}{
-		{"sale", "count=2", 200, ""},
-		{"sold out", "count=10000", 409, "sold-out"},
-	} {
-		// The key is the same with and without quotes, and hold_ms may differ.
-		id := strings.ReplaceAll(test.name, " ", "-")
-		answer := do(t, keyedDeduction(first, test.query, `"`+id+`"`)).want(t, test.status, test.slug)
-		if answer.header.Get("Idempotency-Replayed") != "" {
-			t.Errorf("%s: the first answer is marked as replayed", test.name)
-		}
-		post(t, first.public+"/stock/deduct/update?goods_id=1&count=1", "").want(t, 200, "")
-		again := do(t, keyedDeduction(second, test.query+"&hold_ms=1", id)).want(t, test.status, test.slug)
-		if replayed := again.header.Get("Idempotency-Replayed"); replayed != "true" || !same(t, answer, again) {
-			t.Errorf("%s: the answers are %s and (replayed: %q) %s", test.name, answer.raw, replayed, again.raw)
-		}
-		const count = `stock_deductions_total{outcome="replayed",store="mysql",strategy="update"}`
-		metrics, err := try(t.Context(), request{method: "GET", url: second.admin + "/metrics"})
-		if err != nil || !strings.Contains(string(metrics.raw), count) {
-			t.Errorf("%s: the metrics do not count the replay, %v", test.name, err)
-		}
-	}
-	if left := get(t, first.public+"/stock/1").text(t, "stock"); left != "5996" {
-		t.Errorf("%s units are left, want 5996", left)
 	}
 }
 
@@ -107,4 +61,17 @@ func TestStrategiesThatKeepKeysRequireOneIfTheServiceSaysSo(t *testing.T) {
 	}
 	do(t, request{method: "POST", url: r.public + "/stock/deduct/mutex-in-tx?goods_id=1&count=1"}).want(t, 200, "")
 	post(t, r.public+reservations, `{"goods_id":1,"count":1,"ttl_ms":1000}`).want(t, 201, "")
+}
+
+func TestACancellationMayBeChunked(t *testing.T) {
+	t.Parallel()
+	r := newReplica(t, options{deps: stock.Deps{MySQL: database(t)}, strategy: "update"})
+	do(t, keyedDeduction(r, "count=3", "k")).want(t, 200, "")
+	body := struct{ io.Reader }{strings.NewReader(`{"cancelled":1}`)} // without a length that net/http could tell
+	reply, err := http.Post(r.public+"/stock/sales/k/cancel", "application/json", body)
+	must.Succeed(t, err)
+	reply.Body.Close()
+	if left := get(t, r.public+"/stock/1").text(t, "stock"); reply.StatusCode != http.StatusOK || left != "5998" {
+		t.Errorf("the status is %d, and %s units are left, want 5998", reply.StatusCode, left)
+	}
 }

@@ -19,9 +19,8 @@ func sendRaw(t *testing.T, url, text string) (status int, body string) {
 	conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
 	must.Succeed(t, err)
 	defer conn.Close()
-	if _, err := io.WriteString(conn, text); err != nil {
-		t.Fatal(err)
-	}
+	_, err = io.WriteString(conn, text)
+	must.Succeed(t, err)
 	must.Succeed(t, conn.(*net.TCPConn).CloseWrite())
 	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	must.Succeed(t, err)
@@ -64,27 +63,15 @@ func TestWhatNoClientLibrarySendsIsMalformed(t *testing.T) {
 		"order, chunk size is not a number":  orders + chunked + "zz\r\n" + order,
 		"object in two chunks, one of which": deduct + chunked + "8\r\n" + deduction[:8] + "\r\n10\r\n" + deduction[8:12],
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		for range 3 { // what arrives may be cancelled before, while or after it is read
 			status, body := sendRaw(t, r.public, text)
 			if status != http.StatusBadRequest || !strings.Contains(body, "/problems/malformed") {
-				t.Errorf("got %d %s, want 400 malformed", status, body)
+				t.Errorf("%s: got %d %s, want 400 malformed", name, status, body)
 			}
-		})
-	}
-	t.Cleanup(func() {
-		if strings.Contains(r.log.String(), "level=WARN") {
-			t.Errorf("an incomplete body is logged as a warning: %s", r.log)
 		}
-	})
-}
-
-func TestAnIncompleteBodyDeductsNothing(t *testing.T) {
-	t.Parallel()
-	r := newReplica(t, options{deps: stock.Deps{MySQL: database(t)}})
-	for range 20 {
-		sendRaw(t, r.public, "POST /stock/deduct/update HTTP/1.1\r\nHost: stock\r\nContent-Type: application/json\r\n"+
-			"Content-Length: 25\r\n\r\n"+`{"goods_id":1,"count":1}`)
+	}
+	if strings.Contains(r.log.String(), "level=WARN") {
+		t.Errorf("an incomplete body is logged as a warning: %s", r.log)
 	}
 	if left := get(t, r.public+"/stock/1").text(t, "stock"); left != "6000" {
 		t.Errorf("%s units are left, want all 6000", left)

@@ -98,11 +98,7 @@ func newReplica(t testing.TB, o options) *replica {
 	o.deps.Lease, o.deps.Poll = 30*time.Second, 5*time.Millisecond
 	strategies, err := catalogue.Build(o.deps, o.catalogue)
 	must.Succeed(t, err)
-	t.Cleanup(func() {
-		if err := strategies.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must.Succeed(t, strategies.Close()) })
 	if o.sweeps {
 		strategies.Sweep()
 	}
@@ -163,9 +159,8 @@ func database(t testing.TB) *sqlx.DB {
 
 func migrated(t testing.TB, db *sqlx.DB) *sqlx.DB {
 	t.Helper()
-	if _, err := migrations.Up(t.Context(), db.DB); err != nil {
-		t.Fatal(err)
-	}
+	_, err := migrations.Up(t.Context(), db.DB)
+	must.Succeed(t, err)
 	return db
 }
 

@@ -23,8 +23,7 @@ type account struct {
 
 func newAccount(t *testing.T, limits string) *account {
 	t.Helper()
-	dsn, err := serverstest.StartMySQL(t, servers.MySQLOptions{Relaxed: true}).CreateDatabase(t.Context(), "stock")
-	must.Succeed(t, err)
+	_, dsn := serverstest.StartDatabase(t, servers.MySQLOptions{Relaxed: true})
 	a := &account{root: migrated(t, stocktest.MySQL(t, dsn))}
 	a.do(t, "CREATE USER 'shop'@'127.0.0.1' IDENTIFIED BY 'first' "+limits)
 	a.do(t, "GRANT ALL ON stock.* TO 'shop'@'127.0.0.1'")
@@ -38,23 +37,22 @@ func newAccount(t *testing.T, limits string) *account {
 
 func (a *account) do(t *testing.T, statement string) {
 	t.Helper()
-	if _, err := a.root.Exec(statement); err != nil {
-		t.Fatal(err)
-	}
+	_, err := a.root.Exec(statement)
+	must.Succeed(t, err)
 }
 
 // wantReady waits until the replica is ready, or until the check of one server says that it is down: the result of a
 // check is used for a while. Then the metrics must say the same.
 func wantReady(t *testing.T, r *replica, need stock.Need, ready bool) {
 	t.Helper()
-	status, check, up := 200, "up", "1"
+	status, text, check, up := 200, `"ready"`, "up", "1"
 	if !ready {
-		status, check, up = 503, "down", "0"
+		status, text, check, up = 503, `"unready"`, "down", "0"
 	}
 	want := `"` + string(need) + `":{"status":"` + check + `"}`
 	eventually(t, "readyz says "+want, func() bool {
 		got := get(t, r.public+"/readyz")
-		return got.status == status && strings.Contains(got.text(t, "checks"), want)
+		return got.status == status && got.text(t, "status") == text && strings.Contains(got.text(t, "checks"), want)
 	})
 	if got := metric(t, r, `stock_server_up{server="`+string(need)+`"}`); got != up {
 		t.Errorf("the metrics say that %s is up: %q, want %s", need, got, up)

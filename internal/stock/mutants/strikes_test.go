@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
+
+	"stock/internal/must"
 )
 
 func TestEveryNthScriptThatContainsTheTextStrikes(t *testing.T) {
@@ -29,9 +31,7 @@ func TestACommandWithAnotherOptionIsNoStrike(t *testing.T) {
 	})(p)
 	for _, args := range [][]any{{"set", "key", "1"}, {"set", "key", "1", "NX"}, {"get", "NX"}} {
 		sent := func(context.Context, redis.Cmder) error { return nil }
-		if err := p.command(t.Context(), redis.NewCmd(t.Context(), args...), sent); err != nil {
-			t.Error(err)
-		}
+		must.Succeed(t, p.command(t.Context(), redis.NewCmd(t.Context(), args...), sent))
 	}
 	if replaced != 1 {
 		t.Errorf("%d commands were replaced, want 1", replaced)

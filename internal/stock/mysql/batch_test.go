@@ -23,7 +23,6 @@ var (
 	anyQuery = regexp.MustCompile(`(?s)^.{4}\x03`) // COM_QUERY, one for each round trip
 	commit   = regexp.MustCompile(`COMMIT$`)
 	deduct   = regexp.MustCompile(`UPDATE good_stock SET`)
-	nothing  = regexp.MustCompile(`^$`)
 )
 
 // deductFitting takes what fits of a batch that does not fit as a whole.
@@ -131,9 +130,8 @@ func TestABatchIsRetriedAfterADeadlock(t *testing.T) {
 	}
 	var row int64
 	must.Succeed(t, r.Deps.MySQL.Get(&row, "SELECT id FROM good_stock WHERE goods_id = ?", r.Item))
-	if _, err := other.Exec("SELECT stock FROM good_stock WHERE id = ? FOR UPDATE", row); err != nil {
-		t.Fatal(err)
-	}
+	_, err := other.Exec("SELECT stock FROM good_stock WHERE id = ? FOR UPDATE", row)
+	must.Succeed(t, err)
 	request := r.Ask(t.Context(), r.Item, 1)
 	stocktest.WaitForRowLock(t, r.Deps.MySQL)
 	if _, err := other.Exec("SELECT stock FROM good_stock WHERE goods_id = ? FOR UPDATE", r.Item); err != nil {
@@ -244,8 +242,6 @@ func TestARequestWithWorkToDoDelaysNoBatch(t *testing.T) {
 	sale := stock.Request{GoodsID: r.Item, Count: 1}
 	worker := stocktest.Park(t, r.Deducter, stocktest.WithWork(sale), stocktest.BeforeWrite)
 	stocktest.WantAnswers(t, stocktest.Answers(r.Ask(t.Context(), r.Item, 2)), "8 remain")
-	if err := worker.Resume(); err != nil {
-		t.Error(err)
-	}
+	must.Succeed(t, worker.Resume())
 	r.WantLeft(t, 7)
 }

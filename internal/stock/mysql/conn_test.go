@@ -213,12 +213,7 @@ func TestTheServerWaitsForARowNoLongerThanTheRequest(t *testing.T) {
 		unlock := stocktest.LockRow(t, outside, id)
 		ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
 		defer cancel()
-		sold := make(chan error, 1)
-		deducter := service.Deducter(t, strategy.Name, "")
-		go func() {
-			_, err := deducter.Deduct(ctx, stock.Request{GoodsID: id, Count: 1})
-			sold <- err
-		}()
+		sold := stocktest.Start(ctx, service.Deducter(t, strategy.Name, ""), stock.Request{GoodsID: id, Count: 1})
 		stocktest.WaitForRowLock(t, outside)
 		select {
 		case got := <-waits:
@@ -229,9 +224,7 @@ func TestTheServerWaitsForARowNoLongerThanTheRequest(t *testing.T) {
 			t.Error("the server waits as long as usual")
 		}
 		unlock()
-		if err := <-sold; err != nil {
-			t.Errorf("Deduct: %v", err)
-		}
+		must.Succeed(t, (<-sold).Err)
 		if after := session(t, deps); after != before || after.Wait != rowWait {
 			t.Errorf("the connection was %v and is %v", before, after)
 		}

@@ -34,9 +34,8 @@ func newDyingReplica(t *testing.T) dyingReplica {
 func (r dyingReplica) dies(t *testing.T, lock string, wait time.Duration, request func() error) {
 	t.Helper()
 	locked := stocktest.Begin(t, r.db)
-	if _, err := locked.Exec(lock, r.item); err != nil {
-		t.Fatal(err)
-	}
+	_, err := locked.Exec(lock, r.item)
+	must.Succeed(t, err)
 	done := make(chan error, 1)
 	go func() { done <- request() }()
 	stocktest.WaitForRowLock(t, r.db)
@@ -47,9 +46,8 @@ func (r dyingReplica) dies(t *testing.T, lock string, wait time.Duration, reques
 	time.Sleep(wait)
 	must.Succeed(t, locked.Rollback())
 	after := stocktest.Begin(t, r.db)
-	if _, err := after.Exec(lock, r.item); err != nil {
-		t.Fatal(err)
-	}
+	_, err = after.Exec(lock, r.item)
+	must.Succeed(t, err)
 	must.Succeed(t, after.Rollback())
 }
 

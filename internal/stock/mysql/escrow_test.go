@@ -24,13 +24,7 @@ func newEscrowReplica(t *testing.T, a stocktest.Addresses) slotsReplica {
 
 // ask starts a deduction.
 func (r slotsReplica) ask(t *testing.T, goodsID int64, count int) <-chan stocktest.Answer {
-	t.Helper()
-	done := make(chan stocktest.Answer, 1)
-	go func() {
-		receipt, err := r.Deduct(t.Context(), stock.Request{GoodsID: goodsID, Count: count})
-		done <- stocktest.Answer{Receipt: receipt, Err: err}
-	}()
-	return done
+	return stocktest.Start(t.Context(), r, stock.Request{GoodsID: goodsID, Count: count})
 }
 
 // slots returns sixteen slots, of which the first ones have these units.

@@ -45,9 +45,8 @@ func TestOnlyRefusalsAndTombstonesExpire(t *testing.T) {
 	addAnswers(t, db, "done", "done", 3, time.Hour)
 	reader := stocktest.Begin(t, db)
 	const lock = "SELECT * FROM ledger FORCE INDEX (PRIMARY) WHERE order_key = 'old1' AND line = 0 FOR UPDATE"
-	if _, err := reader.Exec(lock); err != nil {
-		t.Fatal(err)
-	}
+	_, err := reader.Exec(lock)
+	must.Succeed(t, err)
 	for range 2 { // replicas
 		expiry := retention.Expire(deps, retention.Ages{
 			Refusals: 50 * time.Millisecond, Cancellations: time.Hour, Reservations: time.Hour,
@@ -87,9 +86,8 @@ func TestReservationsThatSoldNothingExpire(t *testing.T) {
 		"expires_at = UTC_TIMESTAMP(6) - INTERVAL 2 HOUR WHERE id <> ?", expired[:], young[:])
 	must.Succeed(t, errors.Join(err, err2, err3, err4))
 	reader := stocktest.Begin(t, s.deps.MySQL)
-	if _, err := reader.Exec("SELECT * FROM reservation WHERE id = ? FOR UPDATE", cancelled[:]); err != nil {
-		t.Fatal(err)
-	}
+	_, err = reader.Exec("SELECT * FROM reservation WHERE id = ? FOR UPDATE", cancelled[:])
+	must.Succeed(t, err)
 	for range 2 { // replicas
 		expiry := retention.Expire(s.deps, retention.Ages{
 			Refusals: 50 * time.Millisecond, Cancellations: time.Hour, Reservations: time.Hour,

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"stock/internal/must"
 	"stock/internal/stock"
 	"stock/internal/stock/retention"
 	"stock/internal/stock/stocktest"
@@ -31,14 +32,11 @@ func TestPruneLedgerDeletesAnOrderWithAllOfItsLines(t *testing.T) {
 	t.Parallel()
 	o := newOrders(t, 10, 10)
 	for i, key := range []string{"old", "young"} {
-		if _, err := o.Send("update", stock.MySQL, o.Request(key, 3, 4)); err != nil {
-			t.Fatal(err)
-		}
-		_, err := o.Deps.MySQL.Exec(`UPDATE ledger SET created_at = created_at - INTERVAL 2 HOUR
+		_, err := o.Send("update", stock.MySQL, o.Request(key, 3, 4))
+		must.Succeed(t, err)
+		_, err = o.Deps.MySQL.Exec(`UPDATE ledger SET created_at = created_at - INTERVAL 2 HOUR
 			WHERE order_key = ? AND line = ?`, []byte(key), i)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 	}
 	deleted, err := retention.PruneLedger(t.Context(), o.Deps.MySQL, time.Hour)
 	if err != nil || deleted != 2 {

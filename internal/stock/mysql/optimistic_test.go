@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"stock/internal/must"
 	"stock/internal/stock"
 	"stock/internal/stock/stocktest"
 )
@@ -87,15 +88,12 @@ func TestSerializableRollsBackAfterALockWaitTimeout(t *testing.T) {
 	service := stocktest.NewService(t, deps)
 	id := service.NewItem(t, 10)
 	row := stocktest.Begin(t, holder)
-	if _, err := row.Exec("SELECT stock FROM good_stock WHERE goods_id = ? LOCK IN SHARE MODE", id); err != nil {
-		t.Fatal(err)
-	}
-	_, err := service.Deducter(t, "serializable", stock.MySQL).Deduct(t.Context(), stock.Request{GoodsID: id, Count: 1})
+	_, err := row.Exec("SELECT stock FROM good_stock WHERE goods_id = ? LOCK IN SHARE MODE", id)
+	must.Succeed(t, err)
+	_, err = service.Deducter(t, "serializable", stock.MySQL).Deduct(t.Context(), stock.Request{GoodsID: id, Count: 1})
 	if !errors.Is(err, stock.ErrBusy) {
 		t.Errorf("Deduct: %v, want busy", err)
 	}
-	if err := row.Rollback(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, row.Rollback())
 	stocktest.WantIdle(t, deps)
 }

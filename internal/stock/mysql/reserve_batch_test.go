@@ -75,16 +75,7 @@ func TestAHoldWhoseRefusalIsOvertakenByItsCopyGetsTheReservation(t *testing.T) {
 	direct, behind, proxy := proxied(t, 2)
 	caught := proxy.Catch(stocktest.Matching(regexp.MustCompile("INSERT INTO reservation")))
 	defer caught.Release()
-	type answer struct {
-		held    stock.Reservation
-		receipt stock.Receipt
-		err     error
-	}
-	done := make(chan answer, 1)
-	go func() {
-		held, receipt, err := behind.Hold(t.Context(), keyed(behind.request(3, time.Hour)))
-		done <- answer{held, receipt, err}
-	}()
+	done := behind.start(t, keyed(behind.request(3, time.Hour)))
 	<-caught.Arrived()
 	direct.service.Set(t, direct.item, 10)
 	first, _, err := direct.Hold(t.Context(), keyed(direct.request(3, time.Hour)))
@@ -115,33 +106,6 @@ func TestAHoldWhoseRefusalIsNotRecordedIsNotToldOfIt(t *testing.T) {
 	}
 }
 
-// Two replicas and two requests of one batch.
-func TestHoldsWithOneKeyAtTheSameTimeAreCarriedOutOnce(t *testing.T) {
-	t.Parallel()
-	shops, outside := newShops(t, 10)
-	unlock := stocktest.LockRow(t, outside, shops[0].item)
-	answers := make(chan stock.Reservation)
-	for i := range 6 {
-		go func() {
-			held, _, err := shops[i%2].Hold(t.Context(), keyed(shops[0].request(3, time.Hour)))
-			if err != nil {
-				t.Error(err)
-			}
-			answers <- held
-		}()
-	}
-	stocktest.WaitForRowLock(t, outside)
-	unlock()
-	ids := map[stock.ReservationID]bool{}
-	for range 6 {
-		ids[(<-answers).ID] = true
-	}
-	if len(ids) != 1 {
-		t.Errorf("one key made the reservations %v", ids)
-	}
-	shops[0].wantLeft(t, 7)
-}
-
 // proxied makes a replica behind a proxy, and one beside it.
 func proxied(t testing.TB, units int64) (direct, behind shop, proxy *tcpproxy.Proxy) {
 	t.Helper()
@@ -154,25 +118,6 @@ func proxied(t testing.TB, units int64) (direct, behind shop, proxy *tcpproxy.Pr
 	behind.deps = a.Connect(t)
 	behind.Reserver = reserver(t, stocktest.NewService(t, behind.deps))
 	return direct, behind, proxy
-}
-
-// The connection is cut before the COMMIT is sent, or before its reply arrives.
-func TestAHoldWhoseCommitIsLostIsFoundByItsKey(t *testing.T) {
-	t.Parallel()
-	for where, replayed := range map[tcpproxy.CutPoint]bool{tcpproxy.BeforeRequest: false, tcpproxy.BeforeReply: true} {
-		direct, behind, proxy := proxied(t, 10)
-		proxy.Select(stocktest.Matching(commit))
-		proxy.Cut(1, where)
-		req := keyed(behind.request(3, time.Hour))
-		if _, _, err := behind.Hold(t.Context(), req); !errors.Is(err, stock.ErrUnknown) {
-			t.Errorf("cut %s: %v, want outcome unknown", where, err)
-		}
-		_, receipt, err := direct.Hold(t.Context(), req)
-		if err != nil || receipt.Replayed != replayed {
-			t.Errorf("cut %s, sent again: %+v, %v, want replayed %v", where, receipt, err, replayed)
-		}
-		direct.wantLeft(t, 7)
-	}
 }
 
 func TestWhatBecameOfALostConfirmationIsToldWhenItIsSentAgain(t *testing.T) {
@@ -217,15 +162,7 @@ func TestAHoldThatWaitedForItsItemIsAsLongAsAsked(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	unlock := stocktest.LockRow(t, s.deps.MySQL, s.item)
-	type answer struct {
-		held stock.Reservation
-		err  error
-	}
-	done := make(chan answer, 1)
-	go func() {
-		held, _, err := s.Hold(t.Context(), s.request(1, time.Minute))
-		done <- answer{held, err}
-	}()
+	done := s.start(t, s.request(1, time.Minute))
 	stocktest.WaitForRowLock(t, s.deps.MySQL)
 	var granted int64
 	const now = "SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"

@@ -35,13 +35,10 @@ func newShops(t testing.TB, units int64) (shops [2]shop, outside *sqlx.DB) {
 func lockReservation(t testing.TB, db *sqlx.DB, id stock.ReservationID) (unlock func()) {
 	t.Helper()
 	tx := stocktest.Begin(t, db)
-	if _, err := tx.Exec("SELECT * FROM reservation FORCE INDEX (PRIMARY) WHERE id = ? FOR UPDATE", id[:]); err != nil {
-		t.Fatal(err)
-	}
+	_, err := tx.Exec("SELECT * FROM reservation FORCE INDEX (PRIMARY) WHERE id = ? FOR UPDATE", id[:])
+	must.Succeed(t, err)
 	return func() {
-		if err := tx.Rollback(); err != nil {
-			t.Error(err)
-		}
+		must.Succeed(t, tx.Rollback())
 	}
 }
 
@@ -86,9 +83,8 @@ func TestTwoSweepersPutUnitsBackOnce(t *testing.T) {
 			shops[0].hold(t, 1)
 		}
 	}
-	if _, err := outside.Exec("UPDATE reservation SET expires_at = UTC_TIMESTAMP(6)"); err != nil {
-		t.Fatal(err)
-	}
+	_, err := outside.Exec("UPDATE reservation SET expires_at = UTC_TIMESTAMP(6)")
+	must.Succeed(t, err)
 	// Both wait for the first item.
 	unlock := stocktest.LockRow(t, outside, ids[0])
 	for _, s := range shops {
@@ -135,16 +131,10 @@ func TestASweeperAndAHoldTakeBackUnitsOnce(t *testing.T) {
 	unlock := stocktest.LockRow(t, outside, shops[0].item)
 	sweep(t, shops[0])
 	stocktest.WaitForRowLocks(t, outside, 1)
-	held := make(chan error, 1)
-	go func() {
-		_, _, err := shops[1].Hold(t.Context(), shops[1].request(7, time.Hour))
-		held <- err
-	}()
+	held := shops[1].start(t, shops[1].request(7, time.Hour))
 	stocktest.WaitForRowLocks(t, outside, 2)
 	unlock()
-	if err := <-held; err != nil {
-		t.Errorf("hold 7 of 10 units that had expired: %v", err)
-	}
+	must.Succeed(t, (<-held).err)
 	shops[0].awaitLeft(t, 3)
 	shops[0].wantState(t, expired, stock.Expired)
 	if n := shops[0].tookBack(t) + shops[1].tookBack(t); n != 1 {
@@ -165,9 +155,7 @@ func TestAConfirmationThatWasSentInTimeWinsOverTheSweeper(t *testing.T) {
 	sweep(t, shops[1])
 	stocktest.WaitForRowLocks(t, outside, 2)
 	unlock()
-	if err := <-confirmed; err != nil {
-		t.Errorf("the confirmation: %v", err)
-	}
+	must.Succeed(t, <-confirmed)
 	serverstest.Eventually(t, "nothing is overdue", func() bool {
 		stats, err := shops[1].ReservationStats(t.Context())
 		return err == nil && stats.HeldUnits == 0
@@ -214,9 +202,7 @@ func TestNobodyIsToldOfAnExpiryBeforeAConfirmationThatWasSentInTime(t *testing.T
 			}()
 			stocktest.WaitForRowLocks(t, outside, 2)
 			unlock()
-			if err := <-confirmed; err != nil {
-				t.Errorf("the confirmation: %v", err)
-			}
+			must.Succeed(t, <-confirmed)
 			got := <-answers
 			if got.State != stock.Confirmed && !errors.Is(got.error, stock.ErrReservationConfirmed) {
 				t.Errorf("answered %+v, %v, want a confirmed reservation", got.Reservation, got.error)
@@ -257,17 +243,6 @@ func TestOfAConfirmationAndACancellationOneWins(t *testing.T) {
 			t.Errorf("confirm first %v: confirm: %v, cancel: %v", confirmFirst, confirm, cancel)
 		}
 	}
-}
-
-func TestTheHoldsOfADeadReplicaExpireOnTheOther(t *testing.T) {
-	t.Parallel()
-	shops, _ := newShops(t, 10)
-	if _, _, err := shops[0].Hold(t.Context(), shops[0].request(4, stock.MinTTL)); err != nil {
-		t.Fatal(err)
-	}
-	shops[0].deps.MySQL.Close()
-	sweep(t, shops[1])
-	shops[1].awaitLeft(t, 10)
 }
 
 // failures receives a line for each warning.
@@ -337,9 +312,7 @@ func TestAHoldWhoseKeyIsCancelledMeanwhileHoldsNothing(t *testing.T) {
 				done <- err
 			}()
 			<-caught.Arrived()
-			if err := direct.cancelKey(t.Context()); err != nil {
-				t.Error(err)
-			}
+			must.Succeed(t, direct.cancelKey(t.Context()))
 			caught.Release()
 			if err := <-done; !errors.Is(err, stock.ErrCancelled) {
 				t.Errorf("the hold: %v, want cancelled", err)

@@ -39,6 +39,23 @@ func (s shop) request(count int, ttl time.Duration) stock.HoldRequest {
 	return stock.HoldRequest{Request: stock.Request{GoodsID: s.item, Count: count}, TTL: ttl}
 }
 
+// holding is the answer to a hold.
+type holding struct {
+	held    stock.Reservation
+	receipt stock.Receipt
+	err     error
+}
+
+// start starts a hold.
+func (s shop) start(t testing.TB, req stock.HoldRequest) <-chan holding {
+	done := make(chan holding, 1)
+	go func() {
+		held, receipt, err := s.Hold(t.Context(), req)
+		done <- holding{held, receipt, err}
+	}()
+	return done
+}
+
 // hold holds units for an hour.
 func (s shop) hold(t testing.TB, count int) stock.ReservationID {
 	t.Helper()
@@ -96,15 +113,13 @@ func sweep(t testing.TB, r stock.Reserver) {
 func TestACancellationGivesNothingToAStockThatReplacedOneNeverSet(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	if _, err := s.deps.MySQL.Exec("UPDATE good_stock SET epoch = 0 WHERE goods_id = ?", s.item); err != nil {
-		t.Fatal(err)
-	}
+	_, err := s.deps.MySQL.Exec("UPDATE good_stock SET epoch = 0 WHERE goods_id = ?", s.item)
+	must.Succeed(t, err)
 	d := s.Reserver.(stock.Deducter)
 	pause := stocktest.Once(stocktest.AfterWrite, func(context.Context) { s.service.Set(t, s.item, 100) })
 	req := stock.Request{GoodsID: s.item, Count: 3, Key: "k"}
-	if _, err := d.Deduct(stocktest.WithPause(t.Context(), pause), req); err != nil {
-		t.Fatal(err)
-	}
+	_, err = d.Deduct(stocktest.WithPause(t.Context(), pause), req)
+	must.Succeed(t, err)
 	sale, err := d.(stock.Canceller).CancelSale(t.Context(), stock.CancelRequest{SaleID: stock.SaleID{Key: req.Key}})
 	if err != nil || sale.State != stock.SaleCancelled || sale.Lines[0].GivenBack != 0 {
 		t.Errorf("cancelled: %+v, %v, want 3 units cancelled and none given back", sale, err)

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"stock/internal/must"
 	"stock/internal/stock"
 	"stock/internal/stock/stocktest"
 )
@@ -128,9 +129,7 @@ func TestSlotsAreNotSoldOutWhileOneRequestHasLockedAllOfThem(t *testing.T) {
 			}
 			stocktest.WaitForRowLock(t, r.deps.MySQL)
 			other.wantLeft(t, id, 32) // nothing is committed yet
-			if err := large.Resume(); err != nil {
-				t.Errorf("the request for 20: %v", err)
-			}
+			must.Succeed(t, large.Resume())
 			wg.Wait()
 			r.wantLeft(t, id, 2)
 		})
@@ -166,20 +165,12 @@ func TestSlotsRetryAfterADeadlock(t *testing.T) {
 	// The server rolls back the transaction that has changed less. It must not be this one.
 	rival.MustExec("UPDATE good_slot SET stock = 1 WHERE goods_id = ?", other)
 	rival.MustExec("UPDATE good_slot SET stock = 2 WHERE goods_id = ? AND slot = 31", id)
-	var receipt stock.Receipt
-	done := make(chan error, 1)
-	go func() {
-		var err error
-		receipt, err = r.Deduct(t.Context(), stock.Request{GoodsID: id, Count: 16})
-		done <- err
-	}()
+	request := r.ask(t, id, 16)
 	stocktest.WaitForRowLock(t, r.deps.MySQL) // the request has locked all slots but the last
 	rival.MustExec("UPDATE good_slot SET stock = 1 WHERE goods_id = ? AND slot = 16", id)
-	if err := rival.Commit(); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-done; err != nil || receipt.Attempts != 3 {
-		t.Errorf("%+v, %v, want a receipt after 3 attempts: a miss, a deadlock and a success", receipt, err)
+	must.Succeed(t, rival.Commit())
+	if a := <-request; a.Err != nil || a.Receipt.Attempts != 3 {
+		t.Errorf("%+v, %v, want a receipt after 3 attempts: a miss, a deadlock and a success", a.Receipt, a.Err)
 	}
 	r.wantLeft(t, id, 1)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	"stock/internal/must"
 	"stock/internal/stock"
 	"stock/internal/stock/stocktest"
 )
@@ -34,9 +35,7 @@ func TestABatchThatDoesNotFitBlocksNobodyWhileItsReplicaIsStopped(t *testing.T) 
 			release()
 			stocktest.WantAnswers(t, stocktest.Answers(first), "3 remain")
 			<-caught.Arrived()
-			if err := test.meanwhile(t, r.Service, r.Item); err != nil {
-				t.Errorf("while the replica is stopped: %v", err)
-			}
+			must.Succeed(t, test.meanwhile(t, r.Service, r.Item))
 			caught.Release()
 			stocktest.WantAnswers(t, stocktest.Answers(others...), test.answers...)
 			r.WantLeft(t, test.left)

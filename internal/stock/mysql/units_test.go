@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"stock/internal/must"
 	"stock/internal/stock"
 	"stock/internal/stock/stocktest"
 )
@@ -62,9 +63,7 @@ func TestBuyersWhoRunOutOfRowsTogetherMakeThemOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	for range buyers {
 		wg.Go(func() {
-			if _, err := r.Deduct(t.Context(), stock.Request{GoodsID: id, Count: 1}); err != nil {
-				t.Errorf("Deduct: %v", err)
-			}
+			stocktest.Sell(t, r, stock.Request{GoodsID: id, Count: 1})
 		})
 	}
 	wg.Wait()
@@ -80,30 +79,20 @@ func TestUnitsAreNotSoldOutWhileOneRequestHasLockedAllOfThem(t *testing.T) {
 	stocktest.Sell(t, r, stock.Request{GoodsID: id, Count: 1}) // makes the rows of the others
 	ctx, giveUp := context.WithCancel(t.Context())
 	locked, goOn := make(chan struct{}), make(chan struct{})
-	first := make(chan error, 1)
-	go func() {
-		pause := stocktest.Once(stocktest.AfterWrite, func(context.Context) {
-			close(locked)
-			<-goOn
-			giveUp()
-		})
-		_, err := r.Deduct(stocktest.WithPause(ctx, pause), stock.Request{GoodsID: id, Count: 3})
-		first <- err
-	}()
+	pause := stocktest.Once(stocktest.AfterWrite, func(context.Context) {
+		close(locked)
+		<-goOn
+		giveUp()
+	})
+	first := stocktest.Start(stocktest.WithPause(ctx, pause), r, stock.Request{GoodsID: id, Count: 3})
 	<-locked
-	second := make(chan error, 1)
-	go func() {
-		_, err := other.Deduct(t.Context(), stock.Request{GoodsID: id, Count: 2})
-		second <- err
-	}()
+	second := stocktest.Start(t.Context(), other, stock.Request{GoodsID: id, Count: 2})
 	stocktest.WaitForRowLock(t, other.deps.MySQL)
 	close(goOn)
-	if err := <-first; !errors.Is(err, context.Canceled) {
+	if err := (<-first).Err; !errors.Is(err, context.Canceled) {
 		t.Errorf("first: %v", err)
 	}
-	if err := <-second; err != nil {
-		t.Errorf("second: %v, want a receipt: the units were only locked", err)
-	}
+	must.Succeed(t, (<-second).Err) // the units were only locked
 	r.WantLeft(t, stock.Units, id, 1)
 }
 
@@ -115,15 +104,10 @@ func TestUnitsOfAnItemDoNotWaitForThoseOfAnother(t *testing.T) {
 	parked := stocktest.Park(t, r, stock.Request{GoodsID: held, Count: 16}, stocktest.BeforeWrite)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
-	if _, err := r.Deduct(ctx, stock.Request{GoodsID: free, Count: 15}); err != nil {
-		t.Errorf("Deduct: %v", err)
-	}
-	if err := r.SetStock(ctx, free, 3); err != nil {
-		t.Errorf("SetStock: %v", err)
-	}
-	if err := parked.Resume(); err != nil {
-		t.Errorf("the parked request: %v", err)
-	}
+	_, err := r.Deduct(ctx, stock.Request{GoodsID: free, Count: 15})
+	must.Succeed(t, err)
+	must.Succeed(t, r.SetStock(ctx, free, 3))
+	must.Succeed(t, parked.Resume())
 }
 
 // A sale has locked units when it reads the epoch of the item, which whoever sets the stock locks first.
@@ -136,11 +120,7 @@ func TestASaleOfUnitsWithAKeyDoesNotDeadlockWithASet(t *testing.T) {
 	set := make(chan error, 1)
 	go func() { set <- r.SetStock(t.Context(), id, 50) }()
 	stocktest.WaitForRowLock(t, r.deps.MySQL)
-	if err := parked.Resume(); err != nil {
-		t.Errorf("the sale: %v", err)
-	}
-	if err := <-set; err != nil {
-		t.Errorf("set the stock: %v", err)
-	}
+	must.Succeed(t, parked.Resume())
+	must.Succeed(t, <-set)
 	r.WantLeft(t, stock.Units, id, 50)
 }

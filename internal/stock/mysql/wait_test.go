@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"stock/internal/must"
 	"stock/internal/servers/serverstest"
 	"stock/internal/stock"
 	"stock/internal/stock/stocktest"
@@ -80,17 +81,11 @@ func TestATryDoesNotWaitForABatch(t *testing.T) {
 			service := stocktest.NewService(t, deps)
 			id, d := service.NewItem(t, 10), service.Deducter(t, name, on)
 			unlock := stocktest.LockRow(t, outside, id)
-			sold := make(chan error, 1)
-			go func() {
-				_, err := d.Deduct(t.Context(), stock.Request{GoodsID: id, Count: 1})
-				sold <- err
-			}()
+			sold := stocktest.Start(t.Context(), d, stock.Request{GoodsID: id, Count: 1})
 			stocktest.WaitForRowLock(t, outside)
 			wantBusySoon(t, d, id, 0)
 			unlock()
-			if err := <-sold; err != nil {
-				t.Errorf("the batch: %v", err)
-			}
+			must.Succeed(t, (<-sold).Err)
 			service.WantLeft(t, on, id, 9)
 		})
 	}

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"stock/internal/must"
 	"stock/internal/stock/share"
 )
 
@@ -78,9 +79,7 @@ func TestAPoolWithoutALimitIsNotDivided(t *testing.T) {
 	t.Parallel()
 	l := share.New(0)
 	for range 100 {
-		if err := l.Acquire(t.Context(), 1); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, l.Acquire(t.Context(), 1))
 	}
 	l.Release(1)
 	if l.Waiting() != 0 {

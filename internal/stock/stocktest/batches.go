@@ -116,12 +116,7 @@ func (r *BatchReplica) Ask(ctx context.Context, goodsID int64, count int) <-chan
 
 // Send starts a deduction.
 func (r *BatchReplica) Send(ctx context.Context, req stock.Request) <-chan Answer {
-	done := make(chan Answer, 1)
-	go func() {
-		receipt, err := r.Deduct(ctx, req)
-		done <- Answer{receipt, err}
-	}()
-	return done
+	return Start(ctx, r, req)
 }
 
 // Gather sends a request for one unit, holds it back on its way to the server, and lets requests for these counts wait

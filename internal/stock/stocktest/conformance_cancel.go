@@ -57,13 +57,9 @@ func (s subject) retryCancel(
 // cancelsBesideHolder cancels a sale, on each replica, while another one, with or without a key, stops at one of its
 // points.
 func (s subject) cancelsBesideHolder(t *testing.T) {
-	replicas := 2
-	if s.strategy.Claim.TwoReplicas != stock.Correct {
-		replicas = 1
-	}
 	for _, key := range []string{"", s.key(NewItem())} {
 		for _, point := range s.points(t, key) {
-			for replica := range replicas {
+			for replica := range s.sellers() {
 				s.cancelsBesideHolderAt(t, replica, point, key != "")
 			}
 		}
@@ -97,10 +93,7 @@ func (s subject) cancelsBesideHolderAt(t *testing.T, replica int, point Point, k
 func (s subject) cancellationsConserve(t *testing.T) {
 	const buyers, requests, initial = 12, 5, 70
 	id, ctx := s.newItem(t, initial), patient(t)
-	replicas := 2
-	if s.strategy.Claim.TwoReplicas != stock.Correct {
-		replicas = 1
-	}
+	replicas := s.sellers()
 	var mu sync.Mutex
 	left := int64(initial)
 	sold := func(units int) {

@@ -31,13 +31,29 @@ func (s subject) survivesDisturbances(t *testing.T) {
 	} {
 		d.subject = s
 		for _, d.where = range []tcpproxy.CutPoint{tcpproxy.BeforeRequest, tcpproxy.BeforeReply} {
-			eachMessage(t, func(n int) bool { return d.strike(t, victim, proxies, n) })
+			d.strikeEach(t, victim, proxies)
 		}
 		if !d.after { // a canceller of a sale may hold a lock, and stops everybody else
 			d.late = true
-			eachMessage(t, func(n int) bool { return d.strike(t, victim, proxies, n) })
+			d.strikeEach(t, victim, proxies)
 		}
 	}
+}
+
+// strikeEach disturbs each message of the request. On a slow machine, the lease may end before the request has sent the
+// message that is to be disturbed. The request is then refused, and another one is sent.
+func (d disturbed) strikeEach(t *testing.T, victim stock.Deducter, proxies []*tcpproxy.Proxy) {
+	t.Helper()
+	eachMessage(t, func(n int) bool {
+		for range 50 {
+			struck, err := d.strike(t, victim, proxies, n)
+			if struck || !errors.Is(err, stock.ErrBusy) && !errors.Is(err, stock.ErrUnavailable) {
+				return struck
+			}
+		}
+		t.Errorf("%v: every request is refused before message %d", d, n)
+		return false
+	})
 }
 
 // String describes the request.
@@ -46,8 +62,11 @@ func (d disturbed) String() string {
 		d.units, d.cancels, d.after, d.where, d.late)
 }
 
-// strike disturbs the n-th message, and reports whether there was one. In the end the sale is cancelled.
-func (d disturbed) strike(t *testing.T, victim stock.Deducter, proxies []*tcpproxy.Proxy, n int) (struck bool) {
+// strike disturbs the n-th message, and reports whether there was one, and otherwise how the request ended. In the end
+// the sale is cancelled.
+func (d disturbed) strike(
+	t *testing.T, victim stock.Deducter, proxies []*tcpproxy.Proxy, n int,
+) (struck bool, ended error) {
 	id := d.newItem(t, d.units)
 	req := stock.Request{GoodsID: id, Count: 3, Key: d.key(id)}
 	if d.after {
@@ -64,12 +83,13 @@ func (d disturbed) strike(t *testing.T, victim stock.Deducter, proxies []*tcppro
 		sent := holdNth(t, proxies, n, req.Key, send)
 		if struck = sent.held; struck {
 			d.meanwhile(t, n, req, sent)
+		} else {
+			ended = (<-sent.done).Err
 		}
 	} else {
-		var first error
-		struck = cutNth(proxies, n, req.Key, d.where, func() { _, first = send() })
+		struck = cutNth(proxies, n, req.Key, d.where, func() { _, ended = send() })
 		if !d.cancels {
-			d.wantOneSale(t, fmt.Sprintf("%v, message %d", d, n), req, first)
+			d.wantOneSale(t, fmt.Sprintf("%v, message %d", d, n), req, ended)
 		}
 	}
 	sale, err := d.retryCancel(patient(t), 1, req.Key)
@@ -79,7 +99,7 @@ func (d disturbed) strike(t *testing.T, victim stock.Deducter, proxies []*tcppro
 	d.wantLeft(t, id, d.units)
 	d.wantCancelled(t, req)
 	d.wantLeft(t, id, d.units)
-	return struck
+	return struck, ended
 }
 
 // meanwhile cancels a sale while a message of it is late, or sells, and cancels a part, while one of the cancellation

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"stock/internal/must"
 	"stock/internal/servers/serverstest"
 	"stock/internal/stock"
 	"stock/internal/tcpproxy"
@@ -185,9 +186,7 @@ func (s subject) behindProxies(t *testing.T, lease time.Duration) (victim stock.
 func keyedOrder(t testing.TB, key string, lines ...stock.Line) stock.OrderRequest {
 	t.Helper()
 	req, err := stock.NewOrder(lines...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	req.Key = key
 	return req
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"stock/internal/must"
 	"stock/internal/stock"
 )
 
@@ -63,9 +64,7 @@ func (s subject) cancelsOrder(t *testing.T) {
 	a, b := s.newItem(t, 11), s.newItem(t, 11)
 	lines := []stock.Line{{GoodsID: a, Count: 1}, {GoodsID: b, Count: 1}}
 	// Locks read an item once to see that it exists.
-	if err := s.order(patient(t), 0, lines...); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.order(patient(t), 0, lines...))
 	ctx, cancel := context.WithCancel(patient(t))
 	defer cancel()
 	err := s.order(cancelInside(ctx, cancel), 0, lines...)

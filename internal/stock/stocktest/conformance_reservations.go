@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"stock/internal/must"
 	"stock/internal/stock"
 )
 
@@ -138,7 +139,5 @@ func (p player) lapse(ctx context.Context, t *testing.T, name string) {
 	id := p.held[name]
 	_, err := p.replicas[0].service.deps.MySQL.ExecContext(ctx,
 		"UPDATE reservation SET expires_at = UTC_TIMESTAMP(6) WHERE id = ?", id[:])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 }

@@ -6,19 +6,17 @@ import (
 	"testing"
 	"time"
 
+	"stock/internal/must"
 	"stock/internal/stock"
 )
 
 // triesLocked sends requests that do not wait while another one holds the lock.
 func (s subject) triesLocked(t *testing.T) {
 	a, b := s.newItem(t, 4), s.newItem(t, 4)
-	replicas := []int{0}
-	if s.strategy.Claim.TwoReplicas == stock.Correct {
-		replicas = []int{0, 1}
-	}
+	replicas := s.sellers()
 	holder := s.park(t, 0, stock.Request{GoodsID: b, Count: 1}, BeforeWrite)
 	ctx := stock.LimitWait(patient(t), 0)
-	for _, replica := range replicas {
+	for replica := range replicas {
 		s.wantBusyAtOnce(t, "a deduction", func() error {
 			return (<-s.start(ctx, replica, stock.Request{GoodsID: b, Count: 1})).Err
 		})
@@ -28,17 +26,15 @@ func (s subject) triesLocked(t *testing.T) {
 			})
 		}
 	}
-	if err := holder.Resume(); err != nil {
-		t.Errorf("the holder: %v", err)
-	}
+	must.Succeed(t, holder.Resume())
 	// Those that were refused left nothing behind.
-	for _, replica := range replicas {
+	for replica := range replicas {
 		if sold := <-s.start(ctx, replica, stock.Request{GoodsID: b, Count: 1}); sold.Err != nil {
 			t.Errorf("a try after the holder, on replica %d: %v", replica, sold.Err)
 		}
 	}
 	s.wantLeft(t, a, 4)
-	s.wantLeft(t, b, int64(3-len(replicas)))
+	s.wantLeft(t, b, int64(3-replicas))
 }
 
 // waitsBriefly sends a request that waits less than others while another one holds the lock.
@@ -48,9 +44,7 @@ func (s subject) waitsBriefly(t *testing.T) {
 	s.wantBusyAtOnce(t, "a deduction that may wait for 20 ms", func() error {
 		return (<-s.start(ctx, 0, stock.Request{GoodsID: id, Count: 1})).Err
 	})
-	if err := holder.Resume(); err != nil {
-		t.Errorf("the holder: %v", err)
-	}
+	must.Succeed(t, holder.Resume())
 	s.wantLeft(t, id, 3)
 }
 

@@ -17,6 +17,16 @@ func Sell(t testing.TB, d stock.Deducter, req stock.Request) {
 	}
 }
 
+// Start starts a deduction, whose answer comes later.
+func Start(ctx context.Context, d stock.Deducter, req stock.Request) <-chan Answer {
+	done := make(chan Answer, 1)
+	go func() {
+		receipt, err := d.Deduct(ctx, req)
+		done <- Answer{receipt, err}
+	}()
+	return done
+}
+
 // WithWork returns the request with work to do inside its critical section, so little that it takes no time. Such a
 // request is carried out by itself where others share a batch.
 func WithWork(req stock.Request) stock.Request {

@@ -13,6 +13,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
+	"stock/internal/must"
 	"stock/internal/servers/serverstest"
 	"stock/internal/stock"
 	"stock/internal/stock/share"
@@ -102,9 +103,8 @@ func Migrate(t testing.TB, dsn string) {
 	t.Helper()
 	db := sqlx.MustOpen("mysql", dsn)
 	defer db.Close()
-	if _, err := migrations.Up(t.Context(), db.DB); err != nil {
-		t.Fatal(err)
-	}
+	_, err := migrations.Up(t.Context(), db.DB)
+	must.Succeed(t, err)
 }
 
 // Connect opens connections like those of one replica. They are closed when the test ends.
@@ -147,9 +147,7 @@ func (a Addresses) WithMySQLParam(t testing.TB, name, value string) Addresses {
 func parseDSN(t testing.TB, dsn string) *mysql.Config {
 	t.Helper()
 	config, err := mysql.ParseDSN(dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return config
 }
 
@@ -157,9 +155,7 @@ func parseDSN(t testing.TB, dsn string) *mysql.Config {
 func MySQL(t testing.TB, dsn string) *sqlx.DB {
 	t.Helper()
 	db, err := openMySQL(parseDSN(t, dsn))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	db.SetMaxOpenConns(16)
 	db.SetMaxIdleConns(16)
 	t.Cleanup(func() { db.Close() })
@@ -177,9 +173,7 @@ func Redis(t testing.TB, options *redis.Options) redis.UniversalClient {
 func etcdClient(t testing.TB, address string) *clientv3.Client {
 	config := clientv3.Config{Endpoints: []string{address}, DialTimeout: time.Second, Logger: zap.NewNop()}
 	client, err := clientv3.New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { client.Close() })
 	return client
 }
@@ -187,9 +181,7 @@ func etcdClient(t testing.TB, address string) *clientv3.Client {
 func zooKeeperClient(t testing.TB, address string) *zk.Conn {
 	quiet := zk.WithLogger(quietZooKeeper{})
 	conn, _, err := zk.Connect([]string{address}, 30*time.Second, quiet, zk.WithLogInfo(false))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(conn.Close)
 	return conn
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"stock/internal/must"
 	"stock/internal/servers/serverstest"
 	"stock/internal/stock"
 	"stock/internal/stock/catalogue"
@@ -33,14 +34,8 @@ func NewService(t testing.TB, deps stock.Deps, strategies ...stock.Strategy) *Se
 		strategies = catalogue.Strategies
 	}
 	registry, err := catalogue.Build(deps, strategies)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := registry.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	must.Succeed(t, err)
+	t.Cleanup(func() { must.Succeed(t, registry.Close()) })
 	return &Service{
 		Registry:  registry,
 		Inventory: inventory.New(deps),
@@ -54,9 +49,7 @@ func NewService(t testing.TB, deps stock.Deps, strategies ...stock.Strategy) *Se
 func (s *Service) Deducter(t testing.TB, name string, on stock.Store) stock.Deducter {
 	t.Helper()
 	deducter, _, err := s.Resolve(name, on)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return deducter
 }
 
@@ -71,18 +64,14 @@ func (s *Service) NewItem(t testing.TB, units int64) (goodsID int64) {
 // Set sets the stock of an item in every store.
 func (s *Service) Set(t testing.TB, goodsID, units int64) {
 	t.Helper()
-	if err := s.SetStock(t.Context(), goodsID, units); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.SetStock(t.Context(), goodsID, units))
 }
 
 // Left returns the stock of an item in one store.
 func (s *Service) Left(t testing.TB, on stock.Store, goodsID int64) int64 {
 	t.Helper()
 	units, err := s.Stock(context.WithoutCancel(t.Context()), on, goodsID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return units
 }
 

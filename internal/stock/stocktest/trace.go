@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"stock/internal/must"
 	"stock/internal/stock"
 )
 
@@ -19,9 +20,7 @@ func wantNoTrace(t testing.TB, deps stock.Deps, goodsID int64) {
 	t.Helper()
 	ctx, id := context.WithoutCancel(t.Context()), strconv.FormatInt(goodsID, 10)
 	var rows int
-	if err := deps.MySQL.GetContext(ctx, &rows, "SELECT COUNT(*) FROM ledger WHERE goods_id = ?", goodsID); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, deps.MySQL.GetContext(ctx, &rows, "SELECT COUNT(*) FROM ledger WHERE goods_id = ?", goodsID))
 	if rows > 0 {
 		t.Errorf("the ledger has %d rows of item %d", rows, goodsID)
 	}
@@ -32,9 +31,7 @@ func wantNoTrace(t testing.TB, deps stock.Deps, goodsID int64) {
 		}
 	}
 	kept, err := deps.Etcd.Get(ctx, "", clientv3.WithPrefix(), clientv3.WithKeysOnly())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, pair := range kept.Kvs {
 		if strings.Contains(string(pair.Key), id) {
 			t.Errorf("etcd keeps %s", pair.Key)
@@ -44,9 +41,7 @@ func wantNoTrace(t testing.TB, deps stock.Deps, goodsID int64) {
 	if slices.Contains(nodes, "stock") {
 		nodes, _, err = deps.ZooKeeper.Children("/stock")
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, node := range nodes {
 		if strings.Contains(node, id) {
 			t.Errorf("ZooKeeper keeps the node %s", node)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jmoiron/sqlx"
 
+	"stock/internal/must"
 	"stock/internal/servers/serverstest"
 )
 
@@ -21,9 +22,7 @@ func Begin(t testing.TB, db *sqlx.DB) *sqlx.Tx {
 func begin(t testing.TB, db *sqlx.DB, options *sql.TxOptions) *sqlx.Tx {
 	t.Helper()
 	tx, err := db.BeginTxx(t.Context(), options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { _ = tx.Rollback() })
 	return tx
 }
@@ -34,15 +33,12 @@ func LockRow(t testing.TB, db *sqlx.DB, goodsID int64) (unlock func()) {
 	// At READ COMMITTED it locks no gaps: other items can be created meanwhile.
 	tx := begin(t, db, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	for _, table := range []string{"good_stock", "good_slot", "unit_stock", "good_unit"} {
-		if _, err := tx.Exec("SELECT goods_id FROM "+table+" WHERE goods_id = ? FOR UPDATE", goodsID); err != nil {
-			t.Fatal(err)
-		}
+		_, err := tx.Exec("SELECT goods_id FROM "+table+" WHERE goods_id = ? FOR UPDATE", goodsID)
+		must.Succeed(t, err)
 	}
 	return func() {
 		t.Helper()
-		if err := tx.Rollback(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, tx.Rollback())
 	}
 }
 
@@ -67,9 +63,7 @@ func WaitForRowLocks(t testing.TB, db *sqlx.DB, n int) {
 		err := db.Get(&waiting, `SELECT COUNT(*) FROM information_schema.innodb_trx trx
 			JOIN information_schema.processlist process ON process.id = trx.trx_mysql_thread_id
 			WHERE process.db = DATABASE() AND trx.trx_state = 'LOCK WAIT'`)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return waiting >= n
 	})
 }

@@ -248,9 +248,8 @@ func TestACallerWhoLeavesWhileTheStreamIsOpenedBuysNothing(t *testing.T) {
 func TestARestockOfAnIdleItemWithoutAnEpochReachesMySQL(t *testing.T) {
 	t.Parallel()
 	r := newSingleReplica(t, 10*time.Millisecond)
-	if _, err := r.deps.MySQL.Exec("UPDATE good_stock SET stock = 10, epoch = 0 WHERE goods_id = 1"); err != nil {
-		t.Fatal(err)
-	}
+	_, err := r.deps.MySQL.Exec("UPDATE good_stock SET stock = 10, epoch = 0 WHERE goods_id = 1")
+	must.Succeed(t, err)
 	must.Succeed(t, r.deps.Redis.Set(t.Context(), "stock:{1}", 10, 0).Err())
 	r.sell(t, 1, 1)
 	r.wantStock(t, 1, 9, 9)

@@ -76,13 +76,17 @@ func (b *buyers) wantStock(t testing.TB, initial int64) {
 	}
 }
 
+// newMySQL starts a durable MySQL server, which a test may kill.
+func newMySQL(t *testing.T) (*servers.MySQL, stocktest.Addresses) {
+	t.Helper()
+	server, dsn := serverstest.StartDatabase(t, servers.MySQLOptions{})
+	stocktest.Migrate(t, dsn)
+	return server, stocktest.Addresses{MySQL: dsn, Redis: stocktest.Servers.Redis(t)}
+}
+
 func TestAnOutageOfMySQLOnlyDelaysTheWriteBehind(t *testing.T) {
 	t.Parallel()
-	server := serverstest.StartMySQL(t, servers.MySQLOptions{})
-	dsn, err := server.CreateDatabase(t.Context(), "stock")
-	must.Succeed(t, err)
-	stocktest.Migrate(t, dsn)
-	a := stocktest.Addresses{MySQL: dsn, Redis: stocktest.Servers.Redis(t)}
+	server, a := newMySQL(t)
 	deps := connect(t, a)
 	log := new(logBuffer)
 	deps.Log = slog.New(slog.NewTextHandler(log, nil))
@@ -118,11 +122,7 @@ func TestTheBacklogIsUnknownWhileRedisDoesNotAnswer(t *testing.T) {
 
 func TestACrashOfMySQLLosesNoSaleOfRedisStream(t *testing.T) {
 	t.Parallel()
-	server := serverstest.StartMySQL(t, servers.MySQLOptions{}) // durable
-	dsn, err := server.CreateDatabase(t.Context(), "stock")
-	must.Succeed(t, err)
-	stocktest.Migrate(t, dsn)
-	a := stocktest.Addresses{MySQL: dsn, Redis: stocktest.Servers.Redis(t)}
+	server, a := newMySQL(t)
 	r := newReplica(t, connect(t, a), 200*time.Millisecond)
 	r.set(t, 1, abundance)
 	buyers := startBuyers(t, r)

@@ -211,9 +211,8 @@ func TestReconcileKnowsTheItemsOfBothStores(t *testing.T) {
 	r.set(t, 8, 10)
 	r.sell(t, 8, 1)
 	stocktest.Drain(t, r.service)
-	if _, err := r.deps.MySQL.Exec("DELETE FROM good_stock WHERE goods_id = 8"); err != nil {
-		t.Fatal(err)
-	}
+	_, err := r.deps.MySQL.Exec("DELETE FROM good_stock WHERE goods_id = 8")
+	must.Succeed(t, err)
 	got, err := r.service.Items(t.Context())
 	if want := []int64{1, 7, 8}; err != nil || !slices.Equal(got, want) {
 		t.Errorf("the items are %v, %v, want %v", got, err, want)

@@ -73,9 +73,8 @@ func TestASaleIsDeductedEvenIfMySQLHasTooFewUnits(t *testing.T) {
 	t.Parallel()
 	r := newSingleReplica(t, time.Hour)
 	r.set(t, 1, 10)
-	if _, err := r.deps.MySQL.Exec("UPDATE good_stock SET stock = 1 WHERE goods_id = 1"); err != nil {
-		t.Fatal(err)
-	}
+	_, err := r.deps.MySQL.Exec("UPDATE good_stock SET stock = 1 WHERE goods_id = 1")
+	must.Succeed(t, err)
 	r.sell(t, 1, 3)
 	r.wantStock(t, 1, 7, -2)
 }
@@ -166,9 +165,7 @@ func TestCloseEndsTheWriteBehind(t *testing.T) {
 		t.Errorf("Close took %v, want less than 5 s", took)
 	}
 	for _, c := range []io.Closer{deps.MySQL, deps.Redis} {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
+		must.Succeed(t, c.Close())
 	}
 	goleak.VerifyNone(t, before)
 }
