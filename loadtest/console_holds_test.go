@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"stock/internal/must"
 )
 
 // saleHeldAt asks for a sale of replica-1 that is held at a step.
@@ -127,9 +129,7 @@ func TestUntilASaleIsHeldNothingElseSells(t *testing.T) {
 	<-left
 	tab.until("B is not awaited any more", func(consoleState) bool {
 		response, err := http.Post(d.Console+"holds/release", "application/json", strings.NewReader("{}"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		response.Body.Close()
 		return response.StatusCode == http.StatusNoContent
 	})

@@ -4,6 +4,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"stock/internal/must"
 )
 
 func TestJudgeFindsPlantedBugsAndClearsOddities(t *testing.T) {
@@ -43,9 +45,7 @@ func TestJudgeListsWhatItPlants(t *testing.T) {
 func TestJudgeNeedsAServiceThatCanPlantMutants(t *testing.T) {
 	t.Parallel()
 	dir, err := programs()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	got := finish(t, "judge", "--stock-binary", dir+"/stock")
 	if got.code != exitUnusable || !strings.Contains(got.stderr, "it must be built with -tags mutants") {
 		t.Errorf("exit status %d\n%s", got.code, got.stderr)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"stock/internal/must"
 	"stock/internal/servers/serverstest"
 )
 
@@ -20,16 +21,13 @@ func TestAnInterruptedStartSaysWhatItCouldNotRemove(t *testing.T) {
 		"CREATE USER left_lab@'127.0.0.1'",
 		"GRANT CREATE, SELECT, INSERT ON `stock\\_lab\\_%`.* TO left_lab@'127.0.0.1'",
 	} {
-		if _, err := f.admin.ExecContext(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
+		_, err := f.admin.ExecContext(t.Context(), statement)
+		must.Succeed(t, err)
 	}
 	_, server, _ := strings.Cut(f.dsn, "@")
 	endless := filepath.Join(t.TempDir(), "stock")
 	//nolint:gosec // a program must be executable
-	if err := os.WriteFile(endless, []byte("#!/bin/sh\nexec sleep 60\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(endless, []byte("#!/bin/sh\nexec sleep 60\n"), 0o755))
 	use := []string{"--mysql-dsn=left_lab@" + server, "--stock-binary=" + endless}
 	for _, command := range [][]string{
 		{"run", "--out", filepath.Join(t.TempDir(), "new")},
@@ -52,8 +50,7 @@ func TestAnInterruptedStartSaysWhatItCouldNotRemove(t *testing.T) {
 		if code != exitInterrupted || !strings.Contains(said, "database "+left) || strings.Contains(said, "cancel") {
 			t.Errorf("%s: exit status %d, %s", command[0], code, &stderr)
 		}
-		if _, err := f.admin.ExecContext(t.Context(), "DROP DATABASE "+left); err != nil {
-			t.Fatal(err)
-		}
+		_, err := f.admin.ExecContext(t.Context(), "DROP DATABASE "+left)
+		must.Succeed(t, err)
 	}
 }

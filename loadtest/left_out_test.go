@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/spf13/pflag"
+
+	"stock/internal/must"
 )
 
 func TestNoScenarioIsPlayedOnServersThatCannotBeReachedThroughProxies(t *testing.T) {
@@ -62,9 +64,7 @@ func runFlagsOf(t *testing.T, args []string) *runFlags {
 	var f runFlags
 	flags := pflag.NewFlagSet("run", pflag.ContinueOnError)
 	f.register(flags)
-	if err := errors.Join(flags.Parse(args), f.check(flags)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(flags.Parse(args), f.check(flags)))
 	f.setDefaults(flags)
 	return &f
 }

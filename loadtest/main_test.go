@@ -9,15 +9,15 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"stock/internal/must"
 )
 
 func TestWrongUsageIsOneClearLine(t *testing.T) { //nolint:funlen // a table
 	t.Parallel()
 	empty := t.TempDir()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer listener.Close()
 	busy := listener.Addr().String()
 	for _, test := range []struct{ args, want string }{

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"stock/internal/must"
 	"stock/loadtest/internal/explore"
 	"stock/loadtest/internal/explore/trace"
 	"stock/loadtest/internal/lab"
@@ -63,9 +64,7 @@ func start(t *testing.T) rig {
 	t.Helper()
 	started.Store(true)
 	r, err := shared()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return r
 }
 
@@ -80,9 +79,7 @@ func explored(t *testing.T, strategy, workload string, faults ...string) trace.R
 		bounds = trace.Bounds{Preemptions: 1, Faults: 1}
 	}
 	result, err := r.explorer.Explore(t.Context(), r.choices[strategy], bounds)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if !result.Judged() {
 		t.Errorf("%s: not every schedule was executed and judged: %+v", strategy, result.Tally)
 	}
@@ -247,9 +244,7 @@ func TestALimitIsThatOfThePresentStock(t *testing.T) {
 	r := start(t)
 	token := "limit-later:A.A.A.A.!set" + strings.Repeat(".D", 9)
 	o, err := r.explorer.Replay(t.Context(), r.choices["update"], token)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var answers []string
 	for _, step := range o.Steps {
 		if step.Kind == trace.Answers && step.Actor != "" {

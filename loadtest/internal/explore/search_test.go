@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"stock/internal/must"
 	"stock/loadtest/internal/explore/trace"
 )
 
@@ -91,9 +92,7 @@ func TestAScheduleInWhichAnotherSecondBeganIsExecutedAgain(t *testing.T) {
 		}
 	}}
 	tally, err := s.Run(t.Context(), []System{system})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if tally.Schedules == 0 {
 		t.Error("nothing was executed")
 	}
@@ -109,9 +108,7 @@ func search(t *testing.T, p program, bounds trace.Bounds, workers int) (outcomes
 	outcomes = map[string]int{}
 	s := &Search{Bounds: bounds, Found: func(s trace.Schedule) { outcomes[s.Outcome.Kind]++ }}
 	tally, err := s.Run(t.Context(), slices.Repeat([]System{p}, workers))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return outcomes, tally
 }
 
@@ -218,9 +215,8 @@ func TestAReplayRepeatsASchedule(t *testing.T) {
 	}
 	found := map[string]string{}
 	s := &Search{Bounds: trace.Bounds{Preemptions: -1}, Found: func(s trace.Schedule) { found[s.Token] = s.Outcome.Kind }}
-	if _, err := s.Run(t.Context(), []System{p}); err != nil {
-		t.Fatal(err)
-	}
+	_, err := s.Run(t.Context(), []System{p})
+	must.Succeed(t, err)
 	for _, token := range slices.Sorted(maps.Keys(found)) {
 		if o, err := Replay(t.Context(), p, token); err != nil || o.Kind != found[token] {
 			t.Errorf("replay of %s: %s, %v; want %s", token, o.Kind, err, found[token])

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"stock/internal/must"
 	"stock/loadtest/internal/report"
 )
 
@@ -14,9 +15,7 @@ import (
 func TestEachScenarioIsDocumented(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../../docs/faults.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, s := range Scenarios {
 		story, _, _ := strings.Cut(s.Name, "/")
 		if !strings.Contains(string(text), "`"+story+"`") {
@@ -28,9 +27,7 @@ func TestEachScenarioIsDocumented(t *testing.T) {
 func TestTheREADMESaysHowManyScenariosThereAre(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	stories := map[string]bool{}
 	for _, s := range Scenarios {
 		story, _, _ := strings.Cut(s.Name, "/")

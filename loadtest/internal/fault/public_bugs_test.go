@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"stock/internal/must"
 	"stock/internal/stock"
 	"stock/internal/stock/catalogue"
 	"stock/internal/stock/mutants"
@@ -86,9 +87,7 @@ func asListed(t *testing.T, s stock.Strategy) (listed scenario.Strategy) {
 	if err == nil {
 		err = json.Unmarshal(text, &listed)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return listed
 }
 
@@ -127,8 +126,6 @@ func readPublicBugs(t *testing.T) (bugs []publicBug) {
 func publicBugs(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile("../../../docs/public-bugs.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return string(text)
 }

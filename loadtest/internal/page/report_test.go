@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"stock/internal/must"
 	"stock/internal/stats"
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/report"
@@ -37,9 +38,7 @@ func newRow(strategy string, result verify.Result) *report.Row {
 func written(t *testing.T, r *report.Report) string {
 	t.Helper()
 	var b strings.Builder
-	if err := WriteReport(&b, r); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, WriteReport(&b, r))
 	return b.String()
 }
 

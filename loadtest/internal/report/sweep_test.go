@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"stock/internal/must"
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/verify"
 )
@@ -63,9 +64,7 @@ func TestSweepShowsHowCostGrows(t *testing.T) {
 		t.Errorf("a report without a sweep has %+v", s)
 	}
 	var out bytes.Buffer
-	if err := r.WriteText(&out, false); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.WriteText(&out, false))
 	for _, want := range []string{"plenty · goodput/s by users · 2 replicas", "0.50×", "untested"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the text lacks %q:\n%s", want, out.String())

@@ -4,15 +4,14 @@ import (
 	"slices"
 	"testing"
 
+	"stock/internal/must"
 	"stock/loadtest/internal/history"
 )
 
 func TestStrategyWithDifferentClaimsAlsoRunsOnOneReplica(t *testing.T) {
 	t.Parallel()
 	choices, _, err := Choose(catalogue, nil, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	workloads := []string{Plenty, FlashSale}
 	oneReplica := 0
 	for _, row := range rows(choices, workloads, []history.Cell{{Subject: history.Subject{Replicas: 2}}}, true) {

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"stock/internal/must"
 	"stock/loadtest/internal/traffic"
 )
 
@@ -47,9 +48,7 @@ func TestBoundedFlashSaleHasFewerUnits(t *testing.T) {
 func mixOf(t *testing.T, config traffic.MixConfig) *traffic.Mix {
 	t.Helper()
 	mix, err := traffic.NewMix(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return mix
 }
 

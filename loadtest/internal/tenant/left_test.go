@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"stock/internal/must"
 	"stock/internal/tcpproxy"
 	"stock/loadtest/internal/oracle"
 	"stock/loadtest/internal/tenant"
@@ -41,17 +42,14 @@ func TestAnInterruptedCreationSaysWhatItCouldNotRemove(t *testing.T) {
 	t.Parallel()
 	server := shared.MySQL(t)
 	admin, err := sql.Open("mysql", server.DSN(""))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { admin.Close() })
 	for _, statement := range []string{
 		"CREATE USER left_lab@'127.0.0.1'",
 		"GRANT CREATE, SELECT, INSERT ON left_lab.* TO left_lab@'127.0.0.1'", // and not DROP
 	} {
-		if _, err := admin.ExecContext(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
+		_, err := admin.ExecContext(t.Context(), statement)
+		must.Succeed(t, err)
 	}
 	proxy := tcpproxy.New(t, server.Addr)
 	create := proxy.Catch(func(m tcpproxy.Message) bool { return bytes.Contains(m.Data, []byte("CREATE DATABASE")) })

@@ -380,9 +380,7 @@ func canned(tb testing.TB) string {
 	reply := fmt.Appendf(nil, "HTTP/1.1 200 OK\r\nServer: nginx\r\nContent-Type: application/json\r\n"+
 		"X-Replica: one\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	tb.Cleanup(func() { listener.Close() })
 	go func() {
 		for {
@@ -418,9 +416,7 @@ func BenchmarkDriver(b *testing.B) {
 	b.ReportAllocs()
 	b.ResetTimer()
 	result, err := driver.Run(b.Context(), benchLoad(b, b.N))
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
 	if op := result.Ops[len(result.Ops)-1]; op.Outcome != history.Sold {
 		b.Fatalf("outcome %s: %s", op.Outcome, op.Error)
 	}
