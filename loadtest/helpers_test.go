@@ -85,16 +85,11 @@ func mustReadReport(t *testing.T, dir string) *report.Report {
 	return r
 }
 
-// up runs `loadtest up` with more flags until the end of the test. It leaves the usual port of the console free.
+// up runs `loadtest up` with more flags until the end of the test, on ports that are free.
 func up(t *testing.T, flags ...string) (d described, cmd *exec.Cmd, stderr *bufio.Reader) {
 	t.Helper()
-	return upWithConsole(t, append([]string{"--console", "127.0.0.1:0"}, flags...)...)
-}
-
-// upWithConsole does the same with the console at its usual port, if that is free.
-func upWithConsole(t *testing.T, flags ...string) (d described, cmd *exec.Cmd, stderr *bufio.Reader) {
-	t.Helper()
-	usual := []string{"up", "--json", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"}
+	const free = "127.0.0.1:0"
+	usual := []string{"up", "--json", "--console", free, "--listen", free, "--admin-listen", free}
 	cmd = command(t, append(usual, flags...)...)
 	cmd.Dir = t.TempDir() // for the reports of the console
 	stderrPipe, err := cmd.StderrPipe()

@@ -19,7 +19,10 @@ import (
 // The more flags describe a running service, the more the lab can do with it.
 func TestTarget(t *testing.T) {
 	t.Parallel()
-	d, _, _ := up(t)
+	d, _, _ := up(t, "--console=")
+	if d.Console != "" {
+		t.Errorf("the console is at %s, want none", d.Console)
+	}
 	target := target{d}
 	t.Run("without the DSN", target.withoutDSN)
 	t.Run("with the DSN", target.withDSN)
