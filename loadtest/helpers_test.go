@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -76,6 +77,30 @@ func finish(t *testing.T, args ...string) result {
 		t.Fatal(err)
 	}
 	return result{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}
+}
+
+// runHere runs loadtest in the process of the test, to its end.
+func runHere(ctx context.Context, args ...string) result {
+	var stdout, stderr bytes.Buffer
+	code := run(ctx, args, func(string) string { return "" }, &stdout, &stderr)
+	return result{code, stdout.String(), stderr.String()}
+}
+
+// want fails the test unless a command ended with a status and some words: on standard error if it could not be used.
+func (r result) want(t *testing.T, code int, words ...string) {
+	t.Helper()
+	text := r.stdout
+	if code == exitUnusable {
+		text = r.stderr
+	}
+	for _, word := range words {
+		if !strings.Contains(text, word) {
+			t.Errorf("%q is missing:\n%s", word, text)
+		}
+	}
+	if r.code != code {
+		t.Errorf("exit status %d, want %d\n%s\n%s", r.code, code, r.stdout, r.stderr)
+	}
 }
 
 func mustReadReport(t *testing.T, dir string) *report.Report {

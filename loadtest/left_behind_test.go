@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"os"
 	"path/filepath"
@@ -35,20 +34,17 @@ func TestAnInterruptedStartSaysWhatItCouldNotRemove(t *testing.T) {
 		{"up", "--console=", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"},
 	} {
 		ctx, interrupt := context.WithCancel(t.Context())
-		var stdout, stderr bytes.Buffer
 		var left string
-		ended := make(chan int, 1)
-		go func() {
-			ended <- run(ctx, slices.Concat(command, use), func(string) string { return "" }, &stdout, &stderr)
-		}()
+		ended := make(chan result, 1)
+		go func() { ended <- runHere(ctx, slices.Concat(command, use)...) }()
 		serverstest.Eventually(t, "the database has been created", func() bool {
 			return f.admin.QueryRowContext(t.Context(), "SHOW DATABASES LIKE 'stock\\_lab\\_%'").Scan(&left) == nil
 		})
 		interrupt()
-		code := <-ended
-		_, said, _ := strings.Cut(stderr.String(), "loadtest: interrupted\n")
-		if code != exitInterrupted || !strings.Contains(said, "database "+left) || strings.Contains(said, "cancel") {
-			t.Errorf("%s: exit status %d, %s", command[0], code, &stderr)
+		got := <-ended
+		_, said, _ := strings.Cut(got.stderr, "loadtest: interrupted\n")
+		if got.code != exitInterrupted || !strings.Contains(said, "database "+left) || strings.Contains(said, "cancel") {
+			t.Errorf("%s: exit status %d, %s", command[0], got.code, got.stderr)
 		}
 		_, err := f.admin.ExecContext(t.Context(), "DROP DATABASE "+left)
 		must.Succeed(t, err)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"strings"
@@ -26,12 +25,7 @@ func TestNoScenarioIsPlayedOnServersThatCannotBeReachedThroughProxies(t *testing
 		{[]string{"--redis=cache:6380", "--redis-tls=on"}, noTLS},
 		{[]string{"--redis=a:6379,b:6379"}, noCluster},
 	} {
-		var stdout, stderr bytes.Buffer
-		nothing := func(string) string { return "" }
-		code := run(t.Context(), append([]string{"faults"}, test.servers...), nothing, &stdout, &stderr)
-		if code != exitUnusable || !strings.Contains(stderr.String(), test.why) {
-			t.Errorf("faults %v: exit status %d, %s", test.servers, code, &stderr)
-		}
+		runHere(t.Context(), append([]string{"faults"}, test.servers...)...).want(t, exitUnusable, test.why)
 		f := runFlagsOf(t, test.servers)
 		if notes := fmt.Sprint(f.faultNotes()); f.faults || !strings.Contains(notes, test.why) {
 			t.Errorf("run %v: plays fault scenarios: %t, notes %s", test.servers, f.faults, notes)
