@@ -3,7 +3,6 @@ package explore_test
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -27,6 +26,7 @@ import (
 
 	"stock/internal/must"
 	"stock/internal/servers"
+	"stock/internal/servers/serverstest"
 	"stock/loadtest/internal/explore/wire"
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/scenario"
@@ -115,19 +115,15 @@ type studio struct {
 func startStudio(t *testing.T) studio {
 	t.Helper()
 	ctx, shared := t.Context(), start(t).lab.Topology
-	own, err := servers.StartMySQL(ctx, servers.MySQLOptions{Relaxed: true})
-	must.Succeed(t, err)
-	t.Cleanup(func() { _ = own.Stop(context.Background()) })
 	at := shared.Addresses()
-	if at.MySQLDSN, err = own.CreateDatabase(ctx, "stock"); err != nil {
-		t.Fatal(err)
-	}
-	master := startRedis(t, servers.RedisOptions{Name: "recorded-redis"})
-	startRedis(t, servers.RedisOptions{Name: "recorded-redis-replica", ReplicaOf: master})
+	var err error
+	at.MySQLDSN, err = serverstest.StartMySQL(t, servers.MySQLOptions{Relaxed: true}).CreateDatabase(ctx, "stock")
+	must.Succeed(t, err)
+	master := serverstest.StartRedis(t, servers.RedisOptions{Name: "recorded-redis"}).Addr
+	serverstest.StartRedis(t, servers.RedisOptions{Name: "recorded-redis-replica", ReplicaOf: master})
 	s := studio{recorder: &recorder{heard: time.Now()}}
-	if s.db, err = sqlx.Open("mysql", at.MySQLDSN); err != nil {
-		t.Fatal(err)
-	}
+	s.db, err = sqlx.Open("mysql", at.MySQLDSN)
+	must.Succeed(t, err)
 	t.Cleanup(func() { s.db.Close() })
 	_, err = migrations.Up(ctx, s.db.DB)
 	must.Succeed(t, err)
@@ -151,14 +147,6 @@ func startStudio(t *testing.T) studio {
 	must.Succeed(t, err)
 	t.Cleanup(func() { s.Process().Kill() })
 	return s
-}
-
-func startRedis(t *testing.T, o servers.RedisOptions) (addr string) {
-	t.Helper()
-	r, err := servers.StartRedis(t.Context(), o)
-	must.Succeed(t, err)
-	t.Cleanup(func() { _ = r.Stop(context.Background()) })
-	return r.Addr
 }
 
 // Each strategy sells, refuses, and answers again, and what it sends is compared with what the documents show. With
