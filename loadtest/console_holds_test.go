@@ -47,6 +47,7 @@ func TestSalesAreHeld(t *testing.T) {
 			test(tab)
 		})
 	}
+	t.Run("in a browser", func(t *testing.T) { lookAtAHeldSale(t, d.Console) })
 }
 
 // untilAnswered waits for the answer to the n-th sale of a test, from 0.

@@ -501,21 +501,9 @@ func TestConsoleShowsACommandThatRunsTheSameInATerminal(t *testing.T) {
 		if !slices.Equal(words, strings.Fields(want)) || noted != (f.servers.mysqlDSN != "") {
 			t.Errorf("up %v: %q, want %q; before it, %q", args, got, want, note)
 		}
-		mustRun(t, got, f.replicas)
-	}
-}
-
-// mustRun fails the test unless "loadtest run" accepts a command, and says that there are so many replicas.
-func mustRun(t *testing.T, command string, replicas int) {
-	t.Helper()
-	var f runFlags
-	flags := pflag.NewFlagSet("run", pflag.ContinueOnError)
-	f.register(flags)
-	err := flags.Parse(strings.Fields(strings.TrimPrefix(command, "go run ./loadtest run")))
-	if err == nil {
-		err = f.check(flags)
-	}
-	if err != nil || f.Replicas != replicas {
-		t.Errorf("%s: %v, and it reports %d replicas; want %d", command, err, f.Replicas, replicas)
+		given := strings.Fields(strings.TrimPrefix(got, "go run ./loadtest run"))
+		if replicas := runFlagsOf(t, given).Replicas; replicas != f.replicas {
+			t.Errorf("%s reports %d replicas; want %d", got, replicas, f.replicas)
+		}
 	}
 }

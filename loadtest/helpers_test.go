@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -80,10 +81,23 @@ func finish(t *testing.T, args ...string) result {
 }
 
 // runHere runs loadtest in the process of the test, to its end.
-func runHere(ctx context.Context, args ...string) result {
+func runHere(ctx context.Context, args ...string) result { return runWith(ctx, nil, args...) }
+
+// runWith does the same with an environment.
+func runWith(ctx context.Context, environment map[string]string, args ...string) result {
 	var stdout, stderr bytes.Buffer
-	code := run(ctx, args, func(string) string { return "" }, &stdout, &stderr)
+	code := run(ctx, args, func(name string) string { return environment[name] }, &stdout, &stderr)
 	return result{code, stdout.String(), stderr.String()}
+}
+
+// execute runs statements.
+func execute(t *testing.T, db *sql.DB, statements ...string) {
+	t.Helper()
+	for _, statement := range statements {
+		if _, err := db.ExecContext(t.Context(), statement); err != nil {
+			t.Fatalf("%s: %v", statement, err)
+		}
+	}
 }
 
 // want fails the test unless a command ended with a status and some words: on standard error if it could not be used.

@@ -16,13 +16,9 @@ import (
 func TestAnInterruptedStartSaysWhatItCouldNotRemove(t *testing.T) {
 	t.Parallel()
 	f := startForeign(t)
-	for _, statement := range []string{
+	execute(t, f.admin,
 		"CREATE USER left_lab@'127.0.0.1'",
-		"GRANT CREATE, SELECT, INSERT ON `stock\\_lab\\_%`.* TO left_lab@'127.0.0.1'",
-	} {
-		_, err := f.admin.ExecContext(t.Context(), statement)
-		must.Succeed(t, err)
-	}
+		"GRANT CREATE, SELECT, INSERT ON `stock\\_lab\\_%`.* TO left_lab@'127.0.0.1'")
 	_, server, _ := strings.Cut(f.dsn, "@")
 	endless := filepath.Join(t.TempDir(), "stock")
 	//nolint:gosec // a program must be executable
@@ -46,7 +42,6 @@ func TestAnInterruptedStartSaysWhatItCouldNotRemove(t *testing.T) {
 		if got.code != exitInterrupted || !strings.Contains(said, "database "+left) || strings.Contains(said, "cancel") {
 			t.Errorf("%s: exit status %d, %s", command[0], got.code, got.stderr)
 		}
-		_, err := f.admin.ExecContext(t.Context(), "DROP DATABASE "+left)
-		must.Succeed(t, err)
+		execute(t, f.admin, "DROP DATABASE "+left)
 	}
 }

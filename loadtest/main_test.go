@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"io/fs"
 	"net"
@@ -124,10 +123,6 @@ func TestWrongUsageIsOneClearLine(t *testing.T) { //nolint:funlen // a table
 
 func TestAWrongValueInTheEnvironmentIsWrongUsage(t *testing.T) {
 	t.Parallel()
-	var stdout, stderr bytes.Buffer
-	getenv := func(name string) string { return map[string]string{"LOADTEST_REQUESTS": "many"}[name] }
-	code := run(t.Context(), []string{"run", "--out", t.TempDir()}, getenv, &stdout, &stderr)
-	if want := "LOADTEST_REQUESTS: "; code != exitUnusable || !strings.Contains(stderr.String(), want) {
-		t.Errorf("status %d, %q, want %d and %q", code, &stderr, exitUnusable, want)
-	}
+	runWith(t.Context(), map[string]string{"LOADTEST_REQUESTS": "many"}, "run", "--out", t.TempDir()).
+		want(t, exitUnusable, "LOADTEST_REQUESTS: ")
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -278,13 +277,8 @@ func TestTheEnvironmentsFlagsForStrategiesAreNotForAService(t *testing.T) {
 	environment := map[string]string{
 		"LOADTEST_STORE": "redis", "LOADTEST_STRATEGIES": "update", "LOADTEST_REPLICAS": "4", "LOADTEST_TARGET": "http://a",
 	}
-	var stdout, stderr bytes.Buffer
-	code := run(t.Context(), []string{"run", "--service", describe(t, []string{"http://127.0.0.1:1"}, "")},
-		func(name string) string { return environment[name] }, &stdout, &stderr)
-	const want = "127.0.0.1:1: connect: connection refused"
-	if code != exitUnusable || !strings.Contains(stderr.String(), want) {
-		t.Errorf("exit status %d, want %d and %q\n%s", code, exitUnusable, want, &stderr)
-	}
+	runWith(t.Context(), environment, "run", "--service", describe(t, []string{"http://127.0.0.1:1"}, "")).
+		want(t, exitUnusable, "127.0.0.1:1: connect: connection refused")
 }
 
 // dying is a program that sells as the example in Python, has a process beside it, and ends after some requests.

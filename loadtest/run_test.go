@@ -73,7 +73,7 @@ func TestQuickRunIsJudgedVerifiedAndCompared(t *testing.T) {
 		}
 	}
 
-	checkTimeline(t, dir, r)
+	checkWindows(t, r)
 
 	finish(t, "verify", dir).want(t, exitHeld, "none")
 	finish(t, "run", "--quick", "--out", dir).want(t, exitUnusable, "another run")
@@ -167,14 +167,7 @@ func TestRoundsAreAsNeededOnlyInAClosedLoopOfRequests(t *testing.T) {
 		"--sweep users=1,8":           fixedRounds,
 		"--target http://a --admin b": 0,
 	} {
-		var f runFlags
-		flags := pflag.NewFlagSet("run", pflag.ContinueOnError)
-		f.register(flags)
-		must.Succeed(t, flags.Parse(strings.Fields(args)))
-		if err := f.check(flags); err != nil {
-			t.Fatalf("%s: %v", args, err)
-		}
-		if f.setDefaults(flags); f.Rounds != want {
+		if f := runFlagsOf(t, strings.Fields(args)); f.Rounds != want {
 			t.Errorf("%q: %d rounds, want %d (0: as needed)", args, f.Rounds, want)
 		}
 	}

@@ -62,11 +62,7 @@ func startForeignWith(t *testing.T, files *servers.TLS) foreign {
 	if require != "" {
 		statements = append(statements, "ALTER USER lab@'127.0.0.1' "+require)
 	}
-	for _, statement := range statements {
-		if _, err := admin.ExecContext(t.Context(), statement); err != nil {
-			t.Fatalf("%s: %v", statement, err)
-		}
-	}
+	execute(t, admin, statements...)
 	cache := serverstest.StartRedis(t, servers.RedisOptions{AOF: true, TLS: files})
 	client := redis.NewClient(&redis.Options{Addr: cache.Addr, Password: redisSecret})
 	t.Cleanup(func() { client.Close() })
