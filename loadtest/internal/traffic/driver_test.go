@@ -255,7 +255,7 @@ func TestReplyThatIsCutShortOrTooLargeIsUnknown(t *testing.T) {
 			panic(http.ErrAbortHandler)
 		},
 		"a large body": func(w http.ResponseWriter, _ *http.Request) {
-			_, _ = io.WriteString(w, strings.Repeat(" ", maxReply)+"{}")
+			_, _ = io.WriteString(w, strings.Repeat(" ", maxReply)+`{"goods_id":1,"count":1,"remaining":0}`)
 		},
 		"a large header": func(w http.ResponseWriter, r *http.Request) {
 			for i := range 8 {
