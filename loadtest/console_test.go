@@ -312,9 +312,7 @@ func TestConsoleBreaksAndMendsReplicas(t *testing.T) {
 	tab.post(http.StatusNoContent, "replicas/replica-2/stop", "{}")
 	state("stopped")
 	tab.post(http.StatusConflict, "replicas/replica-2/stop", "{}")
-	if reply := tab.post(http.StatusConflict, "run", runOf("update", 10)); !strings.Contains(reply, "proxies") {
-		t.Errorf("a run in a lab with proxies: %s", reply)
-	}
+	tab.mustRefuse("run", runOf("update", 10), "proxies")
 	tab.post(http.StatusNoContent, "replicas/replica-2/continue", "{}")
 	state("running")
 	tab.post(http.StatusConflict, "replicas/replica-2/start", "{}")
@@ -346,20 +344,18 @@ func TestConsoleBreaksAndMendsReplicas(t *testing.T) {
 	tab.post(http.StatusNoContent, "locks/delete", body)
 	tab.post(http.StatusConflict, "locks/delete", body)
 	tab.post(http.StatusNoContent, "sales", `{"strategy":"lock-redis-lua","replica":"","count":2,"hold":""}`)
-	tab.until("B has bought", func(s consoleState) bool { return strings.Contains(s.Lab.Sales[1].Answer, "8 remain") })
+	tab.untilAnswered(1, "8 remain")
 	body = fmt.Sprintf(`{"name":%q}`, held.Name)
 	tab.post(http.StatusNoContent, "holds/release", body)
-	tab.until("A has bought", func(s consoleState) bool { return strings.Contains(s.Lab.Sales[0].Answer, "9 remain") })
+	tab.untilAnswered(0, "9 remain")
 	tab.post(http.StatusConflict, "holds/release", body)
 	tab.post(http.StatusNoContent, "restock", `{"store":"mysql","count":3}`)
-	tab.until("12 units", func(s consoleState) bool { return s.Lab.Contents.MySQL.Stock == 12 })
+	tab.untilStock(12)
 
 	// One is cut off before its COMMIT, one is held at a reply, and one has no such step.
 	tab.post(http.StatusNoContent, "sales", `{"strategy":"for-update","replica":"","count":1,"hold":"commit"}`)
 	tab.post(http.StatusNoContent, "holds/cut", "{}")
-	tab.until("an unknown outcome", func(s consoleState) bool {
-		return strings.Contains(s.Lab.Sales[2].Answer, "it may have been sold: ")
-	})
+	tab.untilAnswered(2, "it may have been sold: ")
 	tab.post(http.StatusNoContent, "sales", `{"strategy":"redis-watch","replica":"replica-2","count":1,"hold":"read"}`)
 	tab.until("a reply is held", func(s consoleState) bool {
 		return len(s.Lab.Held) == 1 && s.Lab.Held[0].Text == "get stock:{1}" && s.Lab.Held[0].Replica == "replica-2"
@@ -368,9 +364,7 @@ func TestConsoleBreaksAndMendsReplicas(t *testing.T) {
 	tab.until("it has been sold", func(s consoleState) bool { return s.Lab.Sales[3].Answer != "" })
 	tab.mustRefuse("sales", `{"strategy":"update","replica":"","count":1,"hold":"read"}`,
 		"sale 5 is not held: it was answered without a read (sold by replica-")
-	tab.until("two units are sold, one in each store", func(s consoleState) bool {
-		return s.Lab.Contents.MySQL.Stock == 11 && len(s.Lab.Held) == 0
-	})
+	tab.untilStock(11) // two units are sold, one in each store
 
 	tab.mustRefuse("sales", `{"strategy":"none","replica":"","count":1,"hold":"","key":"intent-1"}`,
 		"none keeps no idempotency keys")

@@ -313,7 +313,8 @@ func TestNothingOfAServiceThatDiesIsLeft(t *testing.T) {
 	} {
 		must.Succeed(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
-	finish(t, "run", "--service", filepath.Join(dir, "my.yaml"), "--out", filepath.Join(dir, "out")).want(t, exitUnusable, "(exit status 7); its log ends with:\nenough")
+	finish(t, "run", "--service", filepath.Join(dir, "my.yaml"), "--out", filepath.Join(dir, "out")).
+		want(t, exitUnusable, "(exit status 7); its log ends with:\nenough")
 	pids, err := os.ReadFile(filepath.Join(dir, "pids"))
 	must.Succeed(t, err)
 	for pid := range strings.FieldsSeq(string(pids)) {

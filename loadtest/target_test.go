@@ -77,7 +77,8 @@ func (d target) failingAdmin(t *testing.T) {
 	}))
 	defer failing.Close()
 	dir := t.TempDir()
-	finish(t, d.args(dir, "--admin", failing.URL, "--mysql-dsn", d.MySQLDSN, "--stock", "1000")...).want(t, exitUnusable, "set the stock of item 1")
+	finish(t, d.args(dir, "--admin", failing.URL, "--mysql-dsn", d.MySQLDSN, "--stock", "1000")...).
+		want(t, exitUnusable, "set the stock of item 1")
 	r := mustReadReport(t, dir)
 	if len(r.Rows) != 1 || r.ClaimsHeld || len(r.Problems) == 0 || !strings.Contains(r.Problems[0], "out of order") {
 		t.Errorf("%d rows, claims held %v, problems %q: want the first run, and why there are no more",
