@@ -2,7 +2,6 @@ package fault
 
 import (
 	"encoding/json"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -125,7 +124,5 @@ func readPublicBugs(t *testing.T) (bugs []publicBug) {
 
 func publicBugs(t *testing.T) string {
 	t.Helper()
-	text, err := os.ReadFile("../../../docs/public-bugs.md")
-	must.Succeed(t, err)
-	return string(text)
+	return read(t, "docs/public-bugs.md")
 }
