@@ -155,9 +155,6 @@ func TestConsoleEndsWhatItBegins(t *testing.T) {
 	}
 	tab.post(http.StatusConflict, "cancel", "{}")
 	tab.post(http.StatusNoContent, "run", runOf("none", 300))
-	tab.mustRefuse("run", runOf("none", 10), "a run is going on")
-	tab.post(http.StatusConflict, "story", `{"scenario":"late-write","strategy":"update"}`)
-	tab.post(http.StatusConflict, "stock", `{"stock":5}`)
 	run := over().Run
 	wrong := slices.ContainsFunc(run.Rows, func(row struct{ Name, Result, Evidence string }) bool {
 		return row.Name == "none, plenty" && row.Result == "wrong" && row.Evidence != ""
@@ -168,6 +165,9 @@ func TestConsoleEndsWhatItBegins(t *testing.T) {
 	mustServe(t, d.Console, run.Report)
 
 	first := tab.begin().Run.ID
+	tab.mustRefuse("run", runOf("none", 10), "a run is going on")
+	tab.post(http.StatusConflict, "story", `{"scenario":"late-write","strategy":"update"}`)
+	tab.post(http.StatusConflict, "stock", `{"stock":5}`)
 	tab.post(http.StatusConflict, "cancel", "{}")
 	tab.post(http.StatusNoContent, "cancel", about(first))
 	if run := over().Run; run.Result != "canceled" || run.Report == "" || len(run.Problems) == 0 {
