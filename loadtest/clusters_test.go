@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,9 +16,7 @@ func TestQuickRunOnClustersSaysSoAndHoldsItsClaims(t *testing.T) {
 	ran := finish(t, "run", "--quick", "--redis-cluster", "--etcd-members", "3", "--goods", "6", "--requests", "150",
 		"--strategies", "redis-script,redis-watch,redis-stream,redis-then-mysql,lock-redis-pubsub,lock-redis-wait,lock-etcd",
 		"--out", dir)
-	if ran.code != exitHeld {
-		t.Fatalf("exit status %d\n%s\n%s", ran.code, ran.stdout, ran.stderr)
-	}
+	ran.want(t, exitHeld)
 	r := mustReadReport(t, dir)
 	for _, row := range r.Rows {
 		if row.Result != verify.Correct || !row.ClaimHeld {
@@ -40,14 +37,9 @@ func TestQuickRunOnClustersSaysSoAndHoldsItsClaims(t *testing.T) {
 func TestFailoversOfClustersUnderLoadAreAsClaimed(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "out")
-	var stdout, stderr bytes.Buffer
-	code := run(t.Context(), []string{
-		"faults", "--scenarios", "cluster-failover,etcd-leader-killed",
+	runHere(t.Context(), "faults", "--scenarios", "cluster-failover,etcd-leader-killed",
 		"--strategies", "redis-script,lock-redis-lua,lock-redis-queue,lock-redis-wait,lock-etcd", "--out", dir,
-	}, func(string) string { return "" }, &stdout, &stderr)
-	if code != exitHeld {
-		t.Fatalf("exit status %d\n%s\n%s", code, &stdout, &stderr)
-	}
+	).want(t, exitHeld)
 	want := map[string][]report.Outcome{
 		"redis-script":     {report.Unsafe},
 		"lock-redis-lua":   {report.Unsafe},

@@ -105,17 +105,13 @@ func TestConsoleInABrowser(t *testing.T) {
 	page.Click(`[aria-label="Kill replica-2"]`)
 
 	t.Run("leaves out what is not known, and shows a refusal", func(t *testing.T) { lookAtGivenStates(t, d.Console) })
-	t.Run("is accessible", func(t *testing.T) {
-		page := browsertest.Open(t, d.Console)
-		page.WaitFor(`document.querySelectorAll(".replica").length === 2`)
-		for _, dark := range []bool{false, true} {
-			page.Dark(dark)
-			for _, tab := range []string{"#tab-run", "#tab-story", "#tab-explore", "#tab-break"} {
-				page.Click(tab)
-				page.MustBeAccessible()
-			}
+	for _, dark := range []bool{false, true} {
+		other.Dark(dark)
+		for _, tab := range []string{"#tab-run", "#tab-story", "#tab-explore", "#tab-break"} {
+			other.Click(tab)
+			other.MustBeAccessible()
 		}
-	})
+	}
 }
 
 // choose chooses an option of a list.
@@ -124,10 +120,10 @@ func choose(page *browsertest.Page, list, value string) {
 		`"; e.dispatchEvent(new Event("change")); return true })()`)
 }
 
-func TestConsoleHoldsASaleInABrowser(t *testing.T) {
-	t.Parallel()
-	d, _, _ := up(t, "--hold")
-	page := browsertest.Open(t, d.Console)
+// lookAtAHeldSale holds a sale and releases it.
+func lookAtAHeldSale(t *testing.T, address string) {
+	t.Helper()
+	page := browsertest.Open(t, address)
 	page.WaitFor(`document.querySelectorAll(".replica").length === 2`)
 	page.Click("#tab-break")
 	page.Click(`#stock-form button`)

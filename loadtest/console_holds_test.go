@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"stock/internal/must"
 )
 
 // saleHeldAt asks for a sale of replica-1 that is held at a step.
@@ -29,54 +31,74 @@ func (w *watching) untilHeld(n int) consoleState {
 	return w.until(fmt.Sprintf("%d sales are held", n), func(s consoleState) bool { return len(s.Lab.Held) == n })
 }
 
-func TestTwoSalesAreHeldAndReleasedInAnyOrder(t *testing.T) {
+func TestSalesAreHeld(t *testing.T) {
 	t.Parallel()
 	d, _, _ := up(t, "--hold")
-	tab := watch(t, d.Console)
-	tab.post(http.StatusNoContent, "stock", `{"stock":10}`)
+	for name, test := range map[string]func(*watching){
+		"two are released in any order":           releaseInAnyOrder,
+		"one that is cancelled sells nothing":     cancelWhileHeld,
+		"one that waits for a row is not cut":     waitForARow,
+		"until one is held, nothing else is sold": awaitTheSecond,
+	} {
+		t.Run(name, func(t *testing.T) {
+			tab := watch(t, d.Console)
+			tab.sales = len(tab.until("the state", func(consoleState) bool { return true }).Lab.Sales)
+			tab.post(http.StatusNoContent, "stock", `{"stock":10}`)
+			test(tab)
+		})
+	}
+	t.Run("in a browser", func(t *testing.T) { lookAtAHeldSale(t, d.Console) })
+}
+
+// untilAnswered waits for the answer to the n-th sale of a test, from 0.
+func (w *watching) untilAnswered(n int, want string) {
+	w.t.Helper()
+	n += w.sales
+	w.until(want, func(s consoleState) bool {
+		return len(s.Lab.Sales) > n && strings.Contains(s.Lab.Sales[n].Answer, want)
+	})
+}
+
+// untilStock waits until MySQL has so many units, and nothing is held.
+func (w *watching) untilStock(units int64) {
+	w.t.Helper()
+	w.until(fmt.Sprintf("%d units", units), func(s consoleState) bool {
+		return s.Lab.Contents.MySQL.Stock == units && len(s.Lab.Held) == 0
+	})
+}
+
+func releaseInAnyOrder(tab *watching) {
 	tab.post(http.StatusNoContent, "sales", saleHeldAt("none", 1, "write"))
 	tab.post(http.StatusNoContent, "sales", saleHeldAt("none", 2, "write"))
 	held := tab.untilHeld(2).Lab.Held
 	tab.post(http.StatusNoContent, "holds/release", named(held[1].Name))
 	tab.until("the second has sold", func(s consoleState) bool {
-		return strings.Contains(s.Lab.Sales[1].Answer, "8 remain") && s.Lab.Sales[0].Answer == ""
+		sales := s.Lab.Sales[tab.sales:]
+		return strings.Contains(sales[1].Answer, "8 remain") && sales[0].Answer == ""
 	})
 	tab.mustRefuse("holds/cut", named(held[1].Name), "it goes on already")
 	tab.post(http.StatusNoContent, "holds/release", named(held[0].Name))
-	tab.until("the first has sold, and the second sale is lost", func(s consoleState) bool {
-		return strings.Contains(s.Lab.Sales[0].Answer, "9 remain") && s.Lab.Contents.MySQL.Stock == 9
-	})
+	tab.untilAnswered(0, "9 remain")
+	tab.untilStock(9) // the second sale is lost
 }
 
-func TestASaleThatIsCancelledWhileItIsHeldSellsNothing(t *testing.T) {
-	t.Parallel()
-	d, _, _ := up(t, "--hold")
-	tab := watch(t, d.Console)
-	tab.post(http.StatusNoContent, "stock", `{"stock":10}`)
-	answers := func(n int, want string) {
-		t.Helper()
-		tab.until(want, func(s consoleState) bool { return len(s.Lab.Sales) > n && s.Lab.Sales[n].Answer == want })
-	}
+func cancelWhileHeld(tab *watching) {
 	const sale = `{"strategy":"redis-watch","replica":"replica-1","count":2,"key":`
 	tab.post(http.StatusNoContent, "sales", sale+`"a"}`)
-	answers(0, "sold by replica-1, 8 remain")
+	tab.untilAnswered(0, "sold by replica-1, 8 remain")
 	tab.post(http.StatusNoContent, "sales", sale+`"a"}`)
-	answers(1, "sold by replica-1, 8 remain (replayed)")
+	tab.untilAnswered(1, "sold by replica-1, 8 remain (replayed)")
 	tab.post(http.StatusNoContent, "sales", sale+`"b","hold":"read"}`)
 	if held := tab.untilHeld(1).Lab.Held[0]; held.Text != "mget stock:{1} stock:key:b stock:{1}:epoch" {
-		t.Errorf("%q is held, want the read of a sale with a key", held.Text)
+		tab.t.Errorf("%q is held, want the read of a sale with a key", held.Text)
 	}
 	tab.post(http.StatusNoContent, "sales", sale+`"b","cancel":true}`)
-	answers(3, "cancelled: nothing was sold, and nothing will be")
+	tab.untilAnswered(3, "cancelled: nothing was sold, and nothing will be")
 	tab.post(http.StatusNoContent, "holds/release", "{}")
-	answers(2, "refused: cancelled (replayed)")
+	tab.untilAnswered(2, "refused: cancelled (replayed)")
 }
 
-func TestAReleasedWriteThatWaitsForARowIsNotCut(t *testing.T) {
-	t.Parallel()
-	d, _, _ := up(t, "--hold")
-	tab := watch(t, d.Console)
-	tab.post(http.StatusNoContent, "stock", `{"stock":10}`)
+func waitForARow(tab *watching) {
 	tab.post(http.StatusNoContent, "sales", saleHeldAt("for-update", 1, "commit"))
 	tab.post(http.StatusNoContent, "sales", saleHeldAt("update", 2, "write"))
 	held := tab.untilHeld(2).Lab.Held
@@ -90,24 +112,20 @@ func TestAReleasedWriteThatWaitsForARowIsNotCut(t *testing.T) {
 	tab.mustRefuse("sales", saleHeldAt("none", 1, "write"), "have no answer yet")
 	tab.post(http.StatusNoContent, "holds/release", "{}")
 	<-released
-	tab.until("both have sold", func(s consoleState) bool { return s.Lab.Contents.MySQL.Stock == 7 })
+	tab.untilStock(7)
 }
 
 // Client B waits for the lock of A, whose write is held. The proxy could hold another sale instead of B.
-func TestUntilASaleIsHeldNothingElseSells(t *testing.T) {
-	t.Parallel()
-	d, _, _ := up(t, "--hold")
-	tab := watch(t, d.Console)
-	tab.post(http.StatusNoContent, "stock", `{"stock":10}`)
+func awaitTheSecond(tab *watching) {
 	tab.post(http.StatusNoContent, "sales", saleHeldAt("lock-redis-lua", 1, "write"))
-	ctx, leave := context.WithCancel(t.Context())
+	ctx, leave := context.WithCancel(tab.t.Context())
 	left := make(chan struct{})
 	go func() {
 		defer close(left)
-		request, err := http.NewRequestWithContext(ctx, http.MethodPost, d.Console+"sales",
+		request, err := http.NewRequestWithContext(ctx, http.MethodPost, tab.url+"sales",
 			strings.NewReader(saleHeldAt("lock-redis-lua", 2, "write")))
 		if err != nil {
-			t.Error(err)
+			tab.t.Error(err)
 			return
 		}
 		request.Header.Set("Content-Type", "application/json")
@@ -115,7 +133,7 @@ func TestUntilASaleIsHeldNothingElseSells(t *testing.T) {
 			response.Body.Close()
 		}
 	}()
-	tab.until("B has been sent", func(s consoleState) bool { return len(s.Lab.Sales) == 2 })
+	tab.until("B has been sent", func(s consoleState) bool { return len(s.Lab.Sales) == tab.sales+2 })
 	for path, body := range map[string]string{
 		"sales": `{"strategy":"update","replica":"","count":1,"hold":""}`, "stock": `{"stock":5}`, "holds/release": "{}",
 		"story": `{"scenario":"late-write","strategy":"update"}`,
@@ -126,14 +144,10 @@ func TestUntilASaleIsHeldNothingElseSells(t *testing.T) {
 	leave() // so B is not held any more
 	<-left
 	tab.until("B is not awaited any more", func(consoleState) bool {
-		response, err := http.Post(d.Console+"holds/release", "application/json", strings.NewReader("{}"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		response, err := http.Post(tab.url+"holds/release", "application/json", strings.NewReader("{}"))
+		must.Succeed(tab.t, err)
 		response.Body.Close()
 		return response.StatusCode == http.StatusNoContent
 	})
-	tab.until("both have sold", func(s consoleState) bool {
-		return s.Lab.Contents.MySQL.Stock == 7 && len(s.Lab.Held) == 0
-	})
+	tab.untilStock(7)
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"io"
 	"os"
 	"path/filepath"
@@ -24,18 +23,11 @@ import (
 // The claims of these four differ for each of the first three scenarios.
 func TestFaultsFindsWhatTheStrategiesClaim(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "out")
-	var stdout, stderr bytes.Buffer
-	code := run(t.Context(), []string{
+	runHere(t.Context(),
 		"faults", "--scenarios", "holder-dies,late-write,client-retries,deletes-anothers-lock,fence-counter-lost",
 		"--strategies", "update,lock-redis-lua,lock-redis-fenced,decrement,incr-token", "--out", dir,
-	}, func(string) string { return "" }, &stdout, &stderr)
-	if code != exitHeld {
-		t.Fatalf("exit status %d\n%s\n%s", code, &stdout, &stderr)
-	}
-	text, err := os.ReadFile(filepath.Join(dir, "report.json"))
-	must.Succeed(t, err)
-	var found struct{ Faults []report.Fault }
-	must.Succeed(t, json.Unmarshal(text, &found))
+	).want(t, exitHeld)
+	found := mustReadReport(t, dir)
 	outcomes := map[string][]report.Outcome{}
 	for _, f := range found.Faults {
 		if f.Strategy != "incr-token" { // the explorer executes it many times
@@ -212,13 +204,8 @@ func TestAStoryEndsWithItsOutcomeAndTheClaim(t *testing.T) {
 func TestStrategiesThatPlayNoScenarioAreWrongUsage(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "out")
-	var stdout, stderr bytes.Buffer
-	code := run(t.Context(), []string{"faults", "--scenarios", "late-renewal", "--strategies", "update", "--out", dir},
-		func(string) string { return "" }, &stdout, &stderr)
-	const want = "loadtest: no scenario that was chosen applies to update\n"
-	if code != exitUnusable || stderr.String() != want {
-		t.Errorf("exit status %d, want %d and %q\n%s", code, exitUnusable, want, &stderr)
-	}
+	runHere(t.Context(), "faults", "--scenarios", "late-renewal", "--strategies", "update", "--out", dir).
+		want(t, exitUnusable, "loadtest: no scenario that was chosen applies to update\n")
 }
 
 // checkFaultWindows checks that a story is shown on a time axis, with its fault shaded.

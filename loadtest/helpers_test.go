@@ -3,6 +3,8 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -78,6 +80,43 @@ func finish(t *testing.T, args ...string) result {
 	return result{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}
 }
 
+// runHere runs loadtest in the process of the test, to its end.
+func runHere(ctx context.Context, args ...string) result { return runWith(ctx, nil, args...) }
+
+// runWith does the same with an environment.
+func runWith(ctx context.Context, environment map[string]string, args ...string) result {
+	var stdout, stderr bytes.Buffer
+	code := run(ctx, args, func(name string) string { return environment[name] }, &stdout, &stderr)
+	return result{code, stdout.String(), stderr.String()}
+}
+
+// execute runs statements.
+func execute(t *testing.T, db *sql.DB, statements ...string) {
+	t.Helper()
+	for _, statement := range statements {
+		if _, err := db.ExecContext(t.Context(), statement); err != nil {
+			t.Fatalf("%s: %v", statement, err)
+		}
+	}
+}
+
+// want fails the test unless a command ended with a status and some words: on standard error if it could not be used.
+func (r result) want(t *testing.T, code int, words ...string) {
+	t.Helper()
+	text := r.stdout
+	if code == exitUnusable {
+		text = r.stderr
+	}
+	for _, word := range words {
+		if !strings.Contains(text, word) {
+			t.Errorf("%q is missing:\n%s", word, text)
+		}
+	}
+	if r.code != code {
+		t.Errorf("exit status %d, want %d\n%s\n%s", r.code, code, r.stdout, r.stderr)
+	}
+}
+
 func mustReadReport(t *testing.T, dir string) *report.Report {
 	t.Helper()
 	r, err := lab.ReadReport(dir)
@@ -85,16 +124,11 @@ func mustReadReport(t *testing.T, dir string) *report.Report {
 	return r
 }
 
-// up runs `loadtest up` with more flags until the end of the test. It leaves the usual port of the console free.
+// up runs `loadtest up` with more flags until the end of the test, on ports that are free.
 func up(t *testing.T, flags ...string) (d described, cmd *exec.Cmd, stderr *bufio.Reader) {
 	t.Helper()
-	return upWithConsole(t, append([]string{"--console", "127.0.0.1:0"}, flags...)...)
-}
-
-// upWithConsole does the same with the console at its usual port, if that is free.
-func upWithConsole(t *testing.T, flags ...string) (d described, cmd *exec.Cmd, stderr *bufio.Reader) {
-	t.Helper()
-	usual := []string{"up", "--json", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"}
+	const free = "127.0.0.1:0"
+	usual := []string{"up", "--json", "--console", free, "--listen", free, "--admin-listen", free}
 	cmd = command(t, append(usual, flags...)...)
 	cmd.Dir = t.TempDir() // for the reports of the console
 	stderrPipe, err := cmd.StderrPipe()

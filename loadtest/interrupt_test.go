@@ -52,14 +52,13 @@ func TestInterruptedStartSaysOnlyThat(t *testing.T) {
 			if command[0] != "up" {
 				args = append(args, "--out", dir)
 			}
-			var stdout, stderr bytes.Buffer
-			code := run(ctx, args, func(string) string { return "" }, &stdout, &stderr)
-			said := stderr.String()
+			got := runHere(ctx, args...)
+			said := got.stderr
 			if command[0] == "up" {
 				_, said, _ = strings.Cut(said, "…\n") // it says first what it starts
 			}
-			if code != exitInterrupted || said != "loadtest: interrupted\n" {
-				t.Errorf("%s, interrupted after %v: exit status %d\n%s", command, after, code, &stderr)
+			if got.code != exitInterrupted || said != "loadtest: interrupted\n" {
+				t.Errorf("%s, interrupted after %v: exit status %d\n%s", command, after, got.code, got.stderr)
 			}
 			if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("%s was not removed: %v", dir, err)
@@ -74,18 +73,10 @@ func TestKilledRunLeavesNoServerAndNoVerdict(t *testing.T) {
 	must.Succeed(t, r.cmd.Process.Kill())
 	r.cmd.Wait()
 	serverstest.Gone(t, r.pids, r.addresses)
-	got := finish(t, "verify", r.dir)
-	if got.code != exitInconclusive || !strings.Contains(got.stdout, "planned runs are missing") ||
-		!strings.Contains(got.stdout, "interrupted") {
-		t.Errorf("verify: exit status %d, want %d and what is missing\n%s\n%s",
-			got.code, exitInconclusive, got.stdout, got.stderr)
-	}
+	finish(t, "verify", r.dir).want(t, exitInconclusive, "planned runs are missing", "interrupted")
 	// The same for a run that was killed before its first history.
 	must.Succeed(t, os.RemoveAll(filepath.Join(r.dir, "history")))
-	if got := finish(t, "verify", r.dir); got.code != exitInconclusive {
-		t.Errorf("verify without histories: exit status %d, want %d\n%s\n%s",
-			got.code, exitInconclusive, got.stdout, got.stderr)
-	}
+	finish(t, "verify", r.dir).want(t, exitInconclusive)
 }
 
 func TestDeadReplicaEndsTheRunAndIsInTheReport(t *testing.T) {

@@ -4,6 +4,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"stock/internal/must"
 )
 
 func TestJudgeFindsPlantedBugsAndClearsOddities(t *testing.T) {
@@ -17,18 +19,13 @@ func TestJudgeFindsPlantedBugsAndClearsOddities(t *testing.T) {
 	}
 	cleared := []string{"busy", "token-gaps"}
 	got := finish(t, "judge", "--requests", "300", "--mutants", strings.Join(append(found, cleared...), ","))
-	if got.code != exitHeld || !strings.Contains(got.stdout, "10 of 10 bugs were found WRONG, 2 of 2 oddities CORRECT") {
-		t.Errorf("exit status %d\n%s\n%s", got.code, got.stdout, got.stderr)
-	}
+	got.want(t, exitHeld, "10 of 10 bugs were found WRONG, 2 of 2 oddities CORRECT")
 }
 
 func TestJudgeNamesTheMutantThatDoesNotExist(t *testing.T) {
 	t.Parallel()
-	got := finish(t, "judge", "--mutants", "none-such")
-	if got.code != exitUnusable || !strings.Contains(got.stderr, `no mutant is named "none-such": `) ||
-		!strings.Contains(got.stderr, "--list lists all") {
-		t.Errorf("exit status %d\n%s", got.code, got.stderr)
-	}
+	finish(t, "judge", "--mutants", "none-such").
+		want(t, exitUnusable, `no mutant is named "none-such": `, "--list lists all")
 }
 
 func TestJudgeListsWhatItPlants(t *testing.T) {
@@ -43,11 +40,6 @@ func TestJudgeListsWhatItPlants(t *testing.T) {
 func TestJudgeNeedsAServiceThatCanPlantMutants(t *testing.T) {
 	t.Parallel()
 	dir, err := programs()
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := finish(t, "judge", "--stock-binary", dir+"/stock")
-	if got.code != exitUnusable || !strings.Contains(got.stderr, "it must be built with -tags mutants") {
-		t.Errorf("exit status %d\n%s", got.code, got.stderr)
-	}
+	must.Succeed(t, err)
+	finish(t, "judge", "--stock-binary", dir+"/stock").want(t, exitUnusable, "it must be built with -tags mutants")
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"os"
 	"path/filepath"
@@ -9,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"stock/internal/must"
 	"stock/internal/servers/serverstest"
 )
 
@@ -16,20 +16,13 @@ import (
 func TestAnInterruptedStartSaysWhatItCouldNotRemove(t *testing.T) {
 	t.Parallel()
 	f := startForeign(t)
-	for _, statement := range []string{
+	execute(t, f.admin,
 		"CREATE USER left_lab@'127.0.0.1'",
-		"GRANT CREATE, SELECT, INSERT ON `stock\\_lab\\_%`.* TO left_lab@'127.0.0.1'",
-	} {
-		if _, err := f.admin.ExecContext(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
-	}
+		"GRANT CREATE, SELECT, INSERT ON `stock\\_lab\\_%`.* TO left_lab@'127.0.0.1'")
 	_, server, _ := strings.Cut(f.dsn, "@")
 	endless := filepath.Join(t.TempDir(), "stock")
 	//nolint:gosec // a program must be executable
-	if err := os.WriteFile(endless, []byte("#!/bin/sh\nexec sleep 60\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(endless, []byte("#!/bin/sh\nexec sleep 60\n"), 0o755))
 	use := []string{"--mysql-dsn=left_lab@" + server, "--stock-binary=" + endless}
 	for _, command := range [][]string{
 		{"run", "--out", filepath.Join(t.TempDir(), "new")},
@@ -37,23 +30,18 @@ func TestAnInterruptedStartSaysWhatItCouldNotRemove(t *testing.T) {
 		{"up", "--console=", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"},
 	} {
 		ctx, interrupt := context.WithCancel(t.Context())
-		var stdout, stderr bytes.Buffer
 		var left string
-		ended := make(chan int, 1)
-		go func() {
-			ended <- run(ctx, slices.Concat(command, use), func(string) string { return "" }, &stdout, &stderr)
-		}()
+		ended := make(chan result, 1)
+		go func() { ended <- runHere(ctx, slices.Concat(command, use)...) }()
 		serverstest.Eventually(t, "the database has been created", func() bool {
 			return f.admin.QueryRowContext(t.Context(), "SHOW DATABASES LIKE 'stock\\_lab\\_%'").Scan(&left) == nil
 		})
 		interrupt()
-		code := <-ended
-		_, said, _ := strings.Cut(stderr.String(), "loadtest: interrupted\n")
-		if code != exitInterrupted || !strings.Contains(said, "database "+left) || strings.Contains(said, "cancel") {
-			t.Errorf("%s: exit status %d, %s", command[0], code, &stderr)
+		got := <-ended
+		_, said, _ := strings.Cut(got.stderr, "loadtest: interrupted\n")
+		if got.code != exitInterrupted || !strings.Contains(said, "database "+left) || strings.Contains(said, "cancel") {
+			t.Errorf("%s: exit status %d, %s", command[0], got.code, got.stderr)
 		}
-		if _, err := f.admin.ExecContext(t.Context(), "DROP DATABASE "+left); err != nil {
-			t.Fatal(err)
-		}
+		execute(t, f.admin, "DROP DATABASE "+left)
 	}
 }

@@ -1,13 +1,14 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/spf13/pflag"
+
+	"stock/internal/must"
 )
 
 func TestNoScenarioIsPlayedOnServersThatCannotBeReachedThroughProxies(t *testing.T) {
@@ -24,12 +25,7 @@ func TestNoScenarioIsPlayedOnServersThatCannotBeReachedThroughProxies(t *testing
 		{[]string{"--redis=cache:6380", "--redis-tls=on"}, noTLS},
 		{[]string{"--redis=a:6379,b:6379"}, noCluster},
 	} {
-		var stdout, stderr bytes.Buffer
-		nothing := func(string) string { return "" }
-		code := run(t.Context(), append([]string{"faults"}, test.servers...), nothing, &stdout, &stderr)
-		if code != exitUnusable || !strings.Contains(stderr.String(), test.why) {
-			t.Errorf("faults %v: exit status %d, %s", test.servers, code, &stderr)
-		}
+		runHere(t.Context(), append([]string{"faults"}, test.servers...)...).want(t, exitUnusable, test.why)
 		f := runFlagsOf(t, test.servers)
 		if notes := fmt.Sprint(f.faultNotes()); f.faults || !strings.Contains(notes, test.why) {
 			t.Errorf("run %v: plays fault scenarios: %t, notes %s", test.servers, f.faults, notes)
@@ -62,9 +58,7 @@ func runFlagsOf(t *testing.T, args []string) *runFlags {
 	var f runFlags
 	flags := pflag.NewFlagSet("run", pflag.ContinueOnError)
 	f.register(flags)
-	if err := errors.Join(flags.Parse(args), f.check(flags)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(flags.Parse(args), f.check(flags)))
 	f.setDefaults(flags)
 	return &f
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"io/fs"
 	"net"
@@ -9,15 +8,15 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"stock/internal/must"
 )
 
 func TestWrongUsageIsOneClearLine(t *testing.T) { //nolint:funlen // a table
 	t.Parallel()
 	empty := t.TempDir()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer listener.Close()
 	busy := listener.Addr().String()
 	for _, test := range []struct{ args, want string }{
@@ -47,7 +46,6 @@ func TestWrongUsageIsOneClearLine(t *testing.T) { //nolint:funlen // a table
 		{"up --redis 127.0.0.1:1 --redis-cluster", "--redis-cluster and --redis exclude each other"},
 		{"up --mysql-dsn root@tcp(h:1)/ --tidb tidb-server", "--tidb and --mysql-dsn exclude each other"},
 		{"run --redis redis://:secret@h", "--redis must be host:port; put the password of Redis into"},
-		{"up --redis redis://:secret@h", "--redis must be host:port; put the password of Redis into"},
 		{"faults --redis h:1,h:1", "--redis names h:1 twice"},
 		{"run --target http://a --admin http://b --redis redis://:secret@h", "--redis must be host:port"},
 		{"run --target http://a --admin http://b --redlock h", "--redlock is \"h\": it must be host:port"},
@@ -63,10 +61,6 @@ func TestWrongUsageIsOneClearLine(t *testing.T) { //nolint:funlen // a table
 		{"run --replicas 9", "--replicas 9: must be a number from 1 to 8"},
 		{"run --target http://a --admin http://b --replicas 0", "--replicas 0: must be at least 1"},
 		{"run --sweep users=8,1", "--sweep users=8,1: 1 after 8: values must ascend"},
-		{
-			"run --sweep colour=red,blue",
-			`--sweep colour=red,blue: axis "colour": must be users, hold, goods or replicas`,
-		},
 		{"run --sweep users=1,8 --users 3", "--users and --sweep users exclude each other"},
 		{"run --sweep users=1,8 --rate 10", "--sweep users needs a closed loop"},
 		{"run --target http://a --admin http://b --sweep replicas=1,2", "with --target needs --single"},
@@ -119,11 +113,9 @@ func TestWrongUsageIsOneClearLine(t *testing.T) { //nolint:funlen // a table
 		if args[0] == "run" {
 			args = append(args, "--out", out)
 		}
-		var stdout, stderr bytes.Buffer
-		code := run(t.Context(), args, func(string) string { return "" }, &stdout, &stderr)
-		if code != exitUnusable || !strings.Contains(stderr.String(), test.want) ||
-			strings.Count(stderr.String(), "\n") != 1 {
-			t.Errorf("%s: status %d, %q, want %d and one line with %q", test.args, code, &stderr, exitUnusable, test.want)
+		got := runHere(t.Context(), args...)
+		if got.code != exitUnusable || !strings.Contains(got.stderr, test.want) || strings.Count(got.stderr, "\n") != 1 {
+			t.Errorf("%s: status %d, %q, want %d and one line with %q", test.args, got.code, got.stderr, exitUnusable, test.want)
 		}
 		if _, err := os.Stat(out); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%s: %s was not removed: %v", test.args, out, err)
@@ -133,10 +125,6 @@ func TestWrongUsageIsOneClearLine(t *testing.T) { //nolint:funlen // a table
 
 func TestAWrongValueInTheEnvironmentIsWrongUsage(t *testing.T) {
 	t.Parallel()
-	var stdout, stderr bytes.Buffer
-	getenv := func(name string) string { return map[string]string{"LOADTEST_REQUESTS": "many"}[name] }
-	code := run(t.Context(), []string{"run", "--out", t.TempDir()}, getenv, &stdout, &stderr)
-	if want := "LOADTEST_REQUESTS: "; code != exitUnusable || !strings.Contains(stderr.String(), want) {
-		t.Errorf("status %d, %q, want %d and %q", code, &stderr, exitUnusable, want)
-	}
+	runWith(t.Context(), map[string]string{"LOADTEST_REQUESTS": "many"}, "run", "--out", t.TempDir()).
+		want(t, exitUnusable, "LOADTEST_REQUESTS: ")
 }

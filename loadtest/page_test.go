@@ -60,6 +60,7 @@ func lookAtRun(t *testing.T, dir string, r *report.Report) {
 	sortRows(t, p)
 	filterRows(t, p)
 	openRow(t, p)
+	mustJumpToAnOverlap(t, p)
 	mustLookRight(p)
 }
 

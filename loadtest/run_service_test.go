@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -46,20 +45,14 @@ func TestExamplesAreJudged(t *testing.T) {
 				if variant == "wrong" {
 					want, found = exitNotHeld, "mysql: wrong (item 1: units sold "
 				}
-				if ran.code != want || !strings.Contains(ran.stdout, found) {
-					t.Errorf("run %s: exit status %d, want %d\n%s%s", file, ran.code, want, ran.stdout, ran.stderr)
-				}
+				ran.want(t, want, found)
 				if language != "python" {
 					continue
 				}
-				explored := finish(t, "explore", "--quick", "--lanes", "1", "--service", file)
-				if explored.code != want || !strings.Contains(explored.stdout, language+"-"+variant+" on mysql") {
-					t.Errorf("explore %s: exit status %d, want %d\n%s%s", file, explored.code, want, explored.stdout, explored.stderr)
-				}
+				finish(t, "explore", "--quick", "--lanes", "1", "--service", file).
+					want(t, want, language+"-"+variant+" on mysql")
 			}
-			if got := finish(t, "compare", dirs[0], dirs[1]); got.code != exitHeld {
-				t.Errorf("compare: exit status %d\n%s%s", got.code, got.stdout, got.stderr)
-			}
+			finish(t, "compare", dirs[0], dirs[1]).want(t, exitHeld)
 		})
 	}
 }
@@ -151,9 +144,7 @@ func TestAServiceThatIsRunningIsJudged(t *testing.T) {
 	t.Parallel()
 	s := &shop{sell: sellOne}
 	got, dir := runShop(t, describe(t, s.start(t, 2), "remaining: left\nidempotency_header: Key"))
-	if got.code != exitHeld {
-		t.Fatalf("exit status %d\n%s%s", got.code, got.stdout, got.stderr)
-	}
+	got.want(t, exitHeld)
 	r := mustReadReport(t, dir)
 	if len(r.Rows) != 4 || len(r.Rows[0].ReplicaShares) != 2 {
 		t.Errorf("%d rows, shares %v: want four workloads, on two replicas", len(r.Rows), r.Rows[0].ReplicaShares)
@@ -195,12 +186,7 @@ func TestWhatAServiceDoesWrongIsFound(t *testing.T) {
 			t.Parallel()
 			s := &shop{sell: test.sell}
 			got, _ := runShop(t, describe(t, s.start(t, 1), ""))
-			if got.code != test.code || !strings.Contains(got.stdout, test.want) {
-				t.Errorf("exit status %d, want %d and %q\n%s%s", got.code, test.code, test.want, got.stdout, got.stderr)
-			}
-			if !strings.Contains(got.stdout, "not judged: whether every replica sells") {
-				t.Errorf("it is not said that replicas are not told apart:\n%s", got.stdout)
-			}
+			got.want(t, test.code, test.want, "not judged: whether every replica sells")
 		})
 	}
 }
@@ -282,9 +268,7 @@ func TestFlagsOfStrategiesAreNotForAService(t *testing.T) {
 			"run", "--service", "examples/php/right.yaml", "--redis", "127.0.0.1:1",
 		},
 	} {
-		if got := finish(t, args...); got.code != exitUnusable || !strings.Contains(got.stderr, want) {
-			t.Errorf("%v: exit status %d, want %d and %q\n%s", args, got.code, exitUnusable, want, got.stderr)
-		}
+		finish(t, args...).want(t, exitUnusable, want)
 	}
 }
 
@@ -293,13 +277,8 @@ func TestTheEnvironmentsFlagsForStrategiesAreNotForAService(t *testing.T) {
 	environment := map[string]string{
 		"LOADTEST_STORE": "redis", "LOADTEST_STRATEGIES": "update", "LOADTEST_REPLICAS": "4", "LOADTEST_TARGET": "http://a",
 	}
-	var stdout, stderr bytes.Buffer
-	code := run(t.Context(), []string{"run", "--service", describe(t, []string{"http://127.0.0.1:1"}, "")},
-		func(name string) string { return environment[name] }, &stdout, &stderr)
-	const want = "127.0.0.1:1: connect: connection refused"
-	if code != exitUnusable || !strings.Contains(stderr.String(), want) {
-		t.Errorf("exit status %d, want %d and %q\n%s", code, exitUnusable, want, &stderr)
-	}
+	runWith(t.Context(), environment, "run", "--service", describe(t, []string{"http://127.0.0.1:1"}, "")).
+		want(t, exitUnusable, "127.0.0.1:1: connect: connection refused")
 }
 
 // dying is a program that sells as the example in Python, has a process beside it, and ends after some requests.
@@ -334,10 +313,8 @@ func TestNothingOfAServiceThatDiesIsLeft(t *testing.T) {
 	} {
 		must.Succeed(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
-	got := finish(t, "run", "--service", filepath.Join(dir, "my.yaml"), "--out", filepath.Join(dir, "out"))
-	if got.code != exitUnusable || !strings.Contains(got.stderr, "(exit status 7); its log ends with:\nenough") {
-		t.Errorf("exit status %d, want %d and how the service ended\n%s", got.code, exitUnusable, got.stderr)
-	}
+	finish(t, "run", "--service", filepath.Join(dir, "my.yaml"), "--out", filepath.Join(dir, "out")).
+		want(t, exitUnusable, "(exit status 7); its log ends with:\nenough")
 	pids, err := os.ReadFile(filepath.Join(dir, "pids"))
 	must.Succeed(t, err)
 	for pid := range strings.FieldsSeq(string(pids)) {

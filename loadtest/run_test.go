@@ -29,9 +29,7 @@ func TestQuickRunIsJudgedVerifiedAndCompared(t *testing.T) {
 	dir := t.TempDir()
 	ran := finish(t, "run", "--quick", "--strategies", "none,update", "--seed", "7", "--goods", "3", "--skew", "zipf",
 		"--counts", "1-3", "--out", dir)
-	if ran.code != exitHeld {
-		t.Fatalf("exit status %d\n%s\n%s", ran.code, ran.stdout, ran.stderr)
-	}
+	ran.want(t, exitHeld)
 	r := mustReadReport(t, dir)
 	verdicts := map[string]string{"none": "wrong", "update": "correct", "noop": "correct"}
 	judged := map[string]bool{}
@@ -75,20 +73,11 @@ func TestQuickRunIsJudgedVerifiedAndCompared(t *testing.T) {
 		}
 	}
 
-	checkTimeline(t, dir, r)
+	checkWindows(t, r)
 
-	again := finish(t, "verify", dir)
-	if again.code != exitHeld || !strings.Contains(again.stdout, "none") {
-		t.Errorf("verify: exit status %d\n%s\n%s", again.code, again.stdout, again.stderr)
-	}
-	got := finish(t, "run", "--quick", "--out", dir)
-	if got.code != exitUnusable || !strings.Contains(got.stderr, "another run") {
-		t.Errorf("run into the same directory: exit status %d\n%s", got.code, got.stderr)
-	}
-	compared := finish(t, "compare", dir, filepath.Join(dir, "report.json"))
-	if compared.code != exitHeld || !strings.Contains(compared.stdout, "update") {
-		t.Errorf("compare: exit status %d\n%s\n%s", compared.code, compared.stdout, compared.stderr)
-	}
+	finish(t, "verify", dir).want(t, exitHeld, "none")
+	finish(t, "run", "--quick", "--out", dir).want(t, exitUnusable, "another run")
+	finish(t, "compare", dir, filepath.Join(dir, "report.json")).want(t, exitHeld, "update")
 	t.Run("page", func(t *testing.T) { lookAtRun(t, dir, r) })
 }
 
@@ -97,17 +86,12 @@ func TestSweepIsJudgedVerifiedAndCompared(t *testing.T) {
 	dir := t.TempDir()
 	ran := finish(t, "run", "--quick", "--strategies", "none,update", "--requests", "300", "--sweep", "replicas=1,2",
 		"--out", dir)
-	if ran.code != exitHeld || !strings.Contains(ran.stdout, "goodput/s by replicas") {
-		t.Fatalf("exit status %d\n%s\n%s", ran.code, ran.stdout, ran.stderr)
-	}
+	ran.want(t, exitHeld, "goodput/s by replicas")
 	r := mustReadReport(t, dir)
 	if s := r.Sweep(); s == nil || len(s.Charts) != 2 || len(s.Charts[0].Curves) != 3 || len(r.Rows) != 12 {
 		t.Errorf("%d rows, sweep %+v: want three strategies under two workloads at two values", len(r.Rows), s)
 	}
-	again := finish(t, "verify", dir)
-	if again.code != exitHeld || !strings.Contains(again.stdout, "goodput/s by replicas") {
-		t.Errorf("verify: exit status %d\n%s\n%s", again.code, again.stdout, again.stderr)
-	}
+	finish(t, "verify", dir).want(t, exitHeld, "goodput/s by replicas")
 	compared := finish(t, "compare", dir, dir)
 	if compared.code != exitHeld || strings.Contains(compared.stdout, "Only in") {
 		t.Errorf("compare: exit status %d\n%s\n%s", compared.code, compared.stdout, compared.stderr)
@@ -118,10 +102,7 @@ func TestSweepIsJudgedVerifiedAndCompared(t *testing.T) {
 func TestLedgerIsAuditedByRunAndByVerify(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	ran := finish(t, "run", "--quick", "--strategies", "ledger", "--requests", "300", "--keys", "--out", dir)
-	if ran.code != exitHeld {
-		t.Fatalf("exit status %d\n%s\n%s", ran.code, ran.stdout, ran.stderr)
-	}
+	finish(t, "run", "--quick", "--strategies", "ledger", "--requests", "300", "--keys", "--out", dir).want(t, exitHeld)
 	r := mustReadReport(t, dir)
 	for _, row := range r.Rows {
 		if row.Strategy == "update" && (row.Replays == 0 || row.LedgerGaps > 0 || row.Requests != 300 && !row.JudgedOnly) {
@@ -132,9 +113,7 @@ func TestLedgerIsAuditedByRunAndByVerify(t *testing.T) {
 				row.Label(), row.SentAgain, row.AgainInStock, row.AgainElsewhere)
 		}
 	}
-	if again := finish(t, "verify", dir); again.code != exitHeld {
-		t.Errorf("verify: exit status %d\n%s\n%s", again.code, again.stdout, again.stderr)
-	}
+	finish(t, "verify", dir).want(t, exitHeld)
 
 	// verify finds a sale that is not in the ledger from the files alone.
 	paths, err := filepath.Glob(filepath.Join(dir, "history", "*-update-plenty-*.jsonl"))
@@ -149,11 +128,7 @@ func TestLedgerIsAuditedByRunAndByVerify(t *testing.T) {
 	}
 	end := at + bytes.IndexByte(kept[at:], '\n') + 1
 	must.Succeed(t, os.WriteFile(paths[0], slices.Concat(kept[:at], kept[end:]), 0o600))
-	again := finish(t, "verify", dir)
-	if again.code != exitNotHeld || !strings.Contains(again.stdout, "is not in the ledger") {
-		t.Errorf("verify: exit status %d, want %d and what is not in the ledger\n%s\n%s",
-			again.code, exitNotHeld, again.stdout, again.stderr)
-	}
+	finish(t, "verify", dir).want(t, exitNotHeld, "is not in the ledger")
 }
 
 func TestReportShowsOptionsFromTheEnvironment(t *testing.T) {
@@ -192,14 +167,7 @@ func TestRoundsAreAsNeededOnlyInAClosedLoopOfRequests(t *testing.T) {
 		"--sweep users=1,8":           fixedRounds,
 		"--target http://a --admin b": 0,
 	} {
-		var f runFlags
-		flags := pflag.NewFlagSet("run", pflag.ContinueOnError)
-		f.register(flags)
-		must.Succeed(t, flags.Parse(strings.Fields(args)))
-		if err := f.check(flags); err != nil {
-			t.Fatalf("%s: %v", args, err)
-		}
-		if f.setDefaults(flags); f.Rounds != want {
+		if f := runFlagsOf(t, strings.Fields(args)); f.Rounds != want {
 			t.Errorf("%q: %d rounds, want %d (0: as needed)", args, f.Rounds, want)
 		}
 	}

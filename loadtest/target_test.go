@@ -19,7 +19,10 @@ import (
 // The more flags describe a running service, the more the lab can do with it.
 func TestTarget(t *testing.T) {
 	t.Parallel()
-	d, _, _ := up(t)
+	d, _, _ := up(t, "--console=")
+	if d.Console != "" {
+		t.Errorf("the console is at %s, want none", d.Console)
+	}
 	target := target{d}
 	t.Run("without the DSN", target.withoutDSN)
 	t.Run("with the DSN", target.withDSN)
@@ -43,10 +46,7 @@ func (d target) argsWithStock(out string, more ...string) []string {
 
 func (d target) withoutDSN(t *testing.T) {
 	dir := t.TempDir()
-	got := finish(t, d.args(dir, "--admin", d.Replicas[0].AdminURL, "--stock", "1000")...)
-	if got.code != exitHeld {
-		t.Fatalf("exit status %d\n%s\n%s", got.code, got.stdout, got.stderr)
-	}
+	finish(t, d.args(dir, "--admin", d.Replicas[0].AdminURL, "--stock", "1000")...).want(t, exitHeld)
 	if name := witness(t, dir); name != "service" {
 		t.Errorf("the %s read the stock, want the service", name)
 	}
@@ -54,10 +54,7 @@ func (d target) withoutDSN(t *testing.T) {
 
 func (d target) withDSN(t *testing.T) {
 	dir := t.TempDir()
-	got := finish(t, d.argsWithStock(dir)...)
-	if got.code != exitHeld {
-		t.Fatalf("exit status %d\n%s\n%s", got.code, got.stdout, got.stderr)
-	}
+	finish(t, d.argsWithStock(dir)...).want(t, exitHeld)
 	if name := witness(t, dir); name != "oracle" {
 		t.Errorf("the %s read the stock, want the oracle", name)
 	}
@@ -80,10 +77,8 @@ func (d target) failingAdmin(t *testing.T) {
 	}))
 	defer failing.Close()
 	dir := t.TempDir()
-	got := finish(t, d.args(dir, "--admin", failing.URL, "--mysql-dsn", d.MySQLDSN, "--stock", "1000")...)
-	if got.code != exitUnusable || !strings.Contains(got.stderr, "set the stock of item 1") {
-		t.Errorf("exit status %d, %s: want %d and what failed", got.code, got.stderr, exitUnusable)
-	}
+	finish(t, d.args(dir, "--admin", failing.URL, "--mysql-dsn", d.MySQLDSN, "--stock", "1000")...).
+		want(t, exitUnusable, "set the stock of item 1")
 	r := mustReadReport(t, dir)
 	if len(r.Rows) != 1 || r.ClaimsHeld || len(r.Problems) == 0 || !strings.Contains(r.Problems[0], "out of order") {
 		t.Errorf("%d rows, claims held %v, problems %q: want the first run, and why there are no more",
@@ -95,9 +90,7 @@ func (d target) longerThanBudget(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new")
 	got := finish(t, d.args(dir, "--admin", d.Replicas[1].AdminURL, "--duration", "20s", "--budget", "1m")...)
 	const want = "4 runs of --duration 20s take 1m20s, more than --budget 1m0s"
-	if got.code != exitUnusable || !strings.Contains(got.stderr, want) {
-		t.Errorf("exit status %d, %s", got.code, got.stderr)
-	}
+	got.want(t, exitUnusable, want)
 	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("%s was not removed: %v", dir, err)
 	}
@@ -107,9 +100,7 @@ func (d target) openLoop(t *testing.T) {
 	dir := t.TempDir()
 	// With --hold 5ms, no request ends before the next one begins.
 	got := finish(t, d.argsWithStock(dir, "--rate", "300", "--duration", "1s", "--rounds", "1", "--hold", "5ms")...)
-	if got.code != exitHeld {
-		t.Fatalf("exit status %d\n%s\n%s", got.code, got.stdout, got.stderr)
-	}
+	got.want(t, exitHeld)
 	if !strings.Contains(got.stderr, "4 runs of 1s take a little more than 4s") {
 		t.Errorf("it does not say how long it takes: %s", got.stderr)
 	}

@@ -2,33 +2,14 @@ package main
 
 import (
 	"fmt"
-	"path/filepath"
 	"testing"
 
 	"github.com/chromedp/chromedp/kb"
 
 	"stock/loadtest/internal/browsertest"
-	"stock/loadtest/internal/lab"
 	"stock/loadtest/internal/report"
 	"stock/loadtest/internal/timeline"
 )
-
-// checkTimeline checks the timelines of a run in which the strategy none was found wrong.
-func checkTimeline(t *testing.T, dir string, r *report.Report) {
-	t.Helper()
-	t.Run("page of the report", func(t *testing.T) {
-		p := browsertest.Open(t, browsertest.File(t, filepath.Join(dir, lab.ReportPage)))
-		browsertest.Eval[bool](p,
-			`[...document.querySelectorAll(".opener")].find(o => o.textContent === "none").click() || true`)
-		mustJumpToAnOverlap(t, p)
-		for _, width := range []int64{1400, 375} {
-			p.Size(width, 800)
-			p.MustFit()
-		}
-		p.MustBeAccessible()
-	})
-	checkWindows(t, r)
-}
 
 // checkWindows checks that each row of a report has windows, and those of none a finding.
 func checkWindows(t *testing.T, r *report.Report) {

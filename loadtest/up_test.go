@@ -5,35 +5,11 @@ import (
 	"os"
 	"os/exec"
 	"strings"
-	"syscall"
 	"testing"
 
 	"stock/internal/must"
 	"stock/loadtest/internal/topology"
 )
-
-func TestUpReportsAKilledReplicaAndKeepsTheOthersRunning(t *testing.T) {
-	t.Parallel()
-	d, cmd, stderr := up(t)
-	must.Succeed(t, syscall.Kill(d.Replicas[1].PID, syscall.SIGKILL))
-	for line := ""; !strings.Contains(line, "replica-2 ended (signal: killed)"); {
-		var err error
-		if line, err = stderr.ReadString('\n'); err != nil {
-			t.Fatalf("up did not report that replica-2 was killed: %v", err)
-		}
-	}
-	deduct(t, d.Replicas[0].URL)
-	interrupt(t, cmd)
-	d.gone(t)
-}
-
-func TestKilledLabLeavesNoProcessAndNoPort(t *testing.T) {
-	t.Parallel()
-	d, cmd, _ := up(t)
-	must.Succeed(t, cmd.Process.Kill())
-	cmd.Wait()
-	d.gone(t)
-}
 
 // deduct deducts a unit and wants 200.
 func deduct(t *testing.T, url string) {

@@ -62,11 +62,7 @@ func startForeignWith(t *testing.T, files *servers.TLS) foreign {
 	if require != "" {
 		statements = append(statements, "ALTER USER lab@'127.0.0.1' "+require)
 	}
-	for _, statement := range statements {
-		if _, err := admin.ExecContext(t.Context(), statement); err != nil {
-			t.Fatalf("%s: %v", statement, err)
-		}
-	}
+	execute(t, admin, statements...)
 	cache := serverstest.StartRedis(t, servers.RedisOptions{AOF: true, TLS: files})
 	client := redis.NewClient(&redis.Options{Addr: cache.Addr, Password: redisSecret})
 	t.Cleanup(func() { client.Close() })
@@ -191,18 +187,27 @@ func wantNoSecret(t *testing.T, dir string, texts ...string) {
 	}
 }
 
+// run runs loadtest to its end, and fails unless it succeeds, the servers are as they were before, and no password was
+// written, neither below a directory.
+func (f foreign) run(t *testing.T, dir string, args ...string) (stdout, stderr string) {
+	t.Helper()
+	before := f.state(t)
+	cmd, out, errs := f.command(t, args...)
+	if err := cmd.Run(); err != nil {
+		t.Errorf("%v\n%s\n%s", err, out, errs)
+	}
+	f.wantState(t, before)
+	wantNoSecret(t, dir, out.String(), errs.String())
+	return out.String(), errs.String()
+}
+
 // judge runs strategies on the servers, and fails unless every claim held, the servers are as they were before, no
 // password was written and the report has a note with each of the texts. It returns what was written to standard error.
 func (f foreign) judge(t *testing.T, strategies string, notes []string, args ...string) (stderr string) {
 	t.Helper()
-	dir, before := t.TempDir(), f.state(t)
+	dir := t.TempDir()
 	args = append([]string{"run", "--quick", "--requests", "300", "--out", dir, "--strategies", strategies}, args...)
-	cmd, stdout, errs := f.command(t, args...)
-	if err := cmd.Run(); err != nil {
-		t.Errorf("%v\n%s\n%s", err, stdout, errs)
-	}
-	f.wantState(t, before)
-	wantNoSecret(t, dir, stdout.String(), errs.String())
+	stdout, stderr := f.run(t, dir, args...)
 	r := mustReadReport(t, dir)
 	if !r.ClaimsHeld {
 		t.Errorf("not every claim held:\n%s", stdout)
@@ -212,7 +217,7 @@ func (f foreign) judge(t *testing.T, strategies string, notes []string, args ...
 			t.Errorf("no note says %q: %q", want, r.Environment.Notes)
 		}
 	}
-	return errs.String()
+	return stderr
 }
 
 func TestARunOnServersOfTheUserLeavesThemAsTheyWere(t *testing.T) {
@@ -237,15 +242,9 @@ func TestScenariosUseTheAccountOfTheUsersRedis(t *testing.T) {
 	f, dir := startForeign(t), t.TempDir()
 	f.limitRedis(t)
 	f.env = append(f.env, "LOADTEST_MYSQL_DSN=") // with a private MySQL, no scenario about MySQL is left out
-	before := f.state(t)
 	const strategies = "update,lock-redis-lua,lock-redlock,renew-until-error,set-nx-px"
-	cmd, stdout, stderr := f.command(t, "faults", "--strategies", strategies, "--out", dir,
+	f.run(t, dir, "faults", "--strategies", strategies, "--out", dir,
 		"--scenarios", "late-write,black-hole,crash-before-expire,no-index/repeatable-read")
-	if err := cmd.Run(); err != nil {
-		t.Errorf("%v\n%s\n%s", err, stdout, stderr)
-	}
-	f.wantState(t, before)
-	wantNoSecret(t, dir, stdout.String(), stderr.String())
 	played := map[string]bool{}
 	for _, fault := range mustReadReport(t, dir).Faults {
 		if fault.Outcome == report.Skipped {
@@ -290,14 +289,8 @@ func TestCtrlCOnServersOfTheUserLeavesThemAsTheyWere(t *testing.T) {
 func TestFaultsOnServersOfTheUserLeaveOutAndNameThoseThatBreakThem(t *testing.T) {
 	t.Parallel()
 	f, dir := startForeign(t), t.TempDir()
-	before := f.state(t)
-	cmd, stdout, stderr := f.command(t, "faults", "--out", dir,
+	stdout, _ := f.run(t, dir, "faults", "--out", dir,
 		"--strategies", "update,lock-redis-fenced,transactions-in-opposite-order")
-	if err := cmd.Run(); err != nil {
-		t.Errorf("%v\n%s\n%s", err, stdout, stderr)
-	}
-	f.wantState(t, before)
-	wantNoSecret(t, dir, stdout.String(), stderr.String())
 	played, leftOut := 0, map[string]int{}
 	for _, fault := range mustReadReport(t, dir).Faults {
 		if fault.Outcome == report.Skipped {
@@ -315,7 +308,7 @@ func TestFaultsOnServersOfTheUserLeaveOutAndNameThoseThatBreakThem(t *testing.T)
 			t.Errorf("no scenario is left out because %q: %v", why, leftOut)
 		}
 	}
-	if played < 20 || !strings.Contains(stdout.String(), "Redis is yours") {
+	if played < 20 || !strings.Contains(stdout, "Redis is yours") {
 		t.Errorf("%d cells were played, and those left out are %v\n%s", played, leftOut, stdout)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"stock/internal/must"
 	"stock/loadtest/internal/scenario"
 )
 
@@ -48,9 +49,7 @@ func TestWrkSendsOneDeductionAndCountsTheAnswers(t *testing.T) {
 		}
 	})
 	c, err := b.wrk(t.Context(), wrk, noop)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	// Each of two users has a connection in the warm-up, and another one afterwards.
 	if n := len(maps.Collect(connections.Range)); n != 4 {
 		t.Errorf("wrk had %d connections, want 4", n)

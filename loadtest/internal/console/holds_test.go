@@ -43,9 +43,8 @@ func withReplicas(t *testing.T, n int) (*Console, []net.Conn) {
 }
 
 func sendWrite(t *testing.T, conn net.Conn) {
-	if _, err := io.WriteString(conn, write); err != nil {
-		t.Fatal(err)
-	}
+	_, err := io.WriteString(conn, write)
+	must.Succeed(t, err)
 }
 
 func wantAnswered(t *testing.T, conn net.Conn) {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	"stock/internal/must"
 	"stock/internal/servers/serverstest"
 	"stock/loadtest/internal/explore/trace"
 	"stock/loadtest/internal/explore/wire"
@@ -21,9 +22,7 @@ func TestAProcessWithDeadChildrenIsAsleep(t *testing.T) {
 	t.Parallel()
 	// The shell becomes a program that does not wait for its children.
 	cmd := exec.CommandContext(t.Context(), "sh", "-c", "true & exec sleep 1000")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, cmd.Start())
 	defer func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"stock/internal/must"
 	"stock/loadtest/internal/explore/trace"
 )
 
@@ -18,9 +19,7 @@ var unlimited = trace.Bounds{Preemptions: -1, Faults: 1}
 func startScripts(t *testing.T, lanes int, engine string) *Explorer {
 	t.Helper()
 	x, err := StartScripts(t.Context(), lanes, engine)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(x.Close)
 	return x
 }
@@ -28,9 +27,7 @@ func startScripts(t *testing.T, lanes int, engine string) *Explorer {
 func load(t *testing.T, text string) *Script {
 	t.Helper()
 	s, err := LoadScript("shop.star", []byte(text), 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return s
 }
 
@@ -56,20 +53,14 @@ func testGallery(t *testing.T, x *Explorer, dir string, least int) {
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".star"), func(t *testing.T) {
 			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			s, err := LoadScript(file, text, 2)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if s.Title == "" || s.Expect == nil {
 				t.Error("it does not say what it shows, and what the result must be")
 			}
 			r, err := x.ExploreScript(t.Context(), s, trace.Bounds{Preemptions: 2, Faults: 1})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if !r.Held() || !r.Judged() {
 				var b strings.Builder
 				_ = r.Write(&b, true, false)
@@ -83,14 +74,10 @@ func testGallery(t *testing.T, x *Explorer, dir string, least int) {
 func testReplay(t *testing.T, x *Explorer) {
 	for _, name := range []string{"lock-redis", "read-then-lock", "skip-locked-once", "setnx-then-expire"} {
 		text, err := os.ReadFile("../../scripts/" + name + ".star")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		s := load(t, string(text))
 		r, err := x.ExploreScript(t.Context(), s, unlimited)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		tokens := 0
 		for _, c := range r.Cells {
 			for kind, shortest := range c.Shortest {

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"stock/internal/must"
 	"stock/loadtest/internal/explore/trace"
 )
 
@@ -85,17 +86,8 @@ func (s ticking) Run(ctx context.Context, try int, choose func(Point) int) (trac
 
 func TestAScheduleInWhichAnotherSecondBeganIsExecutedAgain(t *testing.T) {
 	system := ticking{program{{{variable: "x"}, {variable: "x", write: 1}}, {{variable: "x"}, {variable: "x", write: 2}}}}
-	s := &Search{Found: func(s trace.Schedule) {
-		if s.Outcome.Kind == "disturbed" {
-			t.Errorf("%s counts although it was disturbed", s.Token)
-		}
-	}}
-	tally, err := s.Run(t.Context(), []System{system})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if tally.Schedules == 0 {
-		t.Error("nothing was executed")
+	if outcomes, tally := search(t, system, trace.Bounds{}, 1); outcomes["disturbed"] > 0 || tally.Schedules == 0 {
+		t.Errorf("%v after %+v; want some schedules, and none that was disturbed", outcomes, tally)
 	}
 	o, err := Replay(t.Context(), system, "A.B.A.B")
 	if err != nil || o.Kind == "disturbed" {
@@ -104,14 +96,12 @@ func TestAScheduleInWhichAnotherSecondBeganIsExecutedAgain(t *testing.T) {
 }
 
 // search returns how often each outcome was found.
-func search(t *testing.T, p program, bounds trace.Bounds, workers int) (outcomes map[string]int, tally trace.Tally) {
+func search(t *testing.T, p System, bounds trace.Bounds, workers int) (outcomes map[string]int, tally trace.Tally) {
 	t.Helper()
 	outcomes = map[string]int{}
 	s := &Search{Bounds: bounds, Found: func(s trace.Schedule) { outcomes[s.Outcome.Kind]++ }}
 	tally, err := s.Run(t.Context(), slices.Repeat([]System{p}, workers))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return outcomes, tally
 }
 
@@ -218,9 +208,8 @@ func TestAReplayRepeatsASchedule(t *testing.T) {
 	}
 	found := map[string]string{}
 	s := &Search{Bounds: trace.Bounds{Preemptions: -1}, Found: func(s trace.Schedule) { found[s.Token] = s.Outcome.Kind }}
-	if _, err := s.Run(t.Context(), []System{p}); err != nil {
-		t.Fatal(err)
-	}
+	_, err := s.Run(t.Context(), []System{p})
+	must.Succeed(t, err)
 	for _, token := range slices.Sorted(maps.Keys(found)) {
 		if o, err := Replay(t.Context(), p, token); err != nil || o.Kind != found[token] {
 			t.Errorf("replay of %s: %s, %v; want %s", token, o.Kind, err, found[token])

@@ -3,7 +3,6 @@ package explore_test
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -25,7 +24,9 @@ import (
 	"github.com/jmoiron/sqlx"
 	"github.com/redis/go-redis/v9"
 
+	"stock/internal/must"
 	"stock/internal/servers"
+	"stock/internal/servers/serverstest"
 	"stock/loadtest/internal/explore/wire"
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/scenario"
@@ -114,36 +115,25 @@ type studio struct {
 func startStudio(t *testing.T) studio {
 	t.Helper()
 	ctx, shared := t.Context(), start(t).lab.Topology
-	own, err := servers.StartMySQL(ctx, servers.MySQLOptions{Relaxed: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = own.Stop(context.Background()) })
 	at := shared.Addresses()
-	if at.MySQLDSN, err = own.CreateDatabase(ctx, "stock"); err != nil {
-		t.Fatal(err)
-	}
-	master := startRedis(t, servers.RedisOptions{Name: "recorded-redis"})
-	startRedis(t, servers.RedisOptions{Name: "recorded-redis-replica", ReplicaOf: master})
+	var err error
+	at.MySQLDSN, err = serverstest.StartMySQL(t, servers.MySQLOptions{Relaxed: true}).CreateDatabase(ctx, "stock")
+	must.Succeed(t, err)
+	master := serverstest.StartRedis(t, servers.RedisOptions{Name: "recorded-redis"}).Addr
+	serverstest.StartRedis(t, servers.RedisOptions{Name: "recorded-redis-replica", ReplicaOf: master})
 	s := studio{recorder: &recorder{heard: time.Now()}}
-	if s.db, err = sqlx.Open("mysql", at.MySQLDSN); err != nil {
-		t.Fatal(err)
-	}
+	s.db, err = sqlx.Open("mysql", at.MySQLDSN)
+	must.Succeed(t, err)
 	t.Cleanup(func() { s.db.Close() })
-	if _, err := migrations.Up(ctx, s.db.DB); err != nil {
-		t.Fatal(err)
-	}
+	_, err = migrations.Up(ctx, s.db.DB)
+	must.Succeed(t, err)
 	asked := redis.NewClient(&redis.Options{Addr: master})
 	t.Cleanup(func() { asked.Close() })
 	config, err := mysql.ParseDSN(at.MySQLDSN)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	through := func(protocol wire.Protocol, to string) string {
 		p, err := wire.Start(protocol, to, s, asked)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		t.Cleanup(p.Close)
 		return p.Addr()
 	}
@@ -154,21 +144,9 @@ func startStudio(t *testing.T) studio {
 		at.Redlock[i] = through(wire.Redis, to)
 	}
 	s.Replica, err = shared.StartReplica(ctx, "recorded", at, topology.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { s.Process().Kill() })
 	return s
-}
-
-func startRedis(t *testing.T, o servers.RedisOptions) (addr string) {
-	t.Helper()
-	r, err := servers.StartRedis(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = r.Stop(context.Background()) })
-	return r.Addr
 }
 
 // Each strategy sells, refuses, and answers again, and what it sends is compared with what the documents show. With
@@ -177,9 +155,7 @@ func TestStatementsAreThoseOnTheWire(t *testing.T) {
 	s := startStudio(t)
 	service := scenario.Service{URL: s.URL, Admin: s.AdminURL, Client: http.DefaultClient}
 	all, err := service.Strategies(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	got := statements{Tables: s.tables(t), Scripts: map[string]string{}, Strategies: map[string]map[string][]exchange{}}
 	files := scriptFiles(t)
 	for i, strategy := range all {
@@ -191,18 +167,14 @@ func TestStatementsAreThoseOnTheWire(t *testing.T) {
 			continue
 		}
 		item := int64(recordedItem + i)
-		if err := service.SetStock(t.Context(), map[int64]int64{item: recordedStock}); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, service.SetStock(t.Context(), map[int64]int64{item: recordedStock}))
 		got.Strategies[strategy.Name] = map[string][]exchange{}
 		for what, exchanges := range s.record(t, strategy, item) {
 			got.Strategies[strategy.Name][what] = legible(exchanges, item, files, got.Scripts)
 		}
 	}
 	if *updateStatements {
-		if err := os.WriteFile(statementsFile, indented(t, got), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(statementsFile, indented(t, got), 0o644))
 		return
 	}
 	compareStatements(t, got)
@@ -248,9 +220,7 @@ func recommended(t *testing.T, name string) bool {
 	if err == nil {
 		err = json.Unmarshal(text, &choice)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return choice.Strategies[name] != nil
 }
 
@@ -461,9 +431,7 @@ func scriptFiles(t *testing.T) map[string]string {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return files
 }
 
@@ -488,18 +456,14 @@ func (s studio) tables(t *testing.T) map[string]string {
 	var version string
 	var names []string
 	err := errors.Join(s.db.Get(&version, "SELECT VERSION()"), s.db.Select(&names, "SHOW TABLES"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if !strings.Contains(version, "MariaDB") {
 		return nil
 	}
 	all := map[string]string{}
 	for _, name := range names {
 		var text string
-		if err := s.db.QueryRow("SHOW CREATE TABLE "+name).Scan(&name, &text); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.db.QueryRow("SHOW CREATE TABLE "+name).Scan(&name, &text))
 		text = strings.NewReplacer("`", "").Replace(text)
 		all[name] = regexp.MustCompile(`\) ENGINE=.*`).ReplaceAllString(text, ") ENGINE=InnoDB")
 	}
@@ -515,9 +479,7 @@ func compareStatements(t *testing.T, got statements) {
 	if err == nil {
 		err = json.Unmarshal(text, &want)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	const fix = "go test ./loadtest/internal/explore -run TestStatementsAreThoseOnTheWire -update, and " +
 		"go test . -update"
 	for name, exchanges := range got.Strategies {
@@ -544,8 +506,6 @@ func indented(t *testing.T, v any) []byte {
 	encoder := json.NewEncoder(&b)
 	encoder.SetEscapeHTML(false) // readable placeholders
 	encoder.SetIndent("", "  ")
-	if err := encoder.Encode(v); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, encoder.Encode(v))
 	return b.Bytes()
 }

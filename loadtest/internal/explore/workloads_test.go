@@ -6,14 +6,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"stock/internal/must"
 )
 
 func TestTheDocumentListsEveryWorkloadWithItsFaults(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../../docs/explore.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	_, section, _ := strings.Cut(string(text), "\n## Workloads\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	for _, w := range workloads {

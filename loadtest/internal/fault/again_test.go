@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"stock/internal/must"
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/oracle"
 	"stock/loadtest/internal/report"
@@ -20,23 +21,17 @@ import (
 func startLab(t *testing.T) (*Lab, []scenario.Strategy) {
 	t.Helper()
 	on, err := topology.Start(t.Context(), topology.Options{Replicas: 1, Relaxed: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() {
 		if err := on.Stop(context.Background()); err != nil {
 			t.Error(err)
 		}
 	})
 	o, err := oracle.Open(t.Context(), oracle.Config{MySQLDSN: on.MySQLDSN, Redis: on.Redis})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(o.Close)
 	catalogue, err := scenario.Service{URL: on.URL, Client: http.DefaultClient}.Strategies(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return &Lab{Topology: on, Oracle: o}, catalogue
 }
 

@@ -7,39 +7,33 @@ import (
 	"strings"
 	"testing"
 
+	"stock/internal/must"
 	"stock/loadtest/internal/report"
 )
 
 // The page explains each story, all of its variants together.
-func TestEachScenarioIsDocumented(t *testing.T) {
+func TestTheDocumentsNameAndCountTheScenarios(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../../docs/faults.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, s := range Scenarios {
-		story, _, _ := strings.Cut(s.Name, "/")
-		if !strings.Contains(string(text), "`"+story+"`") {
-			t.Errorf("docs/faults.md does not explain %s", story)
-		}
-	}
-}
-
-func TestTheREADMESaysHowManyScenariosThereAre(t *testing.T) {
-	t.Parallel()
-	text, err := os.ReadFile("../../../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	stories := map[string]bool{}
+	page, stories := read(t, "docs/faults.md"), map[string]bool{}
 	for _, s := range Scenarios {
 		story, _, _ := strings.Cut(s.Name, "/")
 		stories[story] = true
+		if !strings.Contains(page, "`"+story+"`") {
+			t.Errorf("docs/faults.md does not explain %s", story)
+		}
 	}
 	want := fmt.Sprintf("plays %d scenarios in %d variants", len(stories), len(Scenarios))
-	if !strings.Contains(string(text), want) {
+	if !strings.Contains(read(t, "README.md"), want) {
 		t.Errorf("README.md does not say that the lab %s", want)
 	}
+}
+
+// read returns the text of a document.
+func read(t *testing.T, document string) string {
+	t.Helper()
+	text, err := os.ReadFile("../../../" + document)
+	must.Succeed(t, err)
+	return string(text)
 }
 
 // TestEachClaimOfAPracticeIsShownInWords finds claims that begin with a constant for which reports have no words.

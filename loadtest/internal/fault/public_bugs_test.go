@@ -2,12 +2,12 @@ package fault
 
 import (
 	"encoding/json"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	"stock/internal/must"
 	"stock/internal/stock"
 	"stock/internal/stock/catalogue"
 	"stock/internal/stock/mutants"
@@ -86,9 +86,7 @@ func asListed(t *testing.T, s stock.Strategy) (listed scenario.Strategy) {
 	if err == nil {
 		err = json.Unmarshal(text, &listed)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return listed
 }
 
@@ -126,9 +124,5 @@ func readPublicBugs(t *testing.T) (bugs []publicBug) {
 
 func publicBugs(t *testing.T) string {
 	t.Helper()
-	text, err := os.ReadFile("../../../docs/public-bugs.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
+	return read(t, "docs/public-bugs.md")
 }

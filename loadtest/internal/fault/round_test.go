@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"stock/internal/must"
 	"stock/loadtest/internal/messages"
 	"stock/loadtest/internal/report"
 	"stock/loadtest/internal/scenario"
@@ -162,9 +163,7 @@ func TestAPartInTheBackgroundThatFailsEndsTheStoryThatWaitsForIt(t *testing.T) {
 func named(t *testing.T, name string) Scenario {
 	t.Helper()
 	found, err := Find([]string{name})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return found[0]
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"stock/internal/must"
 	"stock/loadtest/internal/scenario"
 	"stock/loadtest/internal/topology"
 	"stock/loadtest/internal/verify"
@@ -74,9 +75,7 @@ func TestStrikesOfTheWarmUpDoNotCount(t *testing.T) {
 		Goods: 1, MinCount: 1, MaxCount: 1, Stock: 10, Timeout: time.Minute, WarmUp: 10 * time.Millisecond,
 		Patience: time.Millisecond, Dir: t.TempDir(),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if all := r.strikes.Load(); all == perRun || trial.Strikes != perRun {
 		t.Errorf("%d strikes count, of %d with those of the warm-up, want %d of more", trial.Strikes, all, perRun)
 	}

@@ -41,9 +41,8 @@ func startBackend(t *testing.T) backend {
 	must.Succeed(t, err)
 	t.Cleanup(func() { db.Close() })
 	db.SetMaxIdleConns(1)
-	if _, err := migrations.Up(t.Context(), db); err != nil {
-		t.Fatal(err)
-	}
+	_, err = migrations.Up(t.Context(), db)
+	must.Succeed(t, err)
 	client := redis.NewClient(&redis.Options{Addr: store.Addr})
 	t.Cleanup(func() { client.Close() })
 
@@ -61,9 +60,8 @@ func startBackend(t *testing.T) backend {
 
 func (b backend) exec(t *testing.T, statement string) {
 	t.Helper()
-	if _, err := b.db.ExecContext(t.Context(), statement); err != nil {
-		t.Fatal(err)
-	}
+	_, err := b.db.ExecContext(t.Context(), statement)
+	must.Succeed(t, err)
 }
 
 func TestOracleReadsAndCounts(t *testing.T) {
@@ -118,16 +116,13 @@ func (b backend) testCounters(t *testing.T) {
 	}
 	// The oracle's own statements do not count as work of the service.
 	for _, store := range Stores {
-		if _, err := b.Stock(t.Context(), store, []int64{1, 2}); err != nil {
-			t.Fatal(err)
-		}
+		_, err := b.Stock(t.Context(), store, []int64{1, 2})
+		must.Succeed(t, err)
 	}
-	if _, err := b.Ledger(t.Context(), "7-1"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := b.Servers(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	_, err = b.Ledger(t.Context(), "7-1")
+	must.Succeed(t, err)
+	_, err = b.Servers(t.Context())
+	must.Succeed(t, err)
 	after, err := b.Counters(t.Context())
 	must.Succeed(t, err)
 	if got, want := after.Since(before), (Counters{MySQLStatements: 7, RedisCommands: 5}); got != want {

@@ -1,6 +1,7 @@
 package page
 
 import (
+	"fmt"
 	"html/template"
 	"io"
 	"os"
@@ -39,42 +40,52 @@ func TestScriptsReadTheDataOfTheirPage(t *testing.T) {
 
 func TestALegendSaysWhetherAnythingWasSoldAfterTheFault(t *testing.T) {
 	t.Parallel()
-	for sold, want := range map[bool]string{
-		true: "from “the victim is killed” until the next sale", false: "to the end: nothing was sold any more",
-	} {
+	r := &report.Report{}
+	for _, sold := range []bool{true, false} {
 		w := timeline.Window{
 			Title: "Item 1", To: 100, Of: 1, Lanes: []timeline.Lane{{Replica: "survivor"}},
 			Sections: []timeline.Section{{Start: 10, End: 90, Request: "B", Kind: timeline.Request, Outcome: "busy", Count: 1}},
 			Shaded:   []timeline.Shade{{Start: 50, End: 100, Text: "the victim is killed", Sold: sold}},
 		}
-		f := report.Fault{Scenario: "holder-dies", Strategy: "lock", Windows: []timeline.Window{w}}
-		r := &report.Report{Faults: []report.Fault{f}}
-		p := open(t, func(out io.Writer) error { return WriteReport(out, r) })
-		p.Click("[data-story]")
-		p.WaitFor(`document.querySelector(".tl-legend")`)
+		strategy := fmt.Sprint("sold-", sold)
+		r.Faults = append(r.Faults, report.Fault{
+			Scenario: "holder-dies", Strategy: strategy, Replay: strategy, Windows: []timeline.Window{w},
+		})
+	}
+	p := open(t, func(out io.Writer) error { return WriteReport(out, r) })
+	for strategy, want := range map[string]string{
+		"sold-true":  "from “the victim is killed” until the next sale",
+		"sold-false": "to the end: nothing was sold any more",
+	} {
+		openStory(p, "holder-dies/"+strategy, strategy)
 		if got := p.Text(".tl-legend"); !strings.Contains(got, want) || !strings.Contains(got, "selected") {
 			t.Errorf("the legend is %q, want %q in it", got, want)
 		}
 	}
 }
 
-// openFaults opens the page of a report with two cells.
-func openFaults(t *testing.T) *browsertest.Page {
-	t.Helper()
+// openStory follows a link to a story, which is played again by a command.
+func openStory(p *browsertest.Page, link, replay string) {
+	browsertest.Eval[bool](p, `(location.hash = "`+link+`") !== ""`)
+	p.WaitFor(`document.querySelector("#story[open] .replay code")?.textContent === "` + replay + `"`)
+}
+
+// Two stories, in one page.
+func TestStoriesAreOpenedAndCopied(t *testing.T) {
+	t.Parallel()
 	r := &report.Report{Faults: []report.Fault{
 		{Scenario: "late-write", Strategy: "update", Outcome: report.Safe, Replay: "play update"},
 		{Scenario: "late-write", Strategy: "none", Outcome: report.Unsafe, Replay: "play none"},
 	}}
-	return open(t, func(out io.Writer) error { return WriteReport(out, r) })
+	p := open(t, func(out io.Writer) error { return WriteReport(out, r) })
+	t.Run("by a link", func(t *testing.T) { openByLinks(p) })
+	t.Run("while another one closes", func(t *testing.T) { openWhileAnotherCloses(t, p) })
+	t.Run("a failed copy is not called copied", func(*testing.T) { copyInVain(p) })
 }
 
-func TestALinkToACellOpensItInTheSamePage(t *testing.T) {
-	t.Parallel()
-	p := openFaults(t)
-	for _, strategy := range []string{"none", "update"} { // the second while the first is open
-		browsertest.Eval[bool](p, `(location.hash = "late-write/`+strategy+`") !== ""`)
-		p.WaitFor(`document.querySelector("#story[open] .replay code")?.textContent === "play ` + strategy + `"`)
-	}
+func openByLinks(p *browsertest.Page) {
+	openStory(p, "late-write/none", "play none")
+	openStory(p, "late-write/update", "play update") // while the first is open
 	browsertest.Eval[bool](p, `document.getElementById("story").close() || true`)
 	// No escape sequence: it opens nothing, and the page reports no error. The listener of the page was called before.
 	browsertest.Eval[bool](p, `addEventListener("hashchange", () => { window.changed = true; }) || true`)
@@ -82,9 +93,9 @@ func TestALinkToACellOpensItInTheSamePage(t *testing.T) {
 	p.WaitFor("window.changed && !document.getElementById('story').open")
 }
 
-func TestAStoryThatIsOpenedWhileAnotherOneClosesKeepsItsAddress(t *testing.T) {
-	t.Parallel()
-	p := openFaults(t)
+// The story that is opened keeps its address.
+func openWhileAnotherCloses(t *testing.T, p *browsertest.Page) {
+	t.Helper()
 	browsertest.Eval[bool](p, `(() => {
 		const [first, second] = document.querySelectorAll("button[data-story]");
 		const dialog = document.getElementById("story");
@@ -101,16 +112,12 @@ func TestAStoryThatIsOpenedWhileAnotherOneClosesKeepsItsAddress(t *testing.T) {
 	}
 }
 
-func TestAFailedCopyIsNotCalledCopied(t *testing.T) {
-	t.Parallel()
-	p := openFaults(t)
-	p.Click("[data-story]")
-	p.WaitFor(`document.querySelector("#story[open] .replay button")`)
+func copyInVain(p *browsertest.Page) {
 	browsertest.Eval[bool](p, `(() => {
 		Clipboard.prototype.writeText = async () => { throw new Error("not permitted"); };
 		document.execCommand = () => false;
 		return true;
 	})()`)
-	p.Click("#story .replay button")
+	p.Click("#story[open] .replay button")
 	p.WaitFor(`document.querySelector("#story .replay button").textContent === "Not copied"`)
 }

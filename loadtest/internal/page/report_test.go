@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"stock/internal/must"
 	"stock/internal/stats"
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/report"
@@ -37,9 +38,7 @@ func newRow(strategy string, result verify.Result) *report.Row {
 func written(t *testing.T, r *report.Report) string {
 	t.Helper()
 	var b strings.Builder
-	if err := WriteReport(&b, r); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, WriteReport(&b, r))
 	return b.String()
 }
 
@@ -59,18 +58,10 @@ func TestAStrategyThatLosesALateWriteIsNotSimplyCorrect(t *testing.T) {
 	t.Parallel()
 	row := newRow("lock-redis-lua", verify.Correct)
 	row.Faults = map[string]string{"late-write": "unsafe", "holder-dies": "blocked 2.0 s", "client-retries": "unsafe"}
-	text := written(t, &report.Report{Rows: []*report.Row{row}})
-	for _, want := range []string{
+	mustSay(t, written(t, &report.Report{Rows: []*report.Row{row}}), []string{
 		`<span class="word late">loses a late write</span>`, `<span class="word bad">loses a sale</span>`,
 		`<span class="word wait">blocked 2.0 s</span>`, `<span class="word bad">deducts twice</span>`,
-	} {
-		if !strings.Contains(text, want) {
-			t.Errorf("the page lacks %s", want)
-		}
-	}
-	if strings.Contains(text, `<span class="word ok">correct</span>`) {
-		t.Error("the page calls it correct and nothing else")
-	}
+	}, []string{`<span class="word ok">correct</span>`})
 }
 
 func TestThePageSaysWhatItLeavesOut(t *testing.T) {
@@ -78,13 +69,8 @@ func TestThePageSaysWhatItLeavesOut(t *testing.T) {
 	row := newRow("update", verify.Correct)
 	row.Requests, row.LatencyMS.P99, row.Short = 1234, 0, true
 	r := &report.Report{Rows: []*report.Row{row}}
-	text := written(t, r)
-	for _, want := range append(r.LeftOut(), `data-sort="1234" class="number">1 234</td>`,
-		`data-label="99 % ms" data-sort="0" class="number"></td>`, "99 % unknown", "too short to compare its speed") {
-		if !strings.Contains(text, want) {
-			t.Errorf("the page lacks %s", want)
-		}
-	}
+	mustSay(t, written(t, r), append(r.LeftOut(), `data-sort="1234" class="number">1 234</td>`,
+		`data-label="99 % ms" data-sort="0" class="number"></td>`, "99 % unknown", "too short to compare its speed"), nil)
 }
 
 func TestAControlIsNotRecommended(t *testing.T) {
@@ -112,13 +98,8 @@ func TestAWrongStrategyHasNoBar(t *testing.T) {
 	t.Parallel()
 	wrong := newRow("none", verify.Wrong)
 	wrong.LostUpdates, wrong.Oversold, wrong.Sold = 1321, 500, 1344
-	text := written(t, &report.Report{Rows: []*report.Row{wrong}})
-	if want := `"damage">lost 1 321, oversold 500<`; !strings.Contains(text, want) {
-		t.Errorf("the page lacks %s", want)
-	}
-	if strings.Contains(text, `<span class="bar"`) || strings.Contains(text, "data-ranked>") {
-		t.Error("a wrong strategy has a bar, or is ranked")
-	}
+	mustSay(t, written(t, &report.Report{Rows: []*report.Row{wrong}}),
+		[]string{`"damage">lost 1 321, oversold 500<`}, []string{`<span class="bar"`, "data-ranked>"})
 }
 
 // details returns what the opened row shows.

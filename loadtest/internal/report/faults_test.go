@@ -1,11 +1,8 @@
 package report
 
 import (
-	"bytes"
 	"strings"
 	"testing"
-
-	"stock/internal/must"
 )
 
 func faultReport(faults ...Fault) *Report {
@@ -67,33 +64,15 @@ func TestManyScenariosAreShownOneBelowTheOther(t *testing.T) {
 	add("three", "a", Safe, 0)
 	add("three", "a", Inconclusive, 0)
 	add("four", "a", Skipped, 0)
+	add("four", "b", Skipped, 0)
+	faults[len(faults)-1].Evidence = []string{"no ZooKeeper"}
+	add("four", "c", Skipped, 0)
 	add("five", "a", Safe, 0)
-	r := faultReport(faults...)
-	var text bytes.Buffer
-	must.Succeed(t, r.WriteText(&text, false))
-	for _, want := range []string{
+	mustSay(t, text(t, faultReport(faults...)),
 		"- one: It breaks.\n  - unsafe: h\n  - safe: 7 strategies\n  - proof (a): the port is closed\n",
 		"- two: It breaks.\n  - blocked 1.5–2.0 s: a, b\n",
 		"- three: It breaks.\n  - inconclusive: a 1/2 ✗\n  - safe: a 1/2\n",
-		"- four: It breaks.\n  - skipped (no compiler): a\n",
-	} {
-		if !strings.Contains(text.String(), want) {
-			t.Errorf("the text lacks %q:\n%s", want, &text)
-		}
-	}
-}
-
-func TestEachReasonForSkippingIsShownOnce(t *testing.T) {
-	t.Parallel()
-	skipped := func(strategy, reason string) Fault {
-		return Fault{Scenario: "one", Strategy: strategy, Outcome: Skipped, Evidence: []string{reason}}
-	}
-	var text bytes.Buffer
-	r := faultReport(skipped("a", "no etcd"), skipped("b", "no ZooKeeper"), skipped("c", "no etcd"))
-	must.Succeed(t, r.WriteText(&text, false))
-	if want := "  - skipped (no etcd): a, c\n  - skipped (no ZooKeeper): b\n"; !strings.Contains(text.String(), want) {
-		t.Errorf("the text lacks %q:\n%s", want, &text)
-	}
+		"- four: It breaks.\n  - skipped (no compiler): a, c\n  - skipped (no ZooKeeper): b\n")
 }
 
 func TestTheReportSaysWhatWasPlayedAgain(t *testing.T) {
@@ -106,10 +85,5 @@ func TestTheReportSaysWhatWasPlayedAgain(t *testing.T) {
 	if got := r.Scenarios(); got[0] != "shutdown" {
 		t.Errorf("in the order %q", got)
 	}
-	var text bytes.Buffer
-	must.Succeed(t, r.WriteText(&text, false))
-	const want = "Played again, alone: shutdown, a: first blocked 1.4 s, then safe.\n"
-	if !strings.Contains(text.String(), want) {
-		t.Errorf("%q is missing:\n%s", want, &text)
-	}
+	mustSay(t, text(t, r), "Played again, alone: shutdown, a: first blocked 1.4 s, then safe.\n")
 }

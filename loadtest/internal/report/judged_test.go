@@ -1,19 +1,18 @@
 package report
 
 import (
-	"bytes"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
-	"stock/internal/must"
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/verify"
 )
 
 // withJudged reports a measured row, and two that are judged only. none is wrong, as it claims if it is measured.
 func withJudged(claimOfNone string) *Report {
-	b := NewBuilder(Environment{})
+	var histories []*history.History
 	orders := func(strategy, claim string) history.Run {
 		run := plenty(strategy, claim)
 		run.Workload.Name, run.Workload.Lines, run.JudgedOnly = "orders", 5, true
@@ -29,9 +28,9 @@ func withJudged(claimOfNone string) *Report {
 				asOrder(&h.Ops[i])
 			}
 		}
-		b.Add(h, verify.Judge(h))
+		histories = append(histories, h)
 	}
-	return b.Report()
+	return reported(histories...)
 }
 
 // asOrder makes an order of a deduction.
@@ -55,13 +54,12 @@ func TestRowsThatAreJudgedOnlyCountAndAreNotMeasured(t *testing.T) {
 				row.Label(), row)
 		}
 	}
-	var text bytes.Buffer
-	must.Succeed(t, r.WriteText(&text, false))
+	got := text(t, r)
 	const load = "orders · 600 requests on 600 units · 100 users · up to 5 lines per order · 1 round"
-	want := "## Judged, not measured\n\n- " + load + "\n  - wrong: none\n  - correct: update\n"
-	if !strings.Contains(text.String(), want) || strings.Count(text.String(), "goodput/s") != 1 ||
-		!strings.Contains(text.String(), "units sold but still in stock: 60") {
-		t.Errorf("want one table, the evidence, and\n%s\ngot\n%s", want, &text)
+	mustSay(t, got, "## Judged, not measured\n\n- "+load+"\n  - wrong: none\n  - correct: update\n",
+		"units sold but still in stock: 60")
+	if strings.Count(got, "goodput/s") != 1 {
+		t.Errorf("want one table\n%s", got)
 	}
 }
 
@@ -84,13 +82,8 @@ func TestJudgedRowsAreNamedByTheirStoreAndReplicas(t *testing.T) {
 		{"redis", "lock@mysql, lock@redis on 1 replica, mutex@mysql on 1 replica, update-one@mysql", "update@mysql"},
 	} {
 		r.Rows[3].Store = test.store
-		var out bytes.Buffer
-		must.Succeed(t, r.WriteText(&out, false))
-		want := "- retries · 0 rounds\n  - correct: " + test.deductions + "\n" +
-			"- retries · up to 3 lines per order · 0 rounds\n  - correct: " + test.orders + "\n"
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("want\n%s\ngot\n%s", want, &out)
-		}
+		mustSay(t, text(t, r), "- retries · 0 rounds\n  - correct: "+test.deductions+"\n"+
+			"- retries · up to 3 lines per order · 0 rounds\n  - correct: "+test.orders+"\n")
 	}
 }
 
@@ -113,18 +106,44 @@ func TestAFailedClaimIsToldFromWhatCouldNotBeJudged(t *testing.T) {
 	wrong := play(plenty("none", "correct"), 600, time.Millisecond)
 	clean := play(plenty("was-none", "loses-updates"), 600, time.Millisecond)
 	clean.Run.Control = true
+	decrement := func(claim string, stock int64) *history.History {
+		run := plenty("decrement", claim)
+		run.Workload.Name, run.Control, run.Initial = fmt.Sprint("stock of ", stock), true, map[int64]int64{1: stock}
+		h := play(run, 600, time.Millisecond)
+		h.Run.Claim = "oversells"
+		return h
+	}
+	unprovoked, caught, refuses := decrement("oversells", 600), decrement("oversells", 100), decrement("correct", 100)
+	right := play(plenty("update", "correct"), 600, time.Millisecond)
+	second := right.Run.Cell
+	second.Round = 2
 	healed := play(plenty("was-mutex", "loses-updates"), 600, time.Millisecond)
 	for name, c := range map[string]struct {
-		histories            []*history.History
-		plan                 []history.Cell
-		failed, inconclusive bool
+		histories                  []*history.History
+		plan                       []history.Cell
+		failed, inconclusive, held bool
+		problem                    string
 	}{
-		"wrong":                  {[]*history.History{wrong}, nil, true, false},
-		"too little load":        {[]*history.History{short}, nil, false, true},
-		"both":                   {[]*history.History{short, wrong}, nil, true, true},
-		"a clean control":        {[]*history.History{clean}, nil, false, true},
-		"correct unlike claimed": {[]*history.History{healed}, nil, true, false},
-		"missing":                {nil, []history.Cell{short.Run.Cell}, false, true},
+		"nothing":                {nil, nil, false, true, false, "nothing was run"},
+		"wrong":                  {[]*history.History{wrong}, nil, true, false, false, "claim not held: none"},
+		"too little load":        {[]*history.History{short}, nil, false, true, false, "inconclusive: update"},
+		"both":                   {[]*history.History{short, wrong}, nil, true, true, false, "claim not held: none"},
+		"a clean control":        {[]*history.History{clean}, nil, false, true, false, "control was-none came out clean"},
+		"correct unlike claimed": {[]*history.History{healed}, nil, true, false, false, "claim not held: was-mutex"},
+		"a control without demand": {
+			[]*history.History{unprovoked}, nil, false, true, true,
+			"control decrement came out clean: demand never exceeded the stock",
+		},
+		"a control that is caught in one row": {[]*history.History{unprovoked, caught}, nil, false, false, true, ""},
+		"a control that refuses": {
+			[]*history.History{refuses}, nil, false, true, false, "control decrement came out clean: a run that misses",
+		},
+		"as planned":                    {[]*history.History{right}, []history.Cell{right.Run.Cell}, false, false, true, ""},
+		"in another round than planned": {[]*history.History{right}, []history.Cell{second}, false, false, true, ""},
+		"one of two": {
+			[]*history.History{right}, []history.Cell{right.Run.Cell, second}, false, true, false,
+			"1 of 2 planned runs are missing: the run ended early",
+		},
 	} {
 		b := NewBuilder(Environment{})
 		b.Expect(c.plan)
@@ -132,9 +151,10 @@ func TestAFailedClaimIsToldFromWhatCouldNotBeJudged(t *testing.T) {
 			b.Add(h, verify.Judge(h))
 		}
 		r := b.Report()
-		if r.ClaimFailed != c.failed || r.Inconclusive != c.inconclusive || r.ClaimsHeld || r.Err() == nil {
-			t.Errorf("%s: failed %v, inconclusive %v, want %v, %v: %q",
-				name, r.ClaimFailed, r.Inconclusive, c.failed, c.inconclusive, r.Problems)
+		if r.ClaimFailed != c.failed || r.Inconclusive != c.inconclusive || r.ClaimsHeld != c.held ||
+			(r.Err() == nil) != (c.problem == "") || !strings.Contains(fmt.Sprint(r.Err()), c.problem) {
+			t.Errorf("%s: failed %v, inconclusive %v, want %v, %v and %q: %q",
+				name, r.ClaimFailed, r.Inconclusive, c.failed, c.inconclusive, c.problem, r.Problems)
 		}
 	}
 }

@@ -1,14 +1,12 @@
 package report
 
 import (
-	"bytes"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"stock/loadtest/internal/history"
-	"stock/loadtest/internal/verify"
 )
 
 // at returns a round of a strategy at a value of a sweep, with 300 units.
@@ -22,7 +20,7 @@ func at(axis string, value int, strategy string, round int) history.Run {
 // swept is a sweep over users: three rounds of each strategy at 1, 8 and 32 users. paces are the µs per request at
 // these values, 0 for a value that was not run. The rounds differ by noise percent.
 func swept(paces map[string][3]int, noise int) *Report {
-	b := NewBuilder(Environment{})
+	var histories []*history.History
 	for round := 1; round <= 3; round++ {
 		for strategy, pace := range paces {
 			for i, users := range []int{1, 8, 32} {
@@ -38,11 +36,11 @@ func swept(paces map[string][3]int, noise int) *Report {
 						h.Ops[i].ReceivedNS = h.Ops[i].SentNS + 10
 					}
 				}
-				b.Add(h, verify.Judge(h))
+				histories = append(histories, h)
 			}
 		}
 	}
-	return b.Report()
+	return reported(histories...)
 }
 
 func TestSweepShowsHowCostGrows(t *testing.T) {
@@ -62,32 +60,30 @@ func TestSweepShowsHowCostGrows(t *testing.T) {
 	if s := sample().Sweep(); s != nil {
 		t.Errorf("a report without a sweep has %+v", s)
 	}
-	var out bytes.Buffer
-	if err := r.WriteText(&out, false); err != nil {
-		t.Fatal(err)
+	mustSay(t, text(t, r), "plenty · goodput/s by users · 2 replicas", "0.50×", "untested")
+}
+
+// ofGoods is the history of a sweep over items, of which all but the first keep their units.
+func ofGoods(goods int) *history.History {
+	h := play(at("goods", goods, "update", 1), 300, time.Millisecond)
+	for id := 2; id <= goods; id++ {
+		h.Run.Initial[int64(id)], h.End.Final[int64(id)] = 5, 5
 	}
-	for _, want := range []string{"plenty · goodput/s by users · 2 replicas", "0.50×", "untested"} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("the text lacks %q:\n%s", want, out.String())
-		}
-	}
+	return h
 }
 
 func TestUncontendedValueOfASweepIsUntested(t *testing.T) {
 	t.Parallel()
 	for rest, held := range map[int]bool{5: true, 300: false} {
-		b := NewBuilder(Environment{})
+		var histories []*history.History
 		for goods, contended := range map[int]int{1: rest, 1000: 300} {
-			h := play(at("goods", goods, "update", 1), 300, time.Millisecond)
-			for id := 2; id <= goods; id++ {
-				h.Run.Initial[int64(id)], h.End.Final[int64(id)] = 5, 5
-			}
+			h := ofGoods(goods)
 			for i := range h.Ops[:contended] {
 				h.Ops[i].ReceivedNS = h.Ops[i].SentNS + 10
 			}
-			b.Add(h, verify.Judge(h))
+			histories = append(histories, h)
 		}
-		r := b.Report()
+		r := reported(histories...)
 		for _, row := range r.Rows {
 			if row.Uncontended != (row.Goods == 1000 || !held) || row.Untested != (row.Goods == 1000 && held) {
 				t.Errorf("%s: uncontended %v, untested %v", row.Label(), row.Uncontended, row.Untested)
@@ -101,15 +97,7 @@ func TestUncontendedValueOfASweepIsUntested(t *testing.T) {
 
 func TestSweepOverGoodsKeepsItsRowsApart(t *testing.T) {
 	t.Parallel()
-	b := NewBuilder(Environment{})
-	for _, goods := range []int{1, 10} {
-		h := play(at("goods", goods, "update", 1), 300, time.Millisecond)
-		for id := 2; id <= goods; id++ {
-			h.Run.Initial[int64(id)], h.End.Final[int64(id)] = 5, 5
-		}
-		b.Add(h, verify.Judge(h))
-	}
-	r := b.Report()
+	r := reported(ofGoods(1), ofGoods(10))
 	if s := r.Sweep(); len(r.Rows) != 2 || len(s.Charts) != 1 || len(s.Charts[0].Curves) != 1 {
 		t.Fatalf("got %d rows, %+v", len(r.Rows), s)
 	}

@@ -244,7 +244,7 @@ func TestRunnerRunsWhatItNeeds(t *testing.T) {
 	s := &shop{}
 	template := s.open(t, Config{Requests: 300})
 	config := template.config
-	config.Rounds, config.Budget = 0, time.Minute
+	config.Rounds, config.Budget = 0, 3*time.Second
 	noop := Strategy{
 		Name: "noop", Stores: []string{"mysql"},
 		Claim: Claim{OneReplica: verify.ClaimSellsNothing, TwoReplicas: verify.ClaimSellsNothing},

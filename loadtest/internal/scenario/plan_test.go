@@ -4,18 +4,20 @@ import (
 	"slices"
 	"testing"
 
+	"stock/internal/must"
 	"stock/loadtest/internal/history"
 )
 
 func TestStrategyWithDifferentClaimsAlsoRunsOnOneReplica(t *testing.T) {
 	t.Parallel()
 	choices, _, err := Choose(catalogue, nil, "")
-	if err != nil {
-		t.Fatal(err)
+	must.Succeed(t, err)
+	planned := func(replicas int, oneReplica bool) []row {
+		cells := []history.Cell{{Subject: history.Subject{Replicas: replicas}}}
+		return rows(choices, []string{Plenty, FlashSale}, cells, oneReplica)
 	}
-	workloads := []string{Plenty, FlashSale}
 	oneReplica := 0
-	for _, row := range rows(choices, workloads, []history.Cell{{Subject: history.Subject{Replicas: 2}}}, true) {
+	for _, row := range planned(2, true) {
 		if row.Replicas == 1 {
 			oneReplica++
 			if row.Strategy != "mutex" {
@@ -26,10 +28,10 @@ func TestStrategyWithDifferentClaimsAlsoRunsOnOneReplica(t *testing.T) {
 	if oneReplica != 2 {
 		t.Errorf("mutex has %d cells on one replica, want one for each workload", oneReplica)
 	}
-	if got := len(rows(choices, workloads, []history.Cell{{Subject: history.Subject{Replicas: 2}}}, false)); got != 8 {
+	if got := len(planned(2, false)); got != 8 {
 		t.Errorf("%d cells without a URL of one replica, want 8", got)
 	}
-	if got := len(rows(choices, workloads, []history.Cell{{Subject: history.Subject{Replicas: 1}}}, true)); got != 8 {
+	if got := len(planned(1, true)); got != 8 {
 		t.Errorf("%d cells on one replica, want 8", got)
 	}
 }

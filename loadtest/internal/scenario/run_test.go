@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"stock/internal/must"
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/verify"
 )
@@ -106,9 +107,7 @@ func TestRestocksAreRecordedAndALostOneIsFound(t *testing.T) {
 			t.Errorf("the history records restocks of %d units, want 7", m.History.Run.Restock)
 		}
 		h, err := history.Read(m.Path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if again := verify.Judge(h); again.Result != want || again.Restocked != m.Verdict.Restocked {
 			t.Errorf("judged again: %s, %d restocked", again.Result, again.Restocked)
 		}

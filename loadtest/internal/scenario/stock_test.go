@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"stock/internal/must"
 	"stock/loadtest/internal/traffic"
 )
 
@@ -13,19 +14,22 @@ func TestUnitsFollowTheWorkload(t *testing.T) {
 	single := mixOf(t, traffic.MixConfig{Goods: 1, MinCount: 1, MaxCount: 1})
 	unequal := mixOf(t, traffic.MixConfig{Seed: 9, Goods: 4, Skew: traffic.Zipf, MinCount: 1, MaxCount: 3})
 
-	if got := unitsFor(Plenty, single, 6000, 0); !maps.Equal(got, map[int64]int64{1: 6000}) {
-		t.Errorf("plenty: %v, want 6000 units of item 1", got)
+	demand, sixth := unequal.Demand(6000), map[int64]int64{}
+	for id, units := range demand {
+		sixth[id] = units / 6
 	}
-	if got := unitsFor(FlashSale, single, 6000, 0); !maps.Equal(got, map[int64]int64{1: 1000}) {
-		t.Errorf("flash sale: %v, want 1000 units of item 1", got)
-	}
-	if got, want := unitsFor(Plenty, unequal, 6000, 0), unequal.Demand(6000); !maps.Equal(got, want) {
-		t.Errorf("plenty: %v, want the demand for each item, %v", got, want)
-	}
-	got, demand := unitsFor(FlashSale, unequal, 6000, 0), unequal.Demand(6000)
-	for id := range demand {
-		if got[id] != demand[id]/6 {
-			t.Errorf("flash sale: %d units of item %d for a demand of %d, want a sixth", got[id], id, demand[id])
+	for name, c := range map[string]struct {
+		workload string
+		mix      *traffic.Mix
+		want     map[int64]int64
+	}{
+		"plenty":                      {Plenty, single, map[int64]int64{1: 6000}},
+		"plenty of several items":     {Plenty, unequal, demand},
+		"flash sale":                  {FlashSale, single, map[int64]int64{1: 1000}},
+		"flash sale of several items": {FlashSale, unequal, sixth},
+	} {
+		if got := unitsFor(c.workload, c.mix, 6000, 0); !maps.Equal(got, c.want) {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
 	}
 	if got := unitsFor(GivenStock, unequal, 6000, 10); total(got) != 10 || got[1] != 3 || got[4] != 2 {
@@ -47,9 +51,7 @@ func TestBoundedFlashSaleHasFewerUnits(t *testing.T) {
 func mixOf(t *testing.T, config traffic.MixConfig) *traffic.Mix {
 	t.Helper()
 	mix, err := traffic.NewMix(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return mix
 }
 

@@ -3,6 +3,8 @@ package scenario
 import (
 	"strings"
 	"testing"
+
+	"stock/internal/must"
 )
 
 var catalogue = []Strategy{
@@ -55,9 +57,7 @@ func TestChoose(t *testing.T) {
 				}
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			var got []string
 			for _, c := range choices {
 				got = append(got, c.Strategy.Name+":"+c.Store)

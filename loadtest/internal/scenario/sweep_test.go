@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"stock/internal/must"
 	"stock/loadtest/internal/history"
 )
 
@@ -96,7 +97,5 @@ func TestSweepSharesTheBudget(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 }

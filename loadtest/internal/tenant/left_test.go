@@ -3,7 +3,6 @@ package tenant_test
 import (
 	"bytes"
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"strings"
@@ -40,19 +39,8 @@ func TestLeftFindsEveryErrorOfARemoval(t *testing.T) {
 func TestAnInterruptedCreationSaysWhatItCouldNotRemove(t *testing.T) {
 	t.Parallel()
 	server := shared.MySQL(t)
-	admin, err := sql.Open("mysql", server.DSN(""))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { admin.Close() })
-	for _, statement := range []string{
-		"CREATE USER left_lab@'127.0.0.1'",
-		"GRANT CREATE, SELECT, INSERT ON left_lab.* TO left_lab@'127.0.0.1'", // and not DROP
-	} {
-		if _, err := admin.ExecContext(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
-	}
+	admin, dsn := labDSN(t, server, "left_lab", "")
+	execute(t, admin, "REVOKE DROP ON left_lab.* FROM left_lab@'127.0.0.1'")
 	proxy := tcpproxy.New(t, server.Addr)
 	create := proxy.Catch(func(m tcpproxy.Message) bool { return bytes.Contains(m.Data, []byte("CREATE DATABASE")) })
 	ctx, interrupt := context.WithCancel(t.Context())
@@ -61,7 +49,8 @@ func TestAnInterruptedCreationSaysWhatItCouldNotRemove(t *testing.T) {
 		interrupt()
 		create.Release()
 	}()
-	_, err = tenant.CreateDatabase(ctx, "left_lab@tcp("+proxy.Addr()+")/", oracle.Account{}, "left_lab")
+	dsn = strings.Replace(dsn, server.Addr, proxy.Addr(), 1)
+	_, err := tenant.CreateDatabase(ctx, dsn, oracle.Account{}, "left_lab")
 	left := tenant.Left(err)
 	if left == nil || !strings.Contains(left.Error(), "database left_lab") {
 		t.Errorf("got %v, of which %v is left; want the database", err, left)

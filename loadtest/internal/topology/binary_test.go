@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"stock/internal/must"
 )
 
 func TestStockBesideThisProgramIsUsedOnlyIfBuiltTogether(t *testing.T) {
@@ -55,10 +57,6 @@ func TestTheServiceIsBuiltWithItsRevision(t *testing.T) {
 // write creates an executable file with the given modification time.
 func write(t *testing.T, path string, at time.Time) {
 	t.Helper()
-	if err := os.WriteFile(path, nil, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chtimes(path, at, at); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(path, nil, 0o700))
+	must.Succeed(t, os.Chtimes(path, at, at))
 }

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"stock/internal/must"
 	"stock/nginx"
 )
 
@@ -40,9 +41,7 @@ func TestNginxWaitsLongerThanTheReplicas(t *testing.T) {
 		"--request-timeout=1h --mysql-idle=2h": "3602s",
 	} {
 		timeout, err := Options{ReplicaArgs: strings.Fields(args)}.requestTimeout()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		site := nginx.WithRequestTimeout(nginx.Render("stock", "8000", []string{"replica-1:8080"}), timeout)
 		for _, setting := range []string{"proxy_send_timeout ", "proxy_read_timeout "} {
 			if line := "\n    " + setting + want + ";\n"; !strings.Contains(site, line) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"stock/internal/must"
 	"stock/internal/servers"
 	"stock/internal/servers/serverstest"
 	"stock/internal/tcpproxy"
@@ -26,9 +27,7 @@ func TestASlowDropDoesNotDelayTheRemovalOfKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	rented.Tenants.Redis, err = tenant.CreateKeys(t.Context(), []string{store.Addr}, oracle.Account{}, "stock_lab:")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	proxy.Select(func(m tcpproxy.Message) bool { return bytes.Contains(m.Data, []byte("DROP DATABASE")) })
 	release := proxy.Hold()
 	removed := make(chan error, 1)

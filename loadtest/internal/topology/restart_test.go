@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"stock/internal/must"
 )
 
 // sold is the outcome of a request that succeeded.
@@ -90,9 +92,7 @@ func stockLeft(t *testing.T) int {
 	t.Helper()
 	var left struct{ Stock int }
 	reply := do(t, http.MethodGet, lab.Replicas[0].URL+"/stock/1", nil, "")
-	if err := json.NewDecoder(strings.NewReader(reply.body)).Decode(&left); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.NewDecoder(strings.NewReader(reply.body)).Decode(&left))
 	return left.Stock
 }
 
@@ -105,9 +105,7 @@ func TestRollingRestartUnderLoadFailsNoRequest(t *testing.T) {
 			t.Error(err)
 		}
 		time.Sleep(200 * time.Millisecond) // the other replica serves alone
-		if err := replica.Restart(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, replica.Restart(t.Context()))
 		time.Sleep(500 * time.Millisecond)
 	}
 	sold, failed := load.end()

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/go-sql-driver/mysql"
+
+	"stock/internal/must"
 )
 
 // The fields are those of a topology that has been stopped: there is no tenant any more.
@@ -25,9 +27,7 @@ func TestMessagesThroughProxiesAreNotCompressed(t *testing.T) {
 	var i Isolated
 	t.Cleanup(i.Close)
 	at, err := i.Proxies.start(Addresses{MySQLDSN: "lab:a@b@tcp(127.0.0.1:3306)/stock_lab?compress=true&parseTime=true"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	config, err := mysql.ParseDSN(at.MySQLDSN)
 	if err != nil || strings.Contains(at.MySQLDSN, "compress") || config.Passwd != "a@b" || !config.ParseTime {
 		t.Errorf("the replica uses %s, %v", at.MySQLDSN, err)

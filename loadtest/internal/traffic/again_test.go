@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -15,13 +14,9 @@ import (
 
 func TestSendAgainUsesTheSameKeyAfterTheLoad(t *testing.T) {
 	t.Parallel()
-	var mu sync.Mutex
-	times := map[string]int{}
+	k := keys{received: map[string]int{}}
 	driver := serve(t, 4, func(w http.ResponseWriter, r *http.Request) {
-		key := r.Header.Get("Idempotency-Key")
-		mu.Lock()
-		defer mu.Unlock()
-		if times[key]++; times[key] > 1 {
+		if k.add(r) > 1 {
 			w.Header().Set("Idempotency-Replayed", "true")
 		}
 		sell(w, r)
@@ -34,7 +29,7 @@ func TestSendAgainUsesTheSameKeyAfterTheLoad(t *testing.T) {
 	driver.SendAgain(t.Context(), load, &result)
 	again := 0
 	for _, op := range result.Ops {
-		if !strings.HasPrefix(op.Name, "t-") || times[op.Name] == 0 {
+		if !strings.HasPrefix(op.Name, "t-") || k.received[op.Name] == 0 {
 			t.Fatalf("request %s was not sent with its name as its key", op.Name)
 		}
 		if op.Again != op.Replayed || op.Again != (op.SentNS > result.EndedNS) {
@@ -83,7 +78,6 @@ func TestRestocksGoOnDuringTheLoad(t *testing.T) {
 		Mix:           newMix(t, MixConfig{Goods: 2, MinCount: 1, MaxCount: 1}),
 		Users:         2,
 		Duration:      time.Second,
-		Timeout:       time.Minute,
 		RequestPrefix: "t",
 		Restock:       &Restock{Admin: admin, Store: "redis", Units: 5, Every: time.Millisecond},
 	})

@@ -2,7 +2,9 @@
 
 package traffic
 
-import "testing"
+import (
+	"testing"
+)
 
 // The name of a request is made after the load. What a sale allocates while the load runs is three small parts of its
 // decoded reply.
@@ -12,9 +14,7 @@ func TestARequestCostsThreeAllocations(t *testing.T) {
 	driver := drive(t, canned(t), 100)
 	const requests = 10_000
 	run := func() {
-		if _, err := driver.Run(t.Context(), benchLoad(t, requests)); err != nil {
-			t.Fatal(err)
-		}
+		send(t, driver, Load{Strategy: "update", Users: 100, Requests: requests, RequestPrefix: "bench"})
 	}
 	run() // opens the connections
 	if perRequest := testing.AllocsPerRun(1, run) / requests; perRequest >= 4 {

@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"stock/internal/must"
 	"stock/loadtest/internal/history"
 )
 
@@ -74,8 +73,7 @@ func TestAServerWithTLSIsDriven(t *testing.T) {
 	server.StartTLS()
 	driver := drive(t, server.URL, 1)
 	// The certificate of the test server is unknown to this host.
-	result := send(t, driver, Load{Users: 1, Requests: 1})
-	if op := result.Ops[0]; op.Outcome != history.Unknown || !strings.Contains(op.Error, "certificate") {
+	if op := answerOf(t, driver); op.Outcome != history.Unknown || !strings.Contains(op.Error, "certificate") {
 		t.Errorf("outcome %s, error %q, want the certificate to be refused", op.Outcome, op.Error)
 	}
 
@@ -105,53 +103,20 @@ func TestAnInvalidAddressOfRestocksIsRefused(t *testing.T) {
 	}
 }
 
-func TestReplyTooLargeIsUnknown(t *testing.T) {
-	t.Parallel()
-	for name, handler := range map[string]http.HandlerFunc{
-		"body": func(w http.ResponseWriter, _ *http.Request) {
-			_, _ = io.WriteString(w, strings.Repeat(" ", maxReply)+"{}")
-		},
-		"header": func(w http.ResponseWriter, r *http.Request) {
-			for i := range 8 {
-				w.Header().Set(fmt.Sprintf("X-Filler-%d", i), strings.Repeat("x", maxHeader/8))
-			}
-			sell(w, r)
-		},
-	} {
-		result, err := serve(t, 1, handler).Run(t.Context(), Load{
-			Mix: one(t), Users: 1, Requests: 1, Timeout: time.Minute,
-		})
-		must.Succeed(t, err)
-		if op := result.Ops[0]; op.Outcome != history.Unknown || op.Error == "" {
-			t.Errorf("%s: outcome %s, error %q, want unknown and a reason", name, op.Outcome, op.Error)
-		}
-	}
-}
-
 // An answer that nobody asked for must not become that of the next request.
 func TestWhatFollowsAReplyIsDropped(t *testing.T) {
 	t.Parallel()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	must.Succeed(t, err)
-	t.Cleanup(func() { listener.Close() })
 	const sold = `{"goods_id":1,"count":1,"remaining":7}`
 	reply := fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(sold), sold)
 	unasked := "HTTP/1.1 409 Conflict\r\nContent-Length: 2\r\n\r\n{}"
-	go func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			request := make([]byte, 4096)
-			if _, err := conn.Read(request); err == nil {
-				_, _ = io.WriteString(conn, reply+unasked) // the client then closes the connection
-				_, _ = conn.Read(request)
-			}
-			conn.Close()
+	url := accept(t, func(conn net.Conn) {
+		request := make([]byte, 4096)
+		if _, err := conn.Read(request); err == nil {
+			_, _ = io.WriteString(conn, reply+unasked) // the client then closes the connection
+			_, _ = conn.Read(request)
 		}
-	}()
-	mustSell(t, drive(t, "http://"+listener.Addr().String(), 1), 3)
+	})
+	mustSell(t, drive(t, url, 1), 3)
 }
 
 func TestConnectingAndTheReplyShareOneTimeout(t *testing.T) {

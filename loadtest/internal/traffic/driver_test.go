@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -69,6 +70,12 @@ func send(t testing.TB, driver *Driver, load Load) Result {
 	return result
 }
 
+// answerOf sends one request, and returns what is recorded of it.
+func answerOf(t *testing.T, driver *Driver) history.Op {
+	t.Helper()
+	return send(t, driver, Load{Users: 1, Requests: 1, RequestPrefix: "t"}).Ops[0]
+}
+
 func one(t testing.TB) *Mix { return newMix(t, MixConfig{Goods: 1, MinCount: 1, MaxCount: 1}) }
 
 func TestClosedLoopSendsEachRequestOnce(t *testing.T) {
@@ -125,22 +132,17 @@ func TestRequestFollowsItsLoad(t *testing.T) {
 		}
 	})
 	mix := newMix(t, MixConfig{Goods: 1, MinCount: 3, MaxCount: 3})
-	_, err := driver.Run(t.Context(), Load{
-		Strategy: "for-update", Store: "redis", Hold: 2 * time.Millisecond, Mix: mix,
-		Users: 1, Requests: 1, Timeout: time.Minute,
+	send(t, driver, Load{
+		Strategy: "for-update", Store: "redis", Hold: 2 * time.Millisecond, Mix: mix, Users: 1, Requests: 1,
 	})
-	must.Succeed(t, err)
 }
 
 func TestEveryMemberOfAReceiptIsRecorded(t *testing.T) {
 	t.Parallel()
-	driver := serve(t, 1, sell)
-	load := Load{Mix: one(t), Users: 1, Requests: 1, Timeout: time.Minute, RequestPrefix: "p"}
-	result := send(t, driver, load)
-	got := result.Ops[0]
+	got := answerOf(t, serve(t, 1, sell))
 	want := history.Op{
-		Kind: history.Deduct, Name: "p-0", GoodsID: 1, Count: 1, SentNS: got.SentNS, ReceivedNS: got.ReceivedNS,
-		Status: 200, Outcome: history.Sold, Remaining: 41, Replica: "one", RequestID: "p-0", Attempts: 2, Token: 9,
+		Kind: history.Deduct, Name: "t-0", GoodsID: 1, Count: 1, SentNS: got.SentNS, ReceivedNS: got.ReceivedNS,
+		Status: 200, Outcome: history.Sold, Remaining: 41, Replica: "one", RequestID: "t-0", Attempts: 2, Token: 9,
 		WaitedUS: 30, HeldUS: 40, EnteredNS: 50, LeftNS: 60,
 	}
 	if !reflect.DeepEqual(got, want) {
@@ -182,8 +184,7 @@ func TestOutcomeFollowsStatusAndProblemType(t *testing.T) {
 				w.WriteHeader(test.status)
 				fmt.Fprint(w, test.body)
 			})
-			result := send(t, driver, Load{Users: 1, Requests: 1})
-			op := result.Ops[0]
+			op := answerOf(t, driver)
 			if op.Outcome != test.want || op.Error != test.error || op.Status != test.status {
 				t.Errorf("status %d, outcome %s, error %q, want %d, %s, %q",
 					op.Status, op.Outcome, op.Error, test.status, test.want, test.error)
@@ -201,8 +202,7 @@ func TestReceiptMayLeaveOutWhatRemains(t *testing.T) {
 		`{"goods_id":1,"count":1,"remaining":0}`:    false,
 	} {
 		driver := serve(t, 1, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, body) })
-		result := send(t, driver, Load{Users: 1, Requests: 1})
-		if op := result.Ops[0]; op.Outcome != history.Sold || op.OmitsRemaining != omitting || op.Remaining != 0 {
+		if op := answerOf(t, driver); op.Outcome != history.Sold || op.OmitsRemaining != omitting || op.Remaining != 0 {
 			t.Errorf("%s: %s, omitting is %t, %d remaining", body, op.Outcome, op.OmitsRemaining, op.Remaining)
 		}
 	}
@@ -245,17 +245,28 @@ func TestRequestOnABrokenConnectionIsUnknownAndNotSentAgain(t *testing.T) {
 	}
 }
 
-func TestReplyCutShortIsUnknown(t *testing.T) {
+func TestReplyThatIsCutShortOrTooLargeIsUnknown(t *testing.T) {
 	t.Parallel()
-	driver := serve(t, 1, func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Length", "100")
-		fmt.Fprint(w, `{"goods_id":1,"count":1,"remaining":0}`)
-		w.(http.Flusher).Flush()
-		panic(http.ErrAbortHandler)
-	})
-	result := send(t, driver, Load{Users: 1, Requests: 1})
-	if op := result.Ops[0]; op.Outcome != history.Unknown {
-		t.Errorf("outcome %s, want unknown", op.Outcome)
+	for name, handler := range map[string]http.HandlerFunc{
+		"cut short": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "100")
+			fmt.Fprint(w, `{"goods_id":1,"count":1,"remaining":0}`)
+			w.(http.Flusher).Flush()
+			panic(http.ErrAbortHandler)
+		},
+		"a large body": func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, strings.Repeat(" ", maxReply)+`{"goods_id":1,"count":1,"remaining":0}`)
+		},
+		"a large header": func(w http.ResponseWriter, r *http.Request) {
+			for i := range 8 {
+				w.Header().Set(fmt.Sprintf("X-Filler-%d", i), strings.Repeat("x", maxHeader/8))
+			}
+			sell(w, r)
+		},
+	} {
+		if op := answerOf(t, serve(t, 1, handler)); op.Outcome != history.Unknown || op.Error == "" {
+			t.Errorf("%s: outcome %s, error %q, want unknown and a reason", name, op.Outcome, op.Error)
+		}
 	}
 }
 
@@ -263,9 +274,8 @@ func TestTimeoutAndRefusedConnectionAreUnknown(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
 	driver := serve(t, 2, func(http.ResponseWriter, *http.Request) { <-release })
-	result, err := driver.Run(t.Context(), Load{Mix: one(t), Users: 2, Requests: 2, Timeout: 20 * time.Millisecond})
+	result := send(t, driver, Load{Users: 2, Requests: 2, Timeout: 20 * time.Millisecond})
 	close(release)
-	must.Succeed(t, err)
 	for _, op := range result.Ops {
 		if op.Outcome != history.Unknown || op.Error != "timeout" {
 			t.Errorf("outcome %s, error %q, want unknown, timeout", op.Outcome, op.Error)
@@ -276,9 +286,7 @@ func TestTimeoutAndRefusedConnectionAreUnknown(t *testing.T) {
 	must.Succeed(t, err)
 	address := listener.Addr().String()
 	listener.Close()
-	driver = drive(t, "http://"+address, 1)
-	result = send(t, driver, Load{Users: 1, Requests: 1})
-	if op := result.Ops[0]; op.Outcome != history.Unknown || op.Error == "" {
+	if op := answerOf(t, drive(t, "http://"+address, 1)); op.Outcome != history.Unknown || op.Error == "" {
 		t.Errorf("outcome %s, error %q, want unknown and a reason", op.Outcome, op.Error)
 	}
 }
@@ -286,9 +294,7 @@ func TestTimeoutAndRefusedConnectionAreUnknown(t *testing.T) {
 func TestLoadThatRunsOutOfTimeReportsIt(t *testing.T) {
 	t.Parallel()
 	driver := serve(t, 4, sell)
-	result := send(t, driver, Load{
-		Users: 4, Requests: 1 << 40, Duration: 200 * time.Millisecond,
-	})
+	result := send(t, driver, Load{Users: 4, Requests: 1 << 40, Duration: 200 * time.Millisecond})
 	if !result.OutOfTime || len(result.Ops) == 0 {
 		t.Errorf("out of time %v after %d requests, want true after some", result.OutOfTime, len(result.Ops))
 	}
@@ -312,8 +318,7 @@ func TestOpenLoopKeepsItsScheduleWhileTheServiceStalls(t *testing.T) {
 	// The service answers after the whole schedule is over, so every request beyond the number of clients is dropped.
 	const rate = 1000
 	time.AfterFunc(time.Second, func() { close(release) })
-	load := Load{Mix: one(t), Users: users, Rate: rate, Requests: requests, Timeout: time.Minute}
-	result := send(t, driver, load)
+	result := send(t, driver, Load{Users: users, Rate: rate, Requests: requests})
 	if len(result.Ops) != users || received.Load() != users || result.Dropped != requests-users {
 		t.Errorf("%d sent, %d received, %d dropped, want %d, %d, %d",
 			len(result.Ops), received.Load(), result.Dropped, users, users, requests-users)
@@ -379,49 +384,32 @@ func canned(tb testing.TB) string {
 		`"left_ns":501234567990123}`
 	reply := fmt.Appendf(nil, "HTTP/1.1 200 OK\r\nServer: nginx\r\nContent-Type: application/json\r\n"+
 		"X-Replica: one\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() { listener.Close() })
-	go func() {
+	return accept(tb, func(conn net.Conn) {
+		request := make([]byte, 4096) // more than a request, which arrives in one piece
 		for {
-			conn, err := listener.Accept()
-			if err != nil {
+			if _, err := conn.Read(request); err != nil {
 				return
 			}
+			if _, err := conn.Write(reply); err != nil {
+				return
+			}
+		}
+	})
+}
+
+// accept starts a server that handles each connection, and returns its URL.
+func accept(tb testing.TB, handle func(net.Conn)) string {
+	tb.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must.Succeed(tb, err)
+	tb.Cleanup(func() { listener.Close() })
+	go func() {
+		for conn, err := listener.Accept(); err == nil; conn, err = listener.Accept() {
 			go func() {
 				defer conn.Close()
-				request := make([]byte, 4096) // more than a request, which arrives in one piece
-				for {
-					if _, err := conn.Read(request); err != nil {
-						return
-					}
-					if _, err := conn.Write(reply); err != nil {
-						return
-					}
-				}
+				handle(conn)
 			}()
 		}
 	}()
 	return "http://" + listener.Addr().String()
-}
-
-func benchLoad(tb testing.TB, requests int) Load {
-	return Load{
-		Strategy: "update", Mix: one(tb), Users: 100, Requests: requests, Timeout: time.Minute, RequestPrefix: "bench",
-	}
-}
-
-func BenchmarkDriver(b *testing.B) {
-	driver := drive(b, canned(b), 100)
-	b.ReportAllocs()
-	b.ResetTimer()
-	result, err := driver.Run(b.Context(), benchLoad(b, b.N))
-	if err != nil {
-		b.Fatal(err)
-	}
-	if op := result.Ops[len(result.Ops)-1]; op.Outcome != history.Sold {
-		b.Fatalf("outcome %s: %s", op.Outcome, op.Error)
-	}
 }

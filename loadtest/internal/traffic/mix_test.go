@@ -4,14 +4,14 @@ import (
 	"math"
 	"slices"
 	"testing"
+
+	"stock/internal/must"
 )
 
 func newMix(t testing.TB, config MixConfig) *Mix {
 	t.Helper()
 	mix, err := NewMix(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return mix
 }
 

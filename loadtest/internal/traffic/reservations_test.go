@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"stock/internal/must"
 	"stock/loadtest/internal/history"
 )
 
@@ -120,9 +119,9 @@ func TestBuyersHoldAndConfirmAndCancelInEveryWay(t *testing.T) {
 	d := newDesk(1000)
 	driver := serve(t, 16, d.ServeHTTP)
 	load := reservationLoad(t, 2*len(habits))
-	result, err := driver.Run(t.Context(), load)
-	if err != nil || result.Sent != load.Requests || result.OutOfTime {
-		t.Fatalf("%d buyers, out of time %v, %v", result.Sent, result.OutOfTime, err)
+	result := send(t, driver, load)
+	if result.Sent != load.Requests || result.OutOfTime {
+		t.Fatalf("%d buyers, out of time %v", result.Sent, result.OutOfTime)
 	}
 	driver.ReadReservations(t.Context(), load, &result)
 	if len(result.Ops) != d.requests {
@@ -156,8 +155,7 @@ func TestARefusedBuyerComesAgainUnderANewName(t *testing.T) {
 	t.Parallel()
 	d := newDesk(4)
 	driver := serve(t, 16, d.ServeHTTP)
-	result, err := driver.Run(t.Context(), reservationLoad(t, 30))
-	must.Succeed(t, err)
+	result := send(t, driver, reservationLoad(t, 30))
 	first, refused := map[string]bool{}, 0
 	for _, c := range result.Ops {
 		if c.Kind != history.Hold {
@@ -181,8 +179,7 @@ func TestAClientAsksUntilItKnowsWhatBecameOfItsReservation(t *testing.T) {
 	d := newDesk(1000)
 	d.lose = func(n int) bool { return n%3 == 0 }
 	driver := serve(t, 16, d.ServeHTTP)
-	result, err := driver.Run(t.Context(), reservationLoad(t, 2*len(habits)))
-	must.Succeed(t, err)
+	result := send(t, driver, reservationLoad(t, 2*len(habits)))
 	unknown, known := map[string]bool{}, map[string]bool{}
 	for _, c := range result.Ops {
 		call := c.Kind + " " + c.Name
@@ -214,9 +211,9 @@ func TestAReplyForAnotherReservationConfirmsNothing(t *testing.T) {
 		})
 		load := reservationLoad(t, 2)
 		load.Mix = newMix(t, MixConfig{Goods: 1, MinCount: 1, MaxCount: 1})
-		result, err := driver.Run(t.Context(), load)
-		if err != nil || len(result.Ops) == 0 {
-			t.Fatalf("%d calls, %v", len(result.Ops), err)
+		result := send(t, driver, load)
+		if len(result.Ops) == 0 {
+			t.Fatal("no calls")
 		}
 		for _, c := range result.Ops {
 			if c.Outcome != history.Unknown || c.Error != history.Mismatch {

@@ -52,79 +52,62 @@ func TestPlantedBugsOfLimitsAreFound(t *testing.T) {
 		name           string
 		plant          func(h *history.History)
 		beyond, within int64
-		says           string // empty: correct
+		result         verify.Result
+		says           string
 	}{
-		{"nothing", func(*history.History) {}, 0, 0, ""},
-		{"a sale beyond the limit", sellRefused, 1, 0, "buyer-0 was sold 4 units, 1 beyond the limit of 3"},
+		{"nothing", func(*history.History) {}, 0, 0, verify.Correct, ""},
+		{"a sale beyond the limit", sellRefused, 1, 0, verify.Wrong, "buyer-0 was sold 4 units, 1 beyond the limit of 3"},
 		{"an unknown outcome instead of a sale that reached the limit", func(h *history.History) {
 			h.Ops[1].Outcome = history.Unknown
-		}, 0, 0, ""},
+		}, 0, 0, verify.Correct, ""},
 		{"an unknown outcome beyond the limit", func(h *history.History) {
 			h.Ops[2].Outcome = history.Unknown
-		}, 0, 0, ""},
+		}, 0, 0, verify.Correct, ""},
 		{"a refusal instead of a sale that reaches the limit", func(h *history.History) {
 			h.Ops[1].Outcome, h.Ops[1].Bought = history.BuyerLimit, 3
 			h.End.Final[1]++
 			h.Ops[2].Bought = 3
-		}, 0, 2, "wanted 1 and was refused, but with at most 2 units bought it kept the limit of 3"},
+		}, 0, 2, verify.Wrong, "wanted 1 and was refused, but with at most 2 units bought it kept the limit of 3"},
 		{"a refusal that contradicts itself", func(h *history.History) { h.Ops[2].Bought = 2 }, 0, 1,
-			"at most 2 units bought"},
+			verify.Wrong, "at most 2 units bought"},
 		{"a refusal that tells too many units", func(h *history.History) { h.Ops[2].Bought = 4 }, 0, 0,
-			"was told that buyer-0 had bought 4 units, but it was from 2 to 3"},
+			verify.Wrong, "was told that buyer-0 had bought 4 units, but it was from 2 to 3"},
 		{"a refusal that is sent again and replayed", func(h *history.History) {
 			again := h.Ops[2]
 			again.Again, again.Replayed, again.SentNS, again.ReceivedNS = true, true, 90_000, 90_001
 			h.Ops = append(h.Ops, again)
-		}, 0, 0, ""},
+		}, 0, 0, verify.Correct, ""},
 		{"a refusal that is sold when it is sent again", func(h *history.History) {
 			again := h.Ops[2]
 			again.Again, again.SentNS, again.ReceivedNS = true, 90_000, 90_001
 			again.Outcome, again.Error, again.Remaining = history.Sold, "", h.End.Final[1]-1
 			h.End.Final[1]--
 			h.Ops = append(h.Ops, again)
-		}, 1, 0, "1 beyond the limit of 3"},
+		}, 1, 0, verify.Wrong, "1 beyond the limit of 3"},
+		{"a limit that nobody reaches", func(h *history.History) {
+			h.Run.OmitsRemaining = true
+			for i := range h.Ops {
+				op := &h.Ops[i]
+				op.BuyerLimit, op.OmitsRemaining = 4, true
+				if op.Outcome == history.BuyerLimit {
+					h.End.Final[1]--
+					op.Outcome, op.Error = history.Sold, ""
+				}
+			}
+		}, 0, 0, verify.Inconclusive, "no buyer was refused"},
+		{"no race for a limit", func(h *history.History) {
+			for i := range h.Ops {
+				h.Ops[i].ReceivedNS = h.Ops[i].SentNS + 50
+			}
+		}, 0, 0, verify.Inconclusive, "races for the limit were hardly tested"},
 	} {
 		h := limited()
 		c.plant(h)
-		want := verify.Wrong
-		if c.says == "" {
-			want = verify.Correct
-		}
-		v := expect(t, h, want, c.says)
+		v := expect(t, h, c.result, c.says)
 		if v.BeyondLimit != c.beyond || v.RefusedWithinLimit != c.within {
 			t.Errorf("%s: %d beyond, %d refused within, want %d, %d", c.name, v.BeyondLimit, v.RefusedWithinLimit,
 				c.beyond, c.within)
 		}
-	}
-}
-
-func TestLimitsThatWereNotTestedMakeARunInconclusive(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		says  string
-		plant func(h *history.History)
-	}{
-		{"no buyer was refused", func(h *history.History) {
-			for i := range h.Ops {
-				h.Ops[i].BuyerLimit = 4
-				if h.Ops[i].Outcome == history.BuyerLimit {
-					h.End.Final[1]--
-					h.Ops[i].Outcome, h.Ops[i].OmitsRemaining, h.Ops[i].Error = history.Sold, true, ""
-				} else {
-					h.Ops[i].OmitsRemaining = true
-				}
-			}
-			h.Run.OmitsRemaining = true
-		}},
-		{"races for the limit were hardly tested", func(h *history.History) {
-			for i := range h.Ops {
-				h.Ops[i].ReceivedNS = h.Ops[i].SentNS + 50
-			}
-		}},
-	} {
-		h := limited()
-		c.plant(h)
-		expect(t, h, verify.Inconclusive, c.says)
 	}
 }
 

@@ -71,7 +71,6 @@ func TestPlantedBugsOfTheLedgerAreFound(t *testing.T) {
 		says  string // empty: correct
 	}{
 		{"nothing", plenty(1), func(*history.History) {}, 0, ""},
-		{"nothing in a flash sale", flashSale(2), func(*history.History) {}, 0, ""},
 		{"a sale that is not in the ledger", plenty(3), func(h *history.History) { strike(h, h.Ops[sales(h)[40]].Name) },
 			2, "was confirmed but is not in the ledger"},
 		{"a sale that is in the ledger twice", plenty(4), func(h *history.History) {

@@ -7,6 +7,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"stock/internal/must"
 )
 
 var words = Words{Faults: []string{"lease-ends", "lost-reply"}, Kinds: []string{"right", "lost update"}}
@@ -25,9 +27,7 @@ def buy(count, request): pass
 def look(): pass
 sessions = [buy, look, buy]
 `), 2, words)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	s.program, s.where, s.params = nil, nil, nil
 	want := &Script{
 		File: "shop.star", Title: "Sells too much. Bug: none.", Isolation: "READ COMMITTED", Stock: 2,
@@ -106,9 +106,7 @@ func TestRubbish(t *testing.T) {
 	all := Words{Faults: words.Faults}
 	for range 3000 {
 		text, err := os.ReadFile(files[random.IntN(len(files))])
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for range random.IntN(4) + 1 {
 			at := random.IntN(len(text))
 			switch random.IntN(3) {
