@@ -80,7 +80,7 @@ func Start(ctx context.Context, t *topology.Topology, o Options) (*Explorer, err
 	x := &Explorer{lanes: make([]*lane, o.Lanes), requests: o.Requests, subject: o.Subject, warm: map[string]bool{}}
 	if o.Postgres == PostgreSQL {
 		var err error
-		if x.server, err = servers.StartPostgres(ctx); err != nil {
+		if x.server, err = servers.StartPostgres(ctx, servers.PostgresOptions{Relaxed: true}); err != nil {
 			return nil, err
 		}
 		o.Postgres = x.server.DSN("postgres")

@@ -318,7 +318,7 @@ func testNothingIsLeftOnPostgres(t *testing.T, x *Explorer) {
 // The server of a user needs no administrator, and is left as it was.
 func TestScriptsOnTheUsersPostgres(t *testing.T) {
 	t.Parallel()
-	server, err := servers.StartPostgres(t.Context())
+	server, err := servers.StartPostgres(t.Context(), servers.PostgresOptions{Relaxed: true})
 	if err != nil {
 		t.Fatal(err)
 	}

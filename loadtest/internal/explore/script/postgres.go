@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -165,28 +164,17 @@ func literals(row starlark.Value) string {
 	return strings.Join(texts, ", ")
 }
 
-// placeholders matches $1 and so on. It also matches strings, names and comments, so that a $1 in them is left alone.
-var placeholders = regexp.MustCompile(`(?s)[eE]'(?:[^'\\]|\\.|'')*'|'(?:[^']|'')*'|"(?:[^"]|"")*"|--[^\n]*|/\*.*?\*/` +
-	`|\$[A-Za-z_]*\$.*?\$[A-Za-z_]*\$|[A-Za-z_][\w$]*|\$(\d+)`)
-
 // bind puts arguments into a statement in the place of $1, $2 and so on.
 func bind(statement string, args []any) (string, error) {
 	used := make([]bool, len(args))
 	var unknown error
-	text := placeholders.ReplaceAllStringFunc(statement, func(found string) string {
-		n, err := strconv.Atoi(strings.TrimPrefix(found, "$"))
-		switch {
-		case err != nil || found[0] != '$':
-			return found
-		case n < 1 || n > len(args):
-			unknown = fmt.Errorf("sql: there is no argument for %s", found)
-			return found
+	text := wire.ReplaceParameters(statement, func(n int) (string, bool) {
+		if n < 1 || n > len(args) {
+			unknown = fmt.Errorf("sql: there is no argument for $%d", n)
+			return "", false
 		}
 		used[n-1] = true
-		if text := literal(args[n-1]); !strings.HasPrefix(text, "-") {
-			return text
-		}
-		return "(" + literal(args[n-1]) + ")" // two minus signs would begin a comment
+		return literal(args[n-1]), true
 	})
 	if at := slices.Index(used, false); at >= 0 && unknown == nil {
 		unknown = fmt.Errorf("sql: argument %d is not used: the statement has no $%[1]d", at+1)
