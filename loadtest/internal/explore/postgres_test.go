@@ -12,8 +12,8 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"stock/internal/servers"
-	"stock/loadtest/internal/explore/script"
 	"stock/loadtest/internal/explore/trace"
+	"stock/loadtest/internal/service"
 )
 
 func TestScriptsOnPostgres(t *testing.T) {
@@ -323,7 +323,8 @@ func TestScriptsOnTheUsersPostgres(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = server.Stop(t.Context()) }()
-	admin, err := script.OpenPostgres(server.DSN("postgres"), "")
+	direct, err := service.OpenPostgres(server.DSN("postgres"), "")
+	admin := sqlx.NewDb(direct, "pgx")
 	if err != nil {
 		t.Fatal(err)
 	}

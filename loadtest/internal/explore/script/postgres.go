@@ -1,7 +1,6 @@
 package script
 
 import (
-	"cmp"
 	"context"
 	"database/sql/driver"
 	"errors"
@@ -11,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/jmoiron/sqlx"
@@ -28,19 +26,6 @@ type postgresServer struct {
 	ids  map[*sqlx.Conn]*wire.Conn // those that are not cut
 
 	savepoints map[*sqlx.Conn]bool // whether the session has used any
-}
-
-// OpenPostgres returns a database on the server of a DSN; if its name is empty, the one that the DSN names.
-func OpenPostgres(dsn, database string) (*sqlx.DB, error) {
-	config, err := pgx.ParseConfig(dsn)
-	if err != nil {
-		return nil, err
-	}
-	config.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol
-	config.Database = cmp.Or(database, config.Database)
-	db := sqlx.NewDb(stdlib.OpenDB(*config), "pgx")
-	db.SetMaxIdleConns(8)
-	return db, nil
 }
 
 // OnPostgres returns stores whose connections are those of a database, which stays open. They are reused: the server
