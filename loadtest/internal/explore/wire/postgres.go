@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgproto3"
@@ -61,11 +62,10 @@ type portal struct {
 	formats []int16 // of the columns
 }
 
-// asked is a message of the extended protocol, by its first byte, and what it is about.
+// asked is what a message of the extended protocol is about.
 type asked struct {
-	kind      byte
-	statement *prepared
-	portal    *portal
+	statement *prepared // that it describes
+	portal    *portal   // that it executes
 }
 
 func newPostgresSession(conn *Conn) *postgresSession {
@@ -143,40 +143,20 @@ func (s *postgresSession) request(f frame) (*Exchange, error) {
 	}
 	s.asked, s.flushes, s.extended = nil, last == 'H', last == 'H' || last == 'S'
 	s.columns, s.rows, s.first, s.results = nil, 0, "", nil
-	e := &Exchange{Local: true}
-	var executed, prepares []string
+	b := batch{local: true}
 	for raw := f.raw; len(raw) > 0; {
 		length := 1 + int(binary.BigEndian.Uint32(raw[1:]))
 		m, err := pgproto3.NewBackend(bytes.NewReader(raw[:length]), nil).Receive()
 		if err != nil {
 			return nil, refusePostgres("a message cannot be read: " + err.Error())
 		}
-		switch m := m.(type) {
-		case *pgproto3.Query:
-			executed = append(executed, m.String)
-		case *pgproto3.FunctionCall:
-			executed = append(executed, fmt.Sprintf("CALL (the function with OID %d)", m.Function))
-		case *pgproto3.Parse:
-			prepares = append(prepares, "PREPARE "+strings.TrimSpace(m.Query))
-			e.Local = s.sql.look() && e.Local
-		case *pgproto3.Sync:
-			if len(executed) == 0 && !s.sql.open && s.sql.changed {
-				executed = append(executed, "COMMIT") // of what was executed before a Flush
-			}
-		}
-		if a := s.extend(m); a.kind != 0 {
-			s.asked = append(s.asked, a)
-			if a.kind == 'E' {
-				executed = append(executed, a.portal.text)
-			}
-		}
+		s.add(&b, m)
 		raw = raw[length:]
 	}
-	for i, text := range executed {
-		executed[i] = strings.TrimRight(strings.TrimSpace(text), "; \t\r\n")
-		e.Local = s.sql.analyse(text) && e.Local
+	e := &Exchange{
+		Text:  cmp.Or(strings.Join(b.executed, "; "), strings.Join(b.prepares, "; "), "SYNC"),
+		Local: b.local,
 	}
-	e.Text = cmp.Or(strings.Join(executed, "; "), strings.Join(prepares, "; "), "SYNC")
 	if !e.Local {
 		e.Reads, e.Writes = []string{everything}, []string{everything}
 	}
@@ -215,29 +195,54 @@ func lastOf(raw []byte) (kind byte) {
 	return kind
 }
 
-// extend notes a message of the extended protocol that the server will answer.
-func (s *postgresSession) extend(m pgproto3.FrontendMessage) asked {
+// batch is what the messages of an exchange do.
+type batch struct {
+	executed, prepares []string // statements
+	local              bool
+}
+
+// add adds a message to what an exchange does, and notes what the server will answer.
+func (s *postgresSession) add(b *batch, m pgproto3.FrontendMessage) {
+	var a asked
 	switch m := m.(type) {
+	case *pgproto3.Query:
+		s.execute(b, m.String)
+		return
+	case *pgproto3.FunctionCall:
+		s.execute(b, fmt.Sprintf("CALL (the function with OID %d)", m.Function))
+		return
 	case *pgproto3.Parse:
+		b.prepares = append(b.prepares, "PREPARE "+strings.TrimSpace(m.Query))
+		b.local = s.sql.look() && b.local
 		s.statements[m.Name] = &prepared{text: m.Query, params: slices.Clone(m.ParameterOIDs)}
-		return asked{kind: 'P'}
 	case *pgproto3.Bind:
 		s.portals[m.DestinationPortal] = s.bind(m)
-		return asked{kind: 'B'}
 	case *pgproto3.Describe:
-		if m.ObjectType == 'S' {
-			return asked{kind: 'D', statement: s.statements[m.Name]}
+		a.statement = s.statements[m.Name]
+		if m.ObjectType == 'P' {
+			a.statement = s.portal(m.Name).prepared
 		}
-		return asked{kind: 'D', statement: s.portal(m.Name).prepared}
 	case *pgproto3.Execute:
-		return asked{kind: 'E', portal: s.portal(m.Portal)}
+		a.portal = s.portal(m.Portal)
+		s.execute(b, a.portal.text)
 	case *pgproto3.Close:
 		if m.ObjectType == 'S' {
 			delete(s.statements, m.Name)
 		}
-		return asked{kind: 'C'}
+	case *pgproto3.Sync:
+		if len(b.executed) == 0 && !s.sql.open && s.sql.changed {
+			s.execute(b, "COMMIT") // of what was executed before a Flush
+		}
+		return
+	default:
+		return
 	}
-	return asked{}
+	s.asked = append(s.asked, a)
+}
+
+func (s *postgresSession) execute(b *batch, text string) {
+	b.executed = append(b.executed, strings.TrimRight(strings.TrimSpace(text), "; \t\r\n"))
+	b.local = s.sql.analyse(text) && b.local
 }
 
 // portal returns a portal. One that is not known is the cursor of a DECLARE, or does not exist.
@@ -326,10 +331,11 @@ func (s *postgresSession) answers(kind byte, raw []byte, e *Exchange) {
 	if len(s.asked) > 0 {
 		now = s.asked[0]
 	}
-	if kind == 'D' { // the other rows are only counted
-		if s.rows++; s.rows > 1 {
-			return
-		}
+	if kind == 'D' {
+		s.rows++
+	}
+	if s.rows > 1 && kind == 'D' {
+		return // other rows than the first are only counted
 	}
 	switch m := fromServer(raw).(type) {
 	case *pgproto3.DataRow:
@@ -373,20 +379,14 @@ func (s *postgresSession) completes(tag string, p *portal, e *Exchange) {
 	if p != nil {
 		columns = p.columns
 	}
-	words := strings.Fields(tag)
-	count := 0
-	counted := len(words) > 1
-	if counted {
-		_, err := fmt.Sscan(words[len(words)-1], &count)
-		counted = err == nil
-	}
+	count, err := strconv.Atoi(tag[strings.LastIndexByte(tag, ' ')+1:])
 	text := "OK"
 	switch commits := strings.ToUpper(e.Text); {
 	case s.rows > 0 && s.first != "":
 		text = plural(s.rows, "row") + ": " + s.first
 	case s.rows > 0 || len(columns) > 0:
 		text = plural(s.rows, "row")
-	case counted:
+	case err == nil:
 		text = "OK, " + plural(count, "row")
 	case tag == "ROLLBACK" && (strings.HasPrefix(commits, "COMMIT") || strings.HasPrefix(commits, "END")):
 		text = tag // the transaction had failed
