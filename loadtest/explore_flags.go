@@ -93,7 +93,8 @@ func (f *exploreFlags) check(flags *pflag.FlagSet, args []string, dash int, gete
 		return f.checkScripts(flags, args)
 	}
 	if flags.Changed("engine") {
-		return errors.New("--engine is for scripts, files that end in .star: strategies and services are on MySQL")
+		return errors.New("--engine is for scripts, files that end in .star: strategies are on MySQL, and the " +
+			"file of a service says what that is on")
 	}
 	if dash < 0 && f.serviceFile == "" {
 		return f.checkStrategies(args)

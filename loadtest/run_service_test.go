@@ -15,17 +15,20 @@ import (
 	"time"
 
 	"stock/internal/must"
+	"stock/internal/servers"
 	"stock/loadtest/internal/report"
+	"stock/loadtest/internal/service"
 )
 
 // Each example is judged as its name says. Package explore has the test that explores all of them.
 func TestExamplesAreJudged(t *testing.T) {
 	t.Parallel()
 	for language, check := range map[string][]string{
-		"python": {"/usr/bin/python3", "-c", "import pymysql"},
-		"php":    {"php", "-r", `exit((int)!in_array("mysql", PDO::getAvailableDrivers()));`},
-		"node":   {"env", "NODE_PATH=/usr/share/nodejs", "node", "-e", "require('mysql')"},
-		"java":   {"sh", "-c", "java --list-modules && cat /usr/share/java/mariadb-java-client.jar >/dev/null"},
+		"python":          {"/usr/bin/python3", "-c", "import pymysql"},
+		"python-postgres": {"/usr/bin/python3", "-c", "import psycopg2"},
+		"php":             {"php", "-r", `exit((int)!in_array("mysql", PDO::getAvailableDrivers()));`},
+		"node":            {"env", "NODE_PATH=/usr/share/nodejs", "node", "-e", "require('mysql')"},
+		"java":            {"sh", "-c", "java --list-modules && cat /usr/share/java/mariadb-java-client.jar >/dev/null"},
 	} {
 		t.Run(language, func(t *testing.T) {
 			if text, err := exec.CommandContext(t.Context(), check[0], check[1:]...).CombinedOutput(); err != nil {
@@ -41,16 +44,20 @@ func TestExamplesAreJudged(t *testing.T) {
 				dirs = append(dirs, dir)
 				ran := finish(t, "run", "--quick", "--users", "16", "--requests", "300", "--service", file,
 					"--out", dir)
+				store := "mysql"
+				if language == "python-postgres" {
+					store = "postgres"
+				}
 				want, found := exitHeld, "sold correctly in every run"
 				if variant == "wrong" {
-					want, found = exitNotHeld, "mysql: wrong (item 1: units sold "
+					want, found = exitNotHeld, store+": wrong (item 1: units sold "
 				}
 				ran.want(t, want, found)
-				if language != "python" {
+				if !strings.HasPrefix(language, "python") {
 					continue
 				}
 				finish(t, "explore", "--quick", "--lanes", "1", "--service", file).
-					want(t, want, language+"-"+variant+" on mysql")
+					want(t, want, language+"-"+variant+" on "+store)
 			}
 			finish(t, "compare", dirs[0], dirs[1]).want(t, exitHeld)
 		})
@@ -188,6 +195,46 @@ func TestWhatAServiceDoesWrongIsFound(t *testing.T) {
 			got, _ := runShop(t, describe(t, s.start(t, 1), ""))
 			got.want(t, test.code, test.want, "not judged: whether every replica sells")
 		})
+	}
+}
+
+// The database of a service that is running is the user's.
+func TestAServiceOnTheUsersPostgresIsJudged(t *testing.T) {
+	t.Parallel()
+	server, err := servers.StartPostgres(t.Context(), servers.PostgresOptions{Relaxed: true})
+	must.Succeed(t, err)
+	defer func() { must.Succeed(t, server.Stop(t.Context())) }()
+	db, err := service.OpenPostgres(server.DSN("postgres"), "")
+	must.Succeed(t, err)
+	defer db.Close()
+	_, err = db.ExecContext(t.Context(), "CREATE TABLE item (id BIGINT PRIMARY KEY, units BIGINT NOT NULL)")
+	must.Succeed(t, err)
+	for condition, want := range map[string]int{"units >= 1": exitHeld, "TRUE": exitNotHeld} {
+		shop := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			update := "UPDATE item SET units = units - 1 WHERE id = $1 AND " + condition
+			result, err := db.ExecContext(r.Context(), update, strings.TrimPrefix(r.URL.Path, "/"))
+			if err != nil {
+				http.Error(w, err.Error(), http.StatusInternalServerError)
+				return
+			}
+			if n, _ := result.RowsAffected(); n == 0 {
+				w.WriteHeader(http.StatusConflict)
+			}
+		}))
+		defer shop.Close()
+		file := filepath.Join(t.TempDir(), "shop.yaml")
+		must.Succeed(t, os.WriteFile(file, fmt.Appendf(nil, `url: %s
+database: %s
+request: {path: '/{item}'}
+stock:
+  sql:
+    set: INSERT INTO item VALUES ({item}, {count}) ON CONFLICT (id) DO UPDATE SET units = {count}
+    read: SELECT units FROM item WHERE id = {item}
+`, shop.URL, server.DSN("postgres")), 0o600))
+		got, _ := runShop(t, file, "--requests", "300")
+		if got.code != want || want == exitNotHeld && !strings.Contains(got.stdout, "postgres: wrong (item 1: units sold ") {
+			t.Errorf("%s: exit status %d, want %d\n%s%s", condition, got.code, want, got.stdout, got.stderr)
+		}
 	}
 }
 

@@ -4,7 +4,8 @@
 # the lab's. What is installed already stays as it is. The script leaves no new service running or enabled, and does not
 # touch services that existed before. etcd, ZooKeeper, PostgreSQL, Galera and wrk are optional: if one of them cannot be
 # installed, the script says so and succeeds, unless it is called with --all. That also installs Python, PHP, Node and
-# Java with their clients of MySQL, for tests with services in these languages, and curl, for tests with clients.
+# Java with their clients of MySQL, and Python's of PostgreSQL, for tests with services in these languages, and curl,
+# for tests with clients.
 #
 # On Debian and Ubuntu, mariadb-server-core, redis-tools and libzookeeper-java contain the servers without their
 # services: redis-check-rdb is redis-server under another name, and the package zookeeper would add a user and a Java
@@ -42,7 +43,7 @@ find_galera() { # galera.go looks in the same places
 	return 1
 }
 # Debian's packages are for Debian's Python.
-find_python() { /usr/bin/python3 -c 'import pymysql' 2>/dev/null && echo /usr/bin/python3; }
+find_python() { /usr/bin/python3 -c 'import pymysql, psycopg2' 2>/dev/null && echo /usr/bin/python3; }
 find_curl() { first curl; }
 # The module compiles a source file that java is told to run.
 find_java() { java --list-modules 2>/dev/null | grep -q '^jdk\.compiler@' && first java; }
@@ -90,7 +91,7 @@ packages() {
 		wrk) names=wrk ;;
 		postgres) names=postgresql ;;
 		galera) names=galera-4 ;;
-		python) names=python3-pymysql ;;
+		python) names=python3-pymysql,python3-psycopg2 ;;
 		php) names=php-cli,php-mysql ;;
 		node) names=node-mysql ;; # which needs nodejs
 		jdbc) names=libmariadb-java ;;

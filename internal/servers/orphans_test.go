@@ -79,7 +79,7 @@ func startServers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	postgres, err := servers.StartPostgres(ctx)
+	postgres, err := servers.StartPostgres(ctx, servers.PostgresOptions{Relaxed: true})
 	if err != nil {
 		return err
 	}

@@ -17,8 +17,14 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Postgres is a private PostgreSQL server. If it or the machine crashes, data may be lost: it is for tests, not for
-// measurements.
+// PostgresOptions configures StartPostgres.
+type PostgresOptions struct {
+	// Relaxed trades durability for speed, and makes the server look for a deadlock soon: for tests and explorations, not
+	// for measurements.
+	Relaxed bool
+}
+
+// Postgres is a private PostgreSQL server.
 type Postgres struct {
 	Server
 
@@ -30,7 +36,7 @@ var postgresDirs = []string{"/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/o
 
 // StartPostgres starts PostgreSQL and waits until it answers. PostgreSQL refuses to run as root: if this process is
 // root, the server runs as the user postgres or nobody.
-func StartPostgres(ctx context.Context) (*Postgres, error) {
+func StartPostgres(ctx context.Context, o PostgresOptions) (*Postgres, error) {
 	path, version, err := findPostgres(ctx)
 	if err != nil {
 		return nil, err
@@ -43,7 +49,7 @@ func StartPostgres(ctx context.Context) (*Postgres, error) {
 	p.Version, p.ready = "PostgreSQL "+version, p.answers
 	data := p.dir.File("data")
 	p.command = Command{
-		Name: "postgres", Path: path, Args: p.args(data), Env: postgresEnv(), Log: p.dir.File("postgres.log"),
+		Name: "postgres", Path: path, Args: p.args(data, o), Env: postgresEnv(), Log: p.dir.File("postgres.log"),
 		Death: syscall.SIGQUIT, // if it is killed, shared memory stays behind
 	}
 	if err := p.initialize(ctx, data); err != nil {
@@ -77,15 +83,17 @@ func findPostgres(ctx context.Context) (path, version string, err error) {
 // postgresEnv drops the variables that name another server.
 func postgresEnv() []string { return envWithout("PG") }
 
-func (p *Postgres) args(data string) []string {
+func (p *Postgres) args(data string, o PostgresOptions) []string {
 	args := []string{"-D", data, "-h", "127.0.0.1", "-p", p.port()}
-	for _, setting := range []string{
-		"unix_socket_directories=", "max_connections=200", "shared_buffers=32MB", "jit=off", "autovacuum=off",
-		"fsync=off", "synchronous_commit=off", "full_page_writes=off",
-		// A session that waits looks for a deadlock only once, after this time: of two sessions, the one that began to wait
-		// last is rolled back, and soon.
-		"deadlock_timeout=1ms",
-	} {
+	settings := []string{"unix_socket_directories=", "max_connections=200", "jit=off"}
+	if o.Relaxed {
+		settings = append(settings, "shared_buffers=32MB", "autovacuum=off",
+			"fsync=off", "synchronous_commit=off", "full_page_writes=off",
+			// A session that waits looks for a deadlock only once, after this time: of two sessions, the one that began to
+			// wait last is rolled back, and soon.
+			"deadlock_timeout=1ms")
+	}
+	for _, setting := range settings {
 		args = append(args, "-c", setting)
 	}
 	return args
@@ -139,6 +147,16 @@ func (p *Postgres) leaveRoot(files ...string) error {
 // DSN returns the address of a database of this server. The database need not exist.
 func (p *Postgres) DSN(database string) string {
 	return fmt.Sprintf("postgres://postgres:%s@%s/%s?sslmode=disable", p.password, p.Addr, database)
+}
+
+// CreateDatabase creates an empty database, and returns its DSN.
+func (p *Postgres) CreateDatabase(ctx context.Context, name string) (dsn string, err error) {
+	conn, err := pgx.Connect(ctx, p.DSN("postgres"))
+	if err != nil {
+		return "", err
+	}
+	_, err = conn.Exec(ctx, "CREATE DATABASE "+pgx.Identifier{name}.Sanitize())
+	return p.DSN(name), errors.Join(err, conn.Close(ctx))
 }
 
 func (p *Postgres) answers(ctx context.Context) error {

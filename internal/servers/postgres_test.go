@@ -14,7 +14,7 @@ import (
 
 func startPostgres(t *testing.T) *servers.Postgres {
 	t.Helper()
-	server, err := servers.StartPostgres(t.Context())
+	server, err := servers.StartPostgres(t.Context(), servers.PostgresOptions{Relaxed: true})
 	if err != nil {
 		t.Fatal(err)
 	}

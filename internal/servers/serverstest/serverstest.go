@@ -52,6 +52,7 @@ type Servers struct {
 	replica   *servers.Redis             // of the first master
 	etcd      *servers.Etcd
 	zookeeper *servers.ZooKeeper
+	postgres  *servers.Postgres
 	used      atomic.Int64 // number of databases handed out
 }
 
@@ -75,6 +76,9 @@ func (s *Servers) Run(m *testing.M) int {
 	}
 	if s.zookeeper != nil {
 		stops = append(stops, s.zookeeper.Stop)
+	}
+	if s.postgres != nil {
+		stops = append(stops, s.postgres.Stop)
 	}
 	for _, stop := range stops {
 		if err := stop(context.Background()); err != nil {
@@ -178,6 +182,20 @@ func (s *Servers) ZooKeeper(t testing.TB) (addr string) {
 	return once(t, s, &s.zookeeper, func(ctx context.Context) (*servers.ZooKeeper, error) {
 		return servers.StartZooKeeper(ctx, servers.ZooKeeperOptions{Relaxed: true})
 	}).Addr
+}
+
+// Postgres creates an empty database on the shared PostgreSQL server, which stops without dropping it, and returns its
+// DSN.
+func (s *Servers) Postgres(t testing.TB) (dsn string) {
+	t.Helper()
+	postgres := once(t, s, &s.postgres, func(ctx context.Context) (*servers.Postgres, error) {
+		return servers.StartPostgres(ctx, servers.PostgresOptions{Relaxed: true})
+	})
+	dsn, err := postgres.CreateDatabase(t.Context(), fmt.Sprintf("test_%d", s.used.Add(1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dsn
 }
 
 // StartMySQL starts a server for this test alone, which may stop, kill or restart it.

@@ -126,7 +126,7 @@ func (s *schedule) arrive(replica int, e *wire.Exchange, gone <-chan struct{}) w
 func (s *schedule) pass(e *wire.Exchange) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if e.Local && e.Store == "mysql" && e.Text != "PING" {
+	if e.Local && e.Store != "redis" && e.Text != "PING" && e.Text != "SYNC" {
 		s.opening[e.Conn] = append(s.opening[e.Conn], e.Text)
 	} else {
 		delete(s.opening, e.Conn)

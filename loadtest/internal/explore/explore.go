@@ -54,7 +54,7 @@ type Explorer struct {
 	lanes    []*lane
 	requests int
 	subject  Subject           // nil: strategies of the catalogue
-	server   *servers.Postgres // that was started for scripts; nil: none was
+	server   *servers.Postgres // that was started; nil: none was
 	items    atomic.Int64
 	watched  time.Time       // when Watch was called
 	warm     map[string]bool // strategies that need no warm-up any more
@@ -65,7 +65,7 @@ type Options struct {
 	Lanes    int     // how many schedules are executed side by side, each on servers of its own
 	Requests int     // 2 or 3
 	Subject  Subject // what is explored; nil: strategies of the catalogue
-	Postgres string  // DSN of a server for scripts, or PostgreSQL if one is to be started; empty: MySQL executes them
+	Postgres string  // address of a server for scripts, or PostgreSQL if one is to be started; empty: MySQL executes them
 	// Pause is the longest time for which a Subject does nothing although it could go on, such as between two tries for a
 	// lock.
 	Pause time.Duration
@@ -78,9 +78,12 @@ func Start(ctx context.Context, t *topology.Topology, o Options) (*Explorer, err
 		at = t.Addresses()
 	}
 	x := &Explorer{lanes: make([]*lane, o.Lanes), requests: o.Requests, subject: o.Subject, warm: map[string]bool{}}
+	if own, ok := o.Subject.(Service); ok && own.OnPostgres() {
+		o.Postgres = PostgreSQL
+	}
 	if o.Postgres == PostgreSQL {
 		var err error
-		if x.server, err = servers.StartPostgres(ctx); err != nil {
+		if x.server, err = servers.StartPostgres(ctx, servers.PostgresOptions{Relaxed: true}); err != nil {
 			return nil, err
 		}
 		o.Postgres = x.server.DSN("postgres")

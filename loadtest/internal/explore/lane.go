@@ -3,6 +3,7 @@ package explore
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,12 +23,12 @@ import (
 	"stock/migrations"
 )
 
-// lane executes one schedule after the other, on a MySQL, a Redis and replicas of its own. So whatever waits in its
+// lane executes one schedule after the other, on a MySQL or a PostgreSQL, a Redis and replicas of its own. So whatever waits in its
 // MySQL is part of the schedule, and faults strike no other lane. The servers of locks (Redlock, etcd, ZooKeeper) are
 // shared: they are keyed by item.
 type lane struct {
 	mysql    *servers.MySQL
-	postgres string // DSN of the server of scripts, on which the lane has a database of its own; empty: MySQL is
+	postgres string // address of a PostgreSQL, on which the lane has a database of its own; empty: it has a MySQL
 	db       *sqlx.DB
 	keys     *redis.Client
 	oracle   *oracle.Oracle
@@ -81,7 +82,7 @@ func (l *lane) start(
 	ctx context.Context, t *topology.Topology, name string, at topology.Addresses, requests int,
 ) (err error) {
 	if l.postgres != "" {
-		err = l.openPostgres(ctx)
+		err = l.openPostgres(ctx, &at)
 	} else {
 		err = l.startMySQL(ctx, &at)
 	}
@@ -192,9 +193,15 @@ func (r *replica) start(ctx context.Context, t *topology.Topology, name string) 
 	if err != nil {
 		return err
 	}
-	var inMySQL []string
+	address, err := url.Parse(r.at.PostgresURL)
+	if err != nil {
+		return err
+	}
+	var inMySQL, inPostgres []string
 	if r.lane.postgres == "" {
 		inMySQL = []string{config.Addr}
+	} else if _, own := r.lane.subject.(Service); own { // the sessions of scripts ask the gate themselves
+		inPostgres = []string{address.Host}
 	}
 	for _, to := range []struct {
 		protocol wire.Protocol
@@ -202,6 +209,7 @@ func (r *replica) start(ctx context.Context, t *topology.Topology, name string) 
 		servers  *[]string
 	}{
 		{wire.MySQL, r, &inMySQL},
+		{wire.Postgres, r, &inPostgres},
 		{wire.Redis, r, &r.at.Redis},
 		{wire.Redis, &passing{replica: r, last: map[string]string{}}, &r.at.Redlock},
 		{wire.Frames, r, &r.at.Etcd},
@@ -224,6 +232,10 @@ func (r *replica) start(ctx context.Context, t *topology.Topology, name string) 
 	if len(inMySQL) > 0 {
 		config.Addr = inMySQL[0]
 		r.at.MySQLDSN = config.FormatDSN()
+	}
+	if len(inPostgres) > 0 {
+		address.Host = inPostgres[0]
+		r.at.PostgresURL = address.String()
 	}
 	switch subject := r.lane.subject.(type) {
 	case nil:

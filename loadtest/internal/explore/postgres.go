@@ -5,15 +5,19 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 
-	"stock/loadtest/internal/explore/script"
+	"github.com/jmoiron/sqlx"
+
 	"stock/loadtest/internal/explore/trace"
 	"stock/loadtest/internal/oracle"
+	"stock/loadtest/internal/service"
+	"stock/loadtest/internal/topology"
 )
 
-// The engines of scripts.
+// The engines of scripts and services.
 const (
 	MySQL      = oracle.MySQL
 	PostgreSQL = trace.Postgres
@@ -21,19 +25,19 @@ const (
 
 // CheckEngine returns what is wrong with an engine; see StartScripts.
 func CheckEngine(engine string) error {
-	isDSN := strings.HasPrefix(engine, "postgres://") || strings.HasPrefix(engine, "postgresql://")
-	if isDSN || slices.Contains([]string{MySQL, PostgreSQL}, engine) {
+	if service.IsPostgres(engine) || slices.Contains([]string{MySQL, PostgreSQL}, engine) {
 		return nil
 	}
 	return errors.New("must be mysql, postgres, or the address of a server: postgres://USER@HOST/DATABASE")
 }
 
 // openPostgres makes a database for the lane on the server.
-func (l *lane) openPostgres(ctx context.Context) error {
-	server, err := script.OpenPostgres(l.postgres, "")
+func (l *lane) openPostgres(ctx context.Context, at *topology.Addresses) error {
+	direct, err := service.OpenPostgres(l.postgres, "")
 	if err != nil {
 		return err
 	}
+	server := sqlx.NewDb(direct, "pgx")
 	l.onStop(func(context.Context) error { return server.Close() })
 	var version int
 	if err := server.GetContext(ctx, &version, "SELECT current_setting('server_version_num')::int"); err != nil {
@@ -50,10 +54,19 @@ func (l *lane) openPostgres(ctx context.Context) error {
 		_, err := server.ExecContext(ctx, "DROP DATABASE "+name+" WITH (FORCE)")
 		return err
 	})
-	if l.db, err = script.OpenPostgres(l.postgres, name); err == nil {
-		l.onStop(func(context.Context) error { return l.db.Close() })
+	address, err := url.Parse(l.postgres)
+	if err != nil {
+		return err
 	}
-	return err
+	address.Path = "/" + name
+	at.PostgresURL = address.String()
+	db, err := service.OpenPostgres(l.postgres, name)
+	if err != nil {
+		return err
+	}
+	l.db = sqlx.NewDb(db, "pgx")
+	l.onStop(func(context.Context) error { return l.db.Close() })
+	return nil
 }
 
 // clearPostgres leaves nothing in the database but the table of the stock.

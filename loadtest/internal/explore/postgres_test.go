@@ -12,8 +12,8 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"stock/internal/servers"
-	"stock/loadtest/internal/explore/script"
 	"stock/loadtest/internal/explore/trace"
+	"stock/loadtest/internal/service"
 )
 
 func TestScriptsOnPostgres(t *testing.T) {
@@ -318,12 +318,13 @@ func testNothingIsLeftOnPostgres(t *testing.T, x *Explorer) {
 // The server of a user needs no administrator, and is left as it was.
 func TestScriptsOnTheUsersPostgres(t *testing.T) {
 	t.Parallel()
-	server, err := servers.StartPostgres(t.Context())
+	server, err := servers.StartPostgres(t.Context(), servers.PostgresOptions{Relaxed: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = server.Stop(t.Context()) }()
-	admin, err := script.OpenPostgres(server.DSN("postgres"), "")
+	direct, err := service.OpenPostgres(server.DSN("postgres"), "")
+	admin := sqlx.NewDb(direct, "pgx")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,7 @@ func CheckService(d *service.Description) error {
 	switch {
 	case len(d.Command) == 0:
 		return errors.New("explore needs the command of your service: it starts replicas of its own, whose " +
-			"exchanges with MySQL and Redis it holds")
+			"exchanges with its database and Redis it holds")
 	case d.OneUnit():
 		return errors.New("explore needs {count} in the request: its buyers ask for different counts")
 	}

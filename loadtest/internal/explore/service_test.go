@@ -84,6 +84,9 @@ func TestServicesInOtherLanguages(t *testing.T) {
 		update string
 	}{
 		"python": {pythonCheck, trace.LostUpdate, "UPDATE products SET quantity = "},
+		"python-postgres": {
+			[]string{python, "-c", "import psycopg2"}, trace.LostUpdate, "UPDATE products SET quantity = ",
+		},
 		"php": {
 			[]string{"php", "-r", `exit((int)!in_array("mysql", PDO::getAvailableDrivers()));`},
 			trace.LostUpdate, "UPDATE products SET quantity = ",

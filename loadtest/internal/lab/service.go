@@ -10,22 +10,25 @@ import (
 	"github.com/go-sql-driver/mysql"
 	"github.com/redis/go-redis/v9"
 
+	"stock/loadtest/internal/report"
 	"stock/loadtest/internal/scenario"
 	"stock/loadtest/internal/service"
 	"stock/loadtest/internal/topology"
 )
 
-// StartService starts a service of the user's on a private MySQL and a private Redis, or connects to one that is
+// StartService starts a service of the user's on a private MySQL or PostgreSQL and a private Redis, or connects to one that is
 // running, whose stores are in the Place. It returns an error if the service does not do what is said about it.
 func StartService(ctx context.Context, d *service.Description, replicas int, at Place) (*Lab, error) {
 	l := &Lab{}
 	own := &service.Running{Description: d, URLs: d.URL}
+	postgres := d.Database
 	if len(d.Command) > 0 {
 		t, err := topology.StartOwn(ctx, d, replicas)
 		if err != nil {
 			return nil, err
 		}
 		l.Topology, at.MySQLDSN, at.Redis, at.Account = t, t.MySQLDSN, t.Redis, t.Account
+		postgres = t.PostgresURL
 		for _, r := range t.Replicas {
 			own.URLs = append(own.URLs, r.URL)
 		}
@@ -33,6 +36,9 @@ func StartService(ctx context.Context, d *service.Description, replicas int, at 
 	l.Target.Own = own
 	at.URL = own.URLs[0]
 	err := l.connectService(ctx, at)
+	if err == nil && d.OnPostgres() {
+		err = l.connectPostgres(ctx, postgres)
+	}
 	if err == nil {
 		err = scenario.TrySale(ctx, own, 1, trialTimeout)
 	}
@@ -49,7 +55,7 @@ const trialTimeout = 10 * time.Second
 func (l *Lab) connectService(ctx context.Context, at Place) error {
 	own := l.Target.Own
 	switch {
-	case own.Stock.SQL != nil && at.MySQLDSN == "":
+	case own.Stock.SQL != nil && at.MySQLDSN == "" && !own.OnPostgres():
 		return errors.New("the stock is in MySQL (stock.sql): give --mysql-dsn, or LOADTEST_MYSQL_DSN, with the database " +
 			"of your service")
 	case own.Stock.Redis != nil && len(at.Redis) == 0:
@@ -74,6 +80,19 @@ func (l *Lab) connectService(ctx context.Context, at Place) error {
 		own.Redis = redis.NewUniversalClient(at.RedisOptions(at.Redis...))
 	}
 	l.notes = append(l.notes, own.NotJudged(len(own.URLs))...)
+	return nil
+}
+
+// connectPostgres connects to the database of a service on PostgreSQL.
+func (l *Lab) connectPostgres(ctx context.Context, address string) (err error) {
+	if l.Target.Own.DB, err = service.OpenPostgres(address, ""); err != nil {
+		return fmt.Errorf("database: %w", err)
+	}
+	version := report.Server{Name: service.Postgres}
+	if err := l.Target.Own.DB.QueryRowContext(ctx, "SHOW server_version").Scan(&version.Version); err != nil {
+		return fmt.Errorf("ask PostgreSQL for its version: %w", err)
+	}
+	l.servers = append(l.servers, version)
 	return nil
 }
 

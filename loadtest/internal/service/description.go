@@ -23,12 +23,14 @@ import (
 // Description is what a file of YAML says about a service. In its texts, {item}, {count}, {key} and {buyer} stand for
 // the item and the units of a sale, its name, which is another one for each sale, and a number that is, too.
 type Description struct {
-	Name    string  `yaml:"name"`    // in reports; the file's, if it is empty
-	Command words   `yaml:"command"` // program and arguments; one process for each replica
-	URL     words   `yaml:"url"`     // of replicas that are running already, in place of Command
-	Setup   string  `yaml:"setup"`   // file with SQL that makes the tables, for Command
-	Migrate words   `yaml:"migrate"` // program that makes them, with its arguments; it ends before Command starts
-	Request Request `yaml:"request"` // that sells
+	Name    string `yaml:"name"`    // in reports; the file's, if it is empty
+	Command words  `yaml:"command"` // program and arguments; one process for each replica
+	URL     words  `yaml:"url"`     // of replicas that are running already, in place of Command
+	Setup   string `yaml:"setup"`   // file with SQL that makes the tables, for Command
+	Migrate words  `yaml:"migrate"` // program that makes them, with its arguments; it ends before Command starts
+	// Database is mysql, postgres or, with URL, the address of a PostgreSQL; empty: mysql.
+	Database string  `yaml:"database"`
+	Request  Request `yaml:"request"` // that sells
 
 	// What an answer means. Those with a field are tried before those without.
 	Sold    Answer `yaml:"sold"`
@@ -199,6 +201,11 @@ func (d *Description) check() error {
 		return fmt.Errorf("request: %q and %q must have no space", r.Method, r.Path)
 	case !d.uses("{item}"):
 		return errors.New("request: neither path, body nor headers have {item}, the item that is sold")
+	case d.OnPostgres() && (d.Database == Postgres) != (len(d.Command) > 0):
+		return errors.New("database: must be postgres with command, and with url the address of your server, such as " +
+			"postgres://shop@db.example/shop; its password is read from PGPASSWORD")
+	case d.Database != "" && d.Database != "mysql" && d.Database != Postgres && !IsPostgres(d.Database):
+		return fmt.Errorf("database: %q must be mysql or postgres", d.Database)
 	case d.Pause < 0 || d.Pause > time.Second:
 		return fmt.Errorf("pause: %v must be at most a second", d.Pause)
 	}
@@ -266,10 +273,24 @@ func (s Stock) way() (way *Store, where string) {
 // Store names where the stock is kept: mysql, redis or http.
 func (d *Description) Store() string {
 	_, where := d.Stock.way()
-	if where == "sql" {
-		return "mysql"
+	switch {
+	case where != "sql":
+		return where
+	case d.OnPostgres():
+		return Postgres
 	}
-	return where
+	return "mysql"
+}
+
+// Postgres is the database of a service on PostgreSQL.
+const Postgres = "postgres"
+
+// OnPostgres reports whether the service uses PostgreSQL in place of MySQL.
+func (d *Description) OnPostgres() bool { return d.Database == Postgres || IsPostgres(d.Database) }
+
+// IsPostgres reports whether a text is the address of a PostgreSQL.
+func IsPostgres(address string) bool {
+	return strings.HasPrefix(address, "postgres://") || strings.HasPrefix(address, "postgresql://")
 }
 
 var variable = regexp.MustCompile(`\$\{(\w+)\}`)

@@ -50,6 +50,8 @@ func TestAWrongFileIsOneClearError(t *testing.T) {
 		usual + "pause: 2s\n":          "pause: 2s must be at most a second",
 		replaced("path:", `headers: {a: "b\nc"}, path:`):         `header "a": neither its name nor its value`,
 		replaced("path:", "headers: {content-length: 1}, path:"): "header content-length: the lab sets it",
+		usual + "database: oracle\n":                             `database: "oracle" must be mysql or postgres`,
+		usual + "database: postgres\n":                           "with url the address of your server",
 		usual + "pause: soon\n":                                  "line 5: a value of type str `soon` cannot stand here",
 		usual + "name: a/b\n":                                    `name: "a/b" is part of the names of files`,
 		usual + "command: sh -c 'a b'\n":                         "line 5: words with quotes must be a list",

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -12,6 +13,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/redis/go-redis/v9"
 
 	"stock/internal/servers"
@@ -23,6 +26,20 @@ type Running struct {
 	URLs  []string              // of its replicas
 	DB    *sql.DB               // that accepts several statements at once; nil without stock in SQL
 	Redis redis.UniversalClient // nil without stock in Redis
+}
+
+// OpenPostgres returns a database on the server of an address; if its name is empty, the one that the address names. It
+// accepts several statements at once.
+func OpenPostgres(address, database string) (*sql.DB, error) {
+	config, err := pgx.ParseConfig(address)
+	if err != nil {
+		return nil, err
+	}
+	config.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol
+	config.Database = cmp.Or(database, config.Database)
+	db := stdlib.OpenDB(*config)
+	db.SetMaxIdleConns(8)
+	return db, nil
 }
 
 // SetUp makes the tables of a service that is started with a command. env is the environment of its processes.

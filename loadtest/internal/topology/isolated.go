@@ -110,7 +110,7 @@ func (t *Topology) StartReplica(ctx context.Context, name string, at Addresses, 
 }
 
 // StartCommand starts a program of the user as a replica, in a directory or, if that is empty, in the current one. Its
-// variables say where it is to listen and where its MySQL and its Redis are. Kill it before they stop.
+// variables say where it is to listen and where its database and its Redis are. Kill it before they stop.
 func (t *Topology) StartCommand(
 	ctx context.Context, name string, command []string, dir string, at Addresses,
 ) (*Replica, error) {
@@ -153,6 +153,16 @@ func (t *Topology) StartCommand(
 
 // Environment returns the variables for a program of the user, in the forms that clients in most languages understand.
 func (at Addresses) Environment() ([]string, error) {
+	database, err := at.mysqlEnvironment()
+	if at.PostgresURL != "" {
+		database, err = at.postgresEnvironment()
+	}
+	host, port, _ := strings.Cut(at.Redis[0], ":")
+	return append(database, "REDIS_ADDR="+at.Redis[0], "REDIS_URL=redis://"+at.Redis[0], "REDIS_HOST="+host,
+		"REDIS_PORT="+port), err
+}
+
+func (at Addresses) mysqlEnvironment() ([]string, error) {
 	config, err := mysql.ParseDSN(at.MySQLDSN)
 	if err != nil {
 		return nil, err
@@ -164,11 +174,26 @@ func (at Addresses) Environment() ([]string, error) {
 		Scheme: "mysql", User: url.UserPassword(config.User, config.Passwd), Host: config.Addr, Path: config.DBName,
 	}
 	host, port, _ := strings.Cut(config.Addr, ":")
-	redisHost, redisPort, _ := strings.Cut(at.Redis[0], ":")
 	return []string{
 		"MYSQL_DSN=" + dsn.FormatDSN(), "MYSQL_URL=" + address.String(), "MYSQL_HOST=" + host, "MYSQL_PORT=" + port,
 		"MYSQL_USER=" + config.User, "MYSQL_PASSWORD=" + config.Passwd, "MYSQL_DATABASE=" + config.DBName,
-		"REDIS_ADDR=" + at.Redis[0], "REDIS_URL=redis://" + at.Redis[0], "REDIS_HOST=" + redisHost,
-		"REDIS_PORT=" + redisPort,
 	}, nil
+}
+
+// postgresEnvironment has the variables that libpq reads, too.
+func (at Addresses) postgresEnvironment() ([]string, error) {
+	address, err := url.Parse(at.PostgresURL)
+	if err != nil {
+		return nil, err
+	}
+	password, _ := address.User.Password()
+	env := []string{"POSTGRES_URL=" + at.PostgresURL}
+	for _, v := range [][3]string{
+		{"POSTGRES_HOST", "PGHOST", address.Hostname()}, {"POSTGRES_PORT", "PGPORT", address.Port()},
+		{"POSTGRES_USER", "PGUSER", address.User.Username()}, {"POSTGRES_PASSWORD", "PGPASSWORD", password},
+		{"POSTGRES_DATABASE", "PGDATABASE", strings.TrimPrefix(address.Path, "/")},
+	} {
+		env = append(env, v[0]+"="+v[2], v[1]+"="+v[2])
+	}
+	return env, nil
 }

@@ -18,7 +18,7 @@ func New() (*Topology, error) {
 	return &Topology{dir: dir}, err
 }
 
-// StartOwn starts replicas of a service of the user's, with a MySQL and a Redis for them. If it fails, or if this
+// StartOwn starts replicas of a service of the user's, with a MySQL or a PostgreSQL, and a Redis for them. If it fails, or if this
 // process dies, nothing remains.
 func StartOwn(ctx context.Context, d *service.Description, replicas int) (*Topology, error) {
 	t, err := New()
@@ -33,7 +33,12 @@ func StartOwn(ctx context.Context, d *service.Description, replicas int) (*Topol
 
 func (t *Topology) startOwn(ctx context.Context, d *service.Description, replicas int) error {
 	group, starting := errgroup.WithContext(ctx)
-	group.Go(func() error { return t.startMySQL(starting, Options{Replicas: replicas}) })
+	group.Go(func() error {
+		if d.OnPostgres() {
+			return t.startPostgres(starting)
+		}
+		return t.startMySQL(starting, Options{Replicas: replicas})
+	})
 	group.Go(func() error { return t.startRedis(starting, Options{}) })
 	if err := group.Wait(); err != nil {
 		return err
@@ -54,12 +59,22 @@ func (t *Topology) startOwn(ctx context.Context, d *service.Description, replica
 	return nil
 }
 
+func (t *Topology) startPostgres(ctx context.Context) (err error) {
+	if t.Servers.Postgres, err = servers.StartPostgres(ctx, servers.PostgresOptions{}); err == nil {
+		t.PostgresURL, err = t.Servers.Postgres.CreateDatabase(ctx, database)
+	}
+	return err
+}
+
 func setUp(ctx context.Context, at Addresses, d *service.Description) error {
 	env, err := at.Environment()
 	if err != nil {
 		return err
 	}
 	db, err := sql.Open("mysql", at.MySQLDSN)
+	if at.PostgresURL != "" {
+		db, err = service.OpenPostgres(at.PostgresURL, "")
+	}
 	if err != nil {
 		return err
 	}

@@ -79,8 +79,9 @@ func (t *Topology) newReplica(i int, o Options) (*Replica, error) {
 // Addresses is where a replica finds its servers. Lists are of host:port.
 type Addresses struct {
 	MySQLDSN     string
-	TiDB         bool // MySQLDSN is that of TiDB
-	Galera       bool // MySQLDSN is that of a node of Galera
+	TiDB         bool   // MySQLDSN is that of TiDB
+	Galera       bool   // MySQLDSN is that of a node of Galera
+	PostgresURL  string // in place of MySQLDSN; only for a service of the user's
 	Redis        []string
 	RedisReplica bool // each master of Redis has a Redis replica
 	// Account is what the user's servers ask of their clients, and empty on private ones.
@@ -95,7 +96,7 @@ type Addresses struct {
 // would ask a master for the addresses of the others, and go there without a proxy.
 func (t *Topology) Addresses() Addresses {
 	return Addresses{
-		MySQLDSN: t.MySQLDSN, TiDB: t.tidb, Galera: t.Servers.Galera != nil,
+		MySQLDSN: t.MySQLDSN, PostgresURL: t.PostgresURL, TiDB: t.tidb, Galera: t.Servers.Galera != nil,
 		Redis: t.singleRedis(), RedisReplica: t.redisReplica(),
 		Account: t.Account, KeyPrefix: t.KeyPrefix,
 		Redlock: t.Redlock, Etcd: t.Etcd, ZooKeeper: t.ZooKeeper,

@@ -67,16 +67,18 @@ type Topology struct {
 	URL       string `json:"url"`        // nginx in front of all replicas
 	SingleURL string `json:"single_url"` // nginx in front of the first replica only
 	// Fewer has the URL of nginx in front of the first replicas only, by their number; that of one replica, too.
-	Fewer     map[int]string `json:"-"`
-	BareURL   string         `json:"-"` // nginx in front of Options.Bare
-	Replicas  []*Replica     `json:"replicas"`
-	Proxies   []*Proxies     `json:"-"` // of each replica; empty without Options.Proxies
-	MySQLDSN  string         `json:"mysql_dsn"`
-	Redis     []string       `json:"redis"`   // host:port; more than one is a cluster
-	Redlock   []string       `json:"redlock"` // host:port of the independent masters
-	Etcd      []string       `json:"etcd,omitempty"`
-	ZooKeeper []string       `json:"zookeeper,omitempty"`
-	Nginx     Nginx          `json:"nginx"`
+	Fewer    map[int]string `json:"-"`
+	BareURL  string         `json:"-"` // nginx in front of Options.Bare
+	Replicas []*Replica     `json:"replicas"`
+	Proxies  []*Proxies     `json:"-"` // of each replica; empty without Options.Proxies
+	MySQLDSN string         `json:"mysql_dsn"`
+	// PostgresURL is the database of a service of the user's that uses PostgreSQL in place of MySQL.
+	PostgresURL string   `json:"-"`
+	Redis       []string `json:"redis"`   // host:port; more than one is a cluster
+	Redlock     []string `json:"redlock"` // host:port of the independent masters
+	Etcd        []string `json:"etcd,omitempty"`
+	ZooKeeper   []string `json:"zookeeper,omitempty"`
+	Nginx       Nginx    `json:"nginx"`
 
 	// Missing says why "etcd", "zookeeper" or "redlock" was not started, and how to install it if that helps.
 	Missing map[string]string `json:"missing,omitempty"`
@@ -95,6 +97,7 @@ type Topology struct {
 	Servers struct {
 		MySQL        *servers.MySQL        // the first node of Galera, if there is such a cluster
 		Galera       *servers.Galera       // nil without Options.Galera
+		Postgres     *servers.Postgres     // nil: MySQL was started
 		Redis        *servers.Redis        // if there is a Cluster, only the replicas of StartIsolated use it
 		Replica      *servers.Redis        // of Redis; nil without Options.RedisReplica
 		RedisCluster *servers.RedisCluster // nil without Options.RedisCluster
@@ -315,6 +318,9 @@ func (t *Topology) layers() [][]part {
 	}
 	if zookeeper := t.Servers.ZooKeeper; zookeeper != nil {
 		stores = append(stores, part{process: zookeeper.Process, stop: zookeeper.Stop})
+	}
+	if postgres := t.Servers.Postgres; postgres != nil {
+		stores = append(stores, part{process: postgres.Process, stop: postgres.Stop})
 	}
 	for _, mysql := range t.mysqlServers() {
 		stores = append(stores, part{process: mysql.Process, stop: mysql.Stop})

@@ -1,18 +1,15 @@
 package script
 
 import (
-	"cmp"
 	"context"
 	"database/sql/driver"
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/jmoiron/sqlx"
@@ -29,19 +26,6 @@ type postgresServer struct {
 	ids  map[*sqlx.Conn]*wire.Conn // those that are not cut
 
 	savepoints map[*sqlx.Conn]bool // whether the session has used any
-}
-
-// OpenPostgres returns a database on the server of a DSN; if its name is empty, the one that the DSN names.
-func OpenPostgres(dsn, database string) (*sqlx.DB, error) {
-	config, err := pgx.ParseConfig(dsn)
-	if err != nil {
-		return nil, err
-	}
-	config.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol
-	config.Database = cmp.Or(database, config.Database)
-	db := sqlx.NewDb(stdlib.OpenDB(*config), "pgx")
-	db.SetMaxIdleConns(8)
-	return db, nil
 }
 
 // OnPostgres returns stores whose connections are those of a database, which stays open. They are reused: the server
@@ -165,28 +149,17 @@ func literals(row starlark.Value) string {
 	return strings.Join(texts, ", ")
 }
 
-// placeholders matches $1 and so on. It also matches strings, names and comments, so that a $1 in them is left alone.
-var placeholders = regexp.MustCompile(`(?s)[eE]'(?:[^'\\]|\\.|'')*'|'(?:[^']|'')*'|"(?:[^"]|"")*"|--[^\n]*|/\*.*?\*/` +
-	`|\$[A-Za-z_]*\$.*?\$[A-Za-z_]*\$|[A-Za-z_][\w$]*|\$(\d+)`)
-
 // bind puts arguments into a statement in the place of $1, $2 and so on.
 func bind(statement string, args []any) (string, error) {
 	used := make([]bool, len(args))
 	var unknown error
-	text := placeholders.ReplaceAllStringFunc(statement, func(found string) string {
-		n, err := strconv.Atoi(strings.TrimPrefix(found, "$"))
-		switch {
-		case err != nil || found[0] != '$':
-			return found
-		case n < 1 || n > len(args):
-			unknown = fmt.Errorf("sql: there is no argument for %s", found)
-			return found
+	text := wire.ReplaceParameters(statement, func(n int) (string, bool) {
+		if n < 1 || n > len(args) {
+			unknown = fmt.Errorf("sql: there is no argument for $%d", n)
+			return "", false
 		}
 		used[n-1] = true
-		if text := literal(args[n-1]); !strings.HasPrefix(text, "-") {
-			return text
-		}
-		return "(" + literal(args[n-1]) + ")" // two minus signs would begin a comment
+		return literal(args[n-1]), true
 	})
 	if at := slices.Index(used, false); at >= 0 && unknown == nil {
 		unknown = fmt.Errorf("sql: argument %d is not used: the statement has no $%[1]d", at+1)

@@ -25,6 +25,11 @@ func garbage(random *rand.Rand, protocol Protocol) []byte {
 		command := string([]byte{byte(1 + random.IntN(60)), 0, 0, 0, byte(random.IntN(32))})
 		starts = []string{"", "\x20\x00\x00\x01", command, command, "\xff\xff\xff\x00"}
 	}
+	if protocol == Postgres {
+		kind := "QPBDECSHFXdcfTtDCEZsI12nGAK"[random.IntN(27)]
+		message := string([]byte{kind, 0, 0, byte(random.IntN(2)), byte(random.IntN(256))})
+		starts = []string{"", message, message, message, "\x00\x00\x00\x20\x00\x03\x00\x00", "\x00\x00\x00\x08\x04\xd2\x16\x2f"}
+	}
 	return append([]byte(starts[random.IntN(len(starts))]), data...)
 }
 
@@ -34,7 +39,7 @@ func TestParsersReadAnything(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	asked := commands(t)
 	for range 5000 {
-		data := garbage(random, Protocol(random.IntN(2)))
+		data := garbage(random, Protocol(random.IntN(3)))
 		s := newMySQLSession(&Conn{})
 		s.phase = mysqlPhase(random.IntN(int(lists) + 1))
 		s.statements[0] = &statement{text: "SELECT ?, ?, ?", params: 3, long: map[int]bool{1: true}}
@@ -55,6 +60,31 @@ func TestParsersReadAnything(t *testing.T) {
 		if f, err := r.readReply(bufio.NewReader(bytes.NewReader(data))); err == nil {
 			_ = r.reply(f, &Exchange{})
 		}
+		readAsPostgres(data, random)
+	}
+}
+
+func readAsPostgres(data []byte, random *rand.Rand) {
+	s := newPostgresSession(&Conn{})
+	s.started, s.greeted = random.IntN(4) > 0, random.IntN(4) > 0
+	s.usable = s.started && s.greeted
+	s.statements[""] = &prepared{text: "SELECT $1, $2", params: []uint32{20, 1700}}
+	r := bufio.NewReader(bytes.NewReader(data))
+	for {
+		f, err := s.readRequest(r)
+		if err != nil {
+			break
+		}
+		_, _ = s.request(f)
+	}
+	r = bufio.NewReader(bytes.NewReader(data))
+	for {
+		f, err := s.readReply(r)
+		if err != nil {
+			break
+		}
+		_ = s.reply(f, nil)
+		_ = s.reply(f, &Exchange{})
 	}
 }
 

@@ -19,9 +19,10 @@ import (
 type Protocol int
 
 const (
-	MySQL  Protocol = iota // also that of MariaDB and TiDB
-	Redis                  // RESP2 and RESP3
-	Frames                 // any other: everything passes, and counts as pushed
+	MySQL    Protocol = iota // also that of MariaDB and TiDB
+	Redis                    // RESP2 and RESP3
+	Postgres                 // protocol 3
+	Frames                   // any other: everything passes, and counts as pushed
 )
 
 // session is what is known about a connection. It knows the protocol.
@@ -43,6 +44,7 @@ type frame struct {
 	raw      []byte
 	commands [][]string // of Redis
 	value    value      // of Redis
+	answer   []byte     // what the client gets in place of the server's answer; nil: the server gets the request
 }
 
 // meaning is what a frame of the server is.
@@ -53,6 +55,7 @@ const (
 	pushed                 // it answers no request
 	partial                // the response goes on
 	final                  // the end of the response
+	asks                   // the response goes on when the client has sent more
 )
 
 // refusal is the error of a request that the proxy does not understand. Its client gets the reply.
@@ -205,6 +208,8 @@ func (p *Proxy) link(client *net.TCPConn) *link {
 		l.session = newMySQLSession(l.conn)
 	case Redis:
 		l.session = newRedisSession(l.conn, p.redis)
+	case Postgres:
+		l.session = newPostgresSession(l.conn)
 	case Frames:
 		l.session = chunks{}
 	}
@@ -237,6 +242,7 @@ type link struct {
 	decided  chan Action
 	action   Action
 	answer   []byte // the response so far
+	asking   bool   // the server has asked for more
 }
 
 // left reports whether the client has hung up.
@@ -309,7 +315,7 @@ func (l *link) read(from net.Conn, next func(*bufio.Reader) (frame, error), to c
 // step waits for what happens next, and deals with it. It returns false when the connection has to end.
 func (l *link) step() (goOn bool) {
 	requests, gone := l.requests, l.gone
-	if l.exchange != nil {
+	if l.exchange != nil && !l.asking {
 		requests = nil
 	}
 	if l.exchange == nil || l.held || !l.exchange.Blocks {
@@ -339,6 +345,10 @@ func (l *link) step() (goOn bool) {
 
 // request lets the gate decide about a frame of the client, if it begins an exchange.
 func (l *link) request(f frame) (goOn bool) {
+	if f.answer != nil || l.asking {
+		l.noted.Add(int64(len(f.raw)))
+		return l.passOn(f)
+	}
 	e, err := l.session.request(f)
 	if err != nil {
 		return l.refuse(err)
@@ -358,6 +368,16 @@ func (l *link) request(f frame) (goOn bool) {
 	return true
 }
 
+// passOn passes on what begins no exchange: what the server has asked for, or what it is not to get.
+func (l *link) passOn(f frame) (goOn bool) {
+	if f.answer != nil {
+		_, err := l.client.Write(f.answer)
+		return err == nil
+	}
+	l.asked.Store(time.Now().UnixNano())
+	return l.send(f)
+}
+
 // reply passes on a frame of the server. A response is passed on when it is complete.
 func (l *link) reply(f frame) (goOn bool) {
 	e := l.exchange
@@ -375,9 +395,12 @@ func (l *link) reply(f frame) (goOn bool) {
 	case partial:
 		l.answer = append(l.answer, f.raw...)
 		return true
+	case asks:
+		f.raw = slices.Concat(l.answer, f.raw)
+		l.answer, l.asking = nil, true
 	case final:
 		answer := slices.Concat(l.answer, f.raw)
-		l.exchange, l.frame, l.answer = nil, frame{}, nil
+		l.exchange, l.frame, l.answer, l.asking = nil, frame{}, nil, false
 		l.proxy.gate.Answered(e, nil)
 		if l.action == LoseReply {
 			return false

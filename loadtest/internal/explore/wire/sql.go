@@ -2,6 +2,7 @@ package wire
 
 import (
 	"cmp"
+	"iter"
 	"regexp"
 	"slices"
 	"strings"
@@ -78,25 +79,33 @@ func (s *sqlState) level() string { return cmp.Or(s.next, s.usual, repeatableRea
 // what a name stands for, and what a write leads to: views, triggers and foreign keys.
 func (s *sqlState) analyse(tokens []token) effect {
 	all := effect{local: true}
-	for len(tokens) > 0 {
-		one := tokens
-		if end := slices.IndexFunc(tokens, func(t token) bool { return t.is(";") }); end >= 0 {
-			one, tokens = tokens[:end], tokens[end+1:]
-		} else {
-			tokens = nil
-		}
-		for len(one) > 1 && one[0].is("(") {
-			one = one[1:]
-		}
-		if len(one) == 0 {
-			continue
-		}
+	for one := range statementsOf(tokens) {
 		e := s.statement(one, outline(one))
 		all.reads.add(e.reads...)
 		all.writes.add(e.writes...)
 		all.local = all.local && e.local
 	}
 	return all
+}
+
+// statementsOf yields the tokens of each of several statements, without parentheses before the first word.
+func statementsOf(tokens []token) iter.Seq[[]token] {
+	return func(yield func([]token) bool) {
+		for len(tokens) > 0 {
+			one := tokens
+			if end := slices.IndexFunc(tokens, func(t token) bool { return t.is(";") }); end >= 0 {
+				one, tokens = tokens[:end], tokens[end+1:]
+			} else {
+				tokens = nil
+			}
+			for len(one) > 1 && one[0].is("(") {
+				one = one[1:]
+			}
+			if len(one) > 0 && !yield(one) {
+				return
+			}
+		}
+	}
 }
 
 // touchesAll is the effect of a statement that may do anything.
@@ -112,8 +121,11 @@ func (s *sqlState) statement(tokens []token, o string) effect {
 	begins := func(words string) bool { return strings.HasPrefix(o, " "+words+" ") }
 	locks := namedLocks(tokens)
 	s.named = s.named || len(locks) > 0
-	tables := tablesOf(tokens)
-	if callsUnknown(tokens, tables) || hiding.MatchString(o) {
+	var tables names
+	for _, table := range tablesOf(tokens) {
+		tables.add("mysql:" + table)
+	}
+	if calls(tokens, known) || hiding.MatchString(o) {
 		return s.joins(touchesAll())
 	}
 	verb, _, _ := strings.Cut(o[1:], " ")
@@ -287,7 +299,7 @@ func tablesOf(tokens []token) (tables names) {
 		isName := t.kind == name || t.kind == quotedName || t.kind == literal
 		isOther := i+1 < len(tokens) && (tokens[i+1].is(".") || tokens[i+1].is("(") && after != "INTO") // such as a function
 		if after != "" && isName && !isOther {
-			tables.add("mysql:" + strings.ToLower(t.text))
+			tables.add(strings.ToLower(t.text))
 		}
 	}
 	return tables
@@ -313,16 +325,17 @@ var known = func() map[string]bool {
 	return words
 }()
 
-// callsUnknown reports whether a statement may call a function that touches anything: a stored function, or one that is
-// not known here. A list of columns stands behind the name of a table.
-func callsUnknown(tokens []token, tables names) bool {
+// calls reports whether a statement may call a function that is not among the known ones, and so may touch anything. A
+// list of columns stands behind the name of a table.
+func calls(tokens []token, known map[string]bool) bool {
+	tables := tablesOf(tokens)
 	for i := 1; i < len(tokens); i++ {
 		t := tokens[i-1]
 		if !tokens[i].is("(") || t.kind != name && t.kind != quotedName && t.kind != literal {
 			continue
 		}
 		qualified := i > 1 && tokens[i-2].is(".") // built-in functions are in no schema
-		isTable := slices.Contains(tables, "mysql:"+strings.ToLower(t.text))
+		isTable := slices.Contains(tables, strings.ToLower(t.text))
 		if !isTable && (t.kind != name || qualified || !known[strings.ToUpper(t.text)]) {
 			return true
 		}

@@ -14,7 +14,7 @@ const (
 	variable                         // @name, @@name
 	number                           // a number
 	name                             // a keyword, or a name without quotes
-	placeholder                      // ?
+	placeholder                      // ?, or $1
 	sign                             // anything else, one character
 )
 
@@ -23,6 +23,11 @@ const (
 var lexemes = regexp.MustCompile(`(?s)\s+|#[^\n]*|--(?:[ \t\r\v\f][^\n]*)?(?:\n|$)|/\*M?!\d*|/\*.*?(?:\*/|$)|\*/` +
 	"|(`(?:[^`]|``)*`?)" + `|('(?:[^'\\]|\\.|'')*'?|"(?:[^"\\]|\\.|"")*"?)|(@[\w$@.\x{80}-\x{10FFFF}]*)` +
 	`|(\d+\.\d*(?:[eE][-+]?\d+)?|\d+[eE][-+]\d+|\d[\w$\x{80}-\x{10FFFF}]*)|([\w$\x{80}-\x{10FFFF}]+)|(\?)|(.)`)
+
+// postgresLexemes does so for PostgreSQL: there are literals with dollar signs, no variables and no names with backquotes.
+var postgresLexemes = regexp.MustCompile(`(?s)\s+|--[^\n]*|/\*.*?(?:\*/|$)` +
+	`|("(?:[^"]|"")*"?)|([eE]'(?:[^'\\]|\\.|'')*'?|'(?:[^']|'')*'?|\$[A-Za-z_]*\$.*?(?:\$[A-Za-z_]*\$|$))` +
+	`|([^\x00-\x{10FFFF}])|(\d+\.?\d*(?:[eE][-+]?\d+)?)|([\w\x80-\x{10FFFF}][\w$\x80-\x{10FFFF}]*)|(\$\d+)|(.)`)
 
 // numeral matches numbers. Names may begin with a digit, too.
 var numeral = regexp.MustCompile(`^(?:[\d.]+(?:[eE][-+]?\d+)?|0x[\da-fA-F]+|0b[01]+)$`)
@@ -44,7 +49,9 @@ func (t token) is(text string) bool {
 }
 
 // tokenize cuts statements into tokens.
-func tokenize(text string) (tokens []token) {
+func tokenize(text string) []token { return tokensOf(text, lexemes) }
+
+func tokensOf(text string, lexemes *regexp.Regexp) (tokens []token) {
 	for _, m := range lexemes.FindAllStringSubmatchIndex(text, -1) {
 		for kind := quotedName; kind <= sign; kind++ {
 			at, end := m[2*kind], m[2*kind+1]

@@ -1,7 +1,7 @@
 // Package wire cuts the connections between a service and its stores into exchanges, and holds each one until it is
 // told what becomes of it. An exchange is one request of a client with the server's whole response. The protocols are
-// those of MySQL (text and prepared statements) and of Redis (RESP2 and RESP3, also pipelines). Connections are not
-// encrypted.
+// those of MySQL (text and prepared statements), of Redis (RESP2 and RESP3, also pipelines) and of PostgreSQL (simple and
+// extended). Connections are not encrypted.
 package wire
 
 import "regexp"
@@ -22,7 +22,8 @@ type Exchange struct {
 	// ends a transaction, they are those of the whole transaction. Names of items in keys stay as they are.
 	// The first plain read of a transaction at REPEATABLE READ reads "*": what has been committed by then is what the
 	// transaction will see. What the text does not show is missing: triggers, foreign keys, what is behind a view. A call
-	// of a function that is not known touches "*".
+	// of a function that is not known touches "*". So does every statement of PostgreSQL that is not local: its text does
+	// not tell what it touches, because of triggers, foreign keys and SERIALIZABLE.
 	Reads, Writes []string
 	// Local reports that no other connection can notice whether and when it is executed, unless it is lost: BEGIN, SET of
 	// the session, PREPARE, PING, and what opens a connection: HELLO, AUTH, SET NAMES.
