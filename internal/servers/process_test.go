@@ -23,7 +23,11 @@ func TestAFailedStartShowsTheLogOfTheServer(t *testing.T) {
 	t.Parallel()
 	_, mysql := servers.StartMySQL(t.Context(), servers.MySQLOptions{Args: []string{"--no-such-option"}})
 	_, redis := servers.StartRedis(t.Context(), servers.RedisOptions{Args: []string{"--no-such-option", "1"}})
-	for _, err := range []error{mysql, redis} {
+	_, etcd := servers.StartEtcd(t.Context(), servers.EtcdOptions{Args: []string{"--no-such-option"}})
+	_, nginx := servers.StartNginx(t.Context(), servers.NginxOptions{
+		Main: "no-such-option;\n", Ready: []string{"http://127.0.0.1:1"},
+	})
+	for _, err := range []error{mysql, redis, etcd, nginx} {
 		if text := fmt.Sprint(err); !strings.Contains(text, "ended before it was ready") ||
 			!strings.Contains(text, "no-such-option") {
 			t.Errorf("the error is %v, want what the server logged before it ended", err)

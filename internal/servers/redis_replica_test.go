@@ -25,3 +25,12 @@ func TestRedisReplicaIsInSyncWhenItHasStarted(t *testing.T) {
 		t.Errorf("%d Redis replicas have the write, %v, want 1", copies, err)
 	}
 }
+
+func TestAServerFollowsAnother(t *testing.T) {
+	t.Parallel()
+	master := serverstest.StartRedis(t, servers.RedisOptions{})
+	follower := serverstest.StartRedis(t, servers.RedisOptions{})
+	must.Succeed(t, follower.Follow(t.Context(), master))
+	must.Succeed(t, master.AwaitReplica(t.Context()))
+	must.Succeed(t, follower.AwaitSync(t.Context()))
+}

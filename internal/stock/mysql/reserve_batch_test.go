@@ -106,6 +106,29 @@ func TestAHoldWhoseRefusalIsNotRecordedIsNotToldOfIt(t *testing.T) {
 	}
 }
 
+// Two replicas and two requests of one batch.
+func TestHoldsWithOneKeyAtTheSameTimeAreCarriedOutOnce(t *testing.T) {
+	t.Parallel()
+	shops, outside := newShops(t, 10)
+	unlock := stocktest.LockRow(t, outside, shops[0].item)
+	var holds []<-chan holding
+	for i := range 6 {
+		holds = append(holds, shops[i%2].start(t, keyed(shops[0].request(3, time.Hour))))
+	}
+	stocktest.WaitForRowLock(t, outside)
+	unlock()
+	ids := map[stock.ReservationID]bool{}
+	for _, hold := range holds {
+		answer := <-hold
+		must.Succeed(t, answer.err)
+		ids[answer.held.ID] = true
+	}
+	if len(ids) != 1 {
+		t.Errorf("one key made the reservations %v", ids)
+	}
+	shops[0].wantLeft(t, 7)
+}
+
 // proxied makes a replica behind a proxy, and one beside it.
 func proxied(t testing.TB, units int64) (direct, behind shop, proxy *tcpproxy.Proxy) {
 	t.Helper()
