@@ -453,10 +453,10 @@ func TestConsoleRefusesOtherOriginsAndRubbish(t *testing.T) {
 
 func TestConsoleCanBeTurnedOffAndGetsAnotherPortIfItsUsualOneIsTaken(t *testing.T) {
 	t.Parallel()
+	if taken, err := net.Listen("tcp", usualConsole); err == nil { // or another program has it
+		defer taken.Close()
+	}
 	for want, args := range map[string][]string{"none": {"--console="}, "another": nil} {
-		if taken, err := net.Listen("tcp", usualConsole); err == nil { // or another program has it
-			defer taken.Close()
-		}
 		var f upFlags
 		flags := pflag.NewFlagSet("up", pflag.ContinueOnError)
 		f.register(flags)

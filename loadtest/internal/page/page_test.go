@@ -78,7 +78,7 @@ func TestStoriesAreOpenedAndCopied(t *testing.T) {
 		{Scenario: "late-write", Strategy: "none", Outcome: report.Unsafe, Replay: "play none"},
 	}}
 	p := open(t, func(out io.Writer) error { return WriteReport(out, r) })
-	t.Run("by a link", func(t *testing.T) { openByLinks(p) })
+	t.Run("by a link", func(*testing.T) { openByLinks(p) })
 	t.Run("while another one closes", func(t *testing.T) { openWhileAnotherCloses(t, p) })
 	t.Run("a failed copy is not called copied", func(*testing.T) { copyInVain(p) })
 }
