@@ -8,8 +8,9 @@ set -eu
 cd "$(dirname "$0")/../.."
 
 # The shops, and the exit status of loadtest explore: 1 if the stock does not agree with the answers. What follows a
-# slash is where the shop keeps its lock.
+# slash is the database, or where the shop keeps its lock.
 shops='oscar-4.2.1 1
+oscar-4.2.1/postgres 1
 vendure-3.6.3 1
 vendure-3.8.0-minor-202609120217 1
 pretix-4.20.4/mysql 0
@@ -28,7 +29,7 @@ install_venv() { # DIRECTORY PACKAGE...
 }
 
 install_oscar() { # DIRECTORY VERSION
-	install_venv "$1" "django-oscar==$2" sorl-thumbnail==13.4.0 easy-thumbnails==2.10.1
+	install_venv "$1" "django-oscar==$2" sorl-thumbnail==13.4.0 easy-thumbnails==2.10.1 psycopg2-binary==2.9.10
 }
 
 install_pretix() {
@@ -49,7 +50,9 @@ try() { # NAME EXIT-STATUS
 	version=${release#*-} home=out/record/$release out=out/record/$1
 	mkdir -p "$out"
 	cp "loadtest/record/$shop/"shop.* "$home"
-	sed "s/VERSION/$version/; s/WAY/${1#*/}/" "loadtest/record/$shop/shop.yaml" >"$out/shop.yaml"
+	description=loadtest/record/$shop/${1#*/}.yaml
+	[ -e "$description" ] || description=loadtest/record/$shop/shop.yaml
+	sed "s/VERSION/$version/; s/WAY/${1#*/}/" "$description" >"$out/shop.yaml"
 	if [ ! -e "$home/installed" ]; then
 		echo "installing $release …" >&2
 		"install_$shop" "$home" "$version"

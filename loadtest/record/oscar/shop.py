@@ -10,6 +10,9 @@ pymysql.install_as_MySQLdb()
 from django.conf import settings
 from oscar import defaults
 
+database = "POSTGRES" if "POSTGRES_HOST" in os.environ else "MYSQL"
+engines = {"POSTGRES": "django.db.backends.postgresql", "MYSQL": "django.db.backends.mysql"}
+
 parts = (
     "analytics.apps.AnalyticsConfig checkout.apps.CheckoutConfig address.apps.AddressConfig "
     "shipping.apps.ShippingConfig catalogue.apps.CatalogueConfig catalogue.reviews.apps.CatalogueReviewsConfig "
@@ -31,8 +34,8 @@ settings.configure(**{
         SECRET_KEY="only for tests", ALLOWED_HOSTS=["*"], ROOT_URLCONF=__name__, SITE_ID=1, USE_TZ=True,
         DEFAULT_AUTO_FIELD="django.db.models.BigAutoField", STATIC_URL="/static/", OSCAR_ALLOW_ANON_CHECKOUT=True,
         DATABASES={"default": {
-            "ENGINE": "django.db.backends.mysql", "NAME": os.environ["MYSQL_DATABASE"], "ATOMIC_REQUESTS": True,
-            **{name: os.environ["MYSQL_" + name] for name in ("HOST", "PORT", "USER", "PASSWORD")},
+            "ENGINE": engines[database], "NAME": os.environ[database + "_DATABASE"], "ATOMIC_REQUESTS": True,
+            **{name: os.environ[f"{database}_{name}"] for name in ("HOST", "PORT", "USER", "PASSWORD")},
         }},
         INSTALLED_APPS=[
             *("django.contrib." + name for name in contrib.split()), "oscar.config.Shop",
