@@ -29,10 +29,10 @@ func exploreCommand(getenv func(string) string) *cobra.Command {
 		Use:   "explore [SCRIPT.star... | --service FILE | -- COMMAND [ARGUMENT...]]",
 		Short: "Execute every interleaving of two requests, with at most one fault",
 		Long: `explore sends two requests to two replicas, and executes every order in which their exchanges with MySQL,
-PostgreSQL and Redis can happen, with at most one fault between any two. An exchange is a message to a store with its reply. Proxies
-hold each one until its turn has come, so the service itself is not changed. explore compares what each order, a
-schedule, has led to with what the strategy claims. For each kind of damage, it keeps the shortest schedule and prints a
-token that replays it. docs/explore.md lists what the requests ask for and which faults strike.
+PostgreSQL and Redis can happen, with at most one fault between any two. An exchange is a message to a store with its
+reply. Proxies hold each one until its turn has come, so the service itself is not changed. explore compares what each
+order, a schedule, has led to with what the strategy claims. For each kind of damage, it keeps the shortest schedule
+and prints a token that replays it. docs/explore.md lists what the requests ask for and which faults strike.
 
 With --service, it explores a service of yours, in any language, which a file describes: docs/your-service.md. With a
 command after --, it explores one that is asked as this repository's: POST /stock/deduct with goods_id and count, whose

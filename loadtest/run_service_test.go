@@ -221,7 +221,7 @@ func TestAServiceOnTheUsersPostgresIsJudged(t *testing.T) {
 				w.WriteHeader(http.StatusConflict)
 			}
 		}))
-		defer shop.Close()
+		t.Cleanup(shop.Close)
 		file := filepath.Join(t.TempDir(), "shop.yaml")
 		must.Succeed(t, os.WriteFile(file, fmt.Appendf(nil, `url: %s
 database: %s

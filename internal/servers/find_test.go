@@ -23,7 +23,7 @@ func TestErrorOfAMissingServerNamesItsPackage(t *testing.T) {
 	for packages, start := range map[string]func() error{
 		"mariadb-server-core": func() error { _, err := StartMySQL(t.Context(), MySQLOptions{}); return err },
 		"redis-tools":         func() error { _, err := StartRedis(t.Context(), RedisOptions{}); return err },
-		"postgresql":          func() error { _, err := StartPostgres(t.Context(), PostgresOptions{Relaxed: true}); return err },
+		"postgresql":          func() error { _, err := StartPostgres(t.Context(), PostgresOptions{}); return err },
 		"nginx":               func() error { _, err := StartNginx(t.Context(), NginxOptions{}); return err },
 		"etcd-server":         func() error { _, err := StartEtcd(t.Context(), EtcdOptions{}); return err },
 		"libzookeeper-java default-jre-headless": func() error {

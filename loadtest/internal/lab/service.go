@@ -16,8 +16,8 @@ import (
 	"stock/loadtest/internal/topology"
 )
 
-// StartService starts a service of the user's on a private MySQL or PostgreSQL and a private Redis, or connects to one that is
-// running, whose stores are in the Place. It returns an error if the service does not do what is said about it.
+// StartService starts a service of the user's on a private MySQL or PostgreSQL and a private Redis, or connects to one
+// that is running, whose stores are in the Place. It returns an error if the service does not do what is said about it.
 func StartService(ctx context.Context, d *service.Description, replicas int, at Place) (*Lab, error) {
 	l := &Lab{}
 	own := &service.Running{Description: d, URLs: d.URL}

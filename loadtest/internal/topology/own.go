@@ -18,8 +18,8 @@ func New() (*Topology, error) {
 	return &Topology{dir: dir}, err
 }
 
-// StartOwn starts replicas of a service of the user's, with a MySQL or a PostgreSQL, and a Redis for them. If it fails, or if this
-// process dies, nothing remains.
+// StartOwn starts replicas of a service of the user's, with a MySQL or a PostgreSQL, and a Redis for them. If it fails,
+// or if this process dies, nothing remains.
 func StartOwn(ctx context.Context, d *service.Description, replicas int) (*Topology, error) {
 	t, err := New()
 	if err != nil {

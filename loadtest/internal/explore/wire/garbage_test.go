@@ -28,7 +28,9 @@ func garbage(random *rand.Rand, protocol Protocol) []byte {
 	if protocol == Postgres {
 		kind := "QPBDECSHFXdcfTtDCEZsI12nGAK"[random.IntN(27)]
 		message := string([]byte{kind, 0, 0, byte(random.IntN(2)), byte(random.IntN(256))})
-		starts = []string{"", message, message, message, "\x00\x00\x00\x20\x00\x03\x00\x00", "\x00\x00\x00\x08\x04\xd2\x16\x2f"}
+		starts = []string{
+			"", message, message, message, "\x00\x00\x00\x20\x00\x03\x00\x00", "\x00\x00\x00\x08\x04\xd2\x16\x2f",
+		}
 	}
 	return append([]byte(starts[random.IntN(len(starts))]), data...)
 }

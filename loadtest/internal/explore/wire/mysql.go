@@ -357,7 +357,7 @@ func (s *mysqlSession) begin(body []byte, isEOF bool) (more bool) {
 		s.sql.status(status)
 		text := "OK"
 		if rows > 0 || s.command == comQuery || s.command == comStmtExecute {
-			text = "OK, " + plural(int(rows), "row")
+			text = "OK, " + countRows(int(rows))
 		}
 		s.results = append(s.results, text)
 		return status&statusMoreResults != 0
@@ -375,7 +375,7 @@ func (s *mysqlSession) list(body []byte, isEOF bool) (more bool) {
 		}
 		return true
 	}
-	text := plural(s.rows, "row")
+	text := countRows(s.rows)
 	if s.rows > 0 && s.first != "" {
 		text += ": " + s.first
 	}
@@ -442,11 +442,11 @@ func okPacket(body []byte) (status int, rows uint64, ok bool) {
 	return status, rows, !c.bad
 }
 
-func plural(n int, what string) string {
+func countRows(n int) string {
 	if n == 1 {
-		return "1 " + what
+		return "1 row"
 	}
-	return fmt.Sprintf("%d %ss", n, what)
+	return fmt.Sprintf("%d rows", n)
 }
 
 // shorten keeps a reply legible.

@@ -85,7 +85,7 @@ func (s *postgresSession) readRequest(r *bufio.Reader) (f frame, err error) {
 	}
 	for {
 		at := len(f.raw)
-		if f.raw, err = readMessage(r, f.raw, 1, maxMessage); err != nil || !bytes.Contains([]byte("PBDEC"), f.raw[at:at+1]) {
+		if f.raw, err = readMessage(r, f.raw, 1, maxMessage); err != nil || !strings.ContainsRune("PBDEC", rune(f.raw[at])) {
 			return f, err
 		}
 	}
@@ -138,7 +138,7 @@ func (s *postgresSession) request(f frame) (*Exchange, error) {
 		return nil, s.opens(f)
 	}
 	last := lastOf(f.raw)
-	if s.skips || last == 'X' || bytes.IndexByte([]byte("dcf"), last) >= 0 { // what is left of a COPY that has failed
+	if s.skips || strings.ContainsRune("Xdcf", rune(last)) { // what is left of a COPY that has failed
 		return nil, nil
 	}
 	s.asked, s.flushes, s.extended = nil, last == 'H', last == 'H' || last == 'S'
@@ -383,11 +383,11 @@ func (s *postgresSession) completes(tag string, p *portal, e *Exchange) {
 	text := "OK"
 	switch commits := strings.ToUpper(e.Text); {
 	case s.rows > 0 && s.first != "":
-		text = plural(s.rows, "row") + ": " + s.first
+		text = countRows(s.rows) + ": " + s.first
 	case s.rows > 0 || len(columns) > 0:
-		text = plural(s.rows, "row")
+		text = countRows(s.rows)
 	case err == nil:
-		text = "OK, " + plural(count, "row")
+		text = "OK, " + countRows(count)
 	case tag == "ROLLBACK" && (strings.HasPrefix(commits, "COMMIT") || strings.HasPrefix(commits, "END")):
 		text = tag // the transaction had failed
 	}

@@ -55,8 +55,8 @@ func (s *postgresState) analyse(text string) (local bool) {
 // withoutCatalog takes away the schema that everything built-in is in.
 func withoutCatalog(tokens []token) (rest []token) {
 	for i, t := range tokens {
-		before := i > 0 && tokens[i-1].is("pg_catalog")
-		if !t.is("pg_catalog") && !(before && t.is(".")) {
+		isDot := i > 0 && tokens[i-1].is("pg_catalog") && t.is(".")
+		if !isDot && !t.is("pg_catalog") {
 			rest = append(rest, t)
 		}
 	}
@@ -157,9 +157,9 @@ func readsTables(tokens []token) bool {
 }
 
 // catalogs matches the catalogs that only the definition of tables and the like changes.
-var catalogs = regexp.MustCompile(`^pg_(?:am|attrdef|attribute|class|collation|constraint|database|depend|description|` +
-	`enum|extension|index|indexes|inherits|namespace|opclass|operator|proc|range|roles|sequence|settings|tables|` +
-	`tablespace|timezone_names|trigger|type|views)$`)
+var catalogs = regexp.MustCompile(`^pg_(?:am|attrdef|attribute|class|collation|constraint|database|depend|` +
+	`description|enum|extension|index|indexes|inherits|namespace|opclass|operator|proc|range|roles|sequence|settings|` +
+	`tables|tablespace|timezone_names|trigger|type|views)$`)
 
 const unlockAll = "pg_advisory_unlock_all"
 

@@ -230,7 +230,8 @@ func TestWhatNobodyNoticesInPostgres(t *testing.T) {
 		{false, "SELECT put(1)"}, {false, `SELECT "put" (1)`}, {false, "SELECT shop.abs(1)"}, {false, "SELECT nextval('s')"},
 		{false, "SELECT 1 FROM pg_locks"}, {false, "SELECT 1 FROM pg_stat_activity"}, {false, "CALL p()"},
 		{false, "SELECT pg_advisory_lock(1)"}, {false, "SELECT pg_try_advisory_xact_lock(1)"},
-		{false, "SELECT pg_advisory_lock(1)|SELECT pg_advisory_unlock_all()"}, {false, "SELECT pg_advisory_lock(1)|DISCARD ALL"},
+		{false, "SELECT pg_advisory_lock(1)|SELECT pg_advisory_unlock_all()"},
+		{false, "SELECT pg_advisory_lock(1)|DISCARD ALL"},
 		{false, "PREPARE TRANSACTION 'a'"}, {false, "COMMIT PREPARED 'a'"}, {false, "NOTIFY a"}, {false, "DO $$BEGIN END$$"},
 		{false, "SELECT 1; UPDATE item SET a = 1"}, {false, "COPY item FROM STDIN"}, {false, "LOCK TABLE item"},
 		{false, "BEGIN|WITH c AS (DELETE FROM item RETURNING a) SELECT a FROM c|COMMIT"},
@@ -401,7 +402,8 @@ func TestCopy(t *testing.T) {
 	items(t, direct)
 	conn := rawConn(t, through)
 	source := pgx.CopyFromSlice(1000, func(i int) ([]any, error) { return []any{int32(10 + i), int32(i)}, nil })
-	if n, err := conn.CopyFrom(t.Context(), pgx.Identifier{"item"}, []string{"id", "stock"}, source); err != nil || n != 1000 {
+	columns := []string{"id", "stock"}
+	if n, err := conn.CopyFrom(t.Context(), pgx.Identifier{"item"}, columns, source); err != nil || n != 1000 {
 		t.Fatalf("%d rows, %v", n, err)
 	}
 	if e := g.find(t, "copy"); e.Reply != "OK, 1000 rows" || e.Local {
@@ -409,7 +411,7 @@ func TestCopy(t *testing.T) {
 	}
 	bad := errors.New("nothing to copy")
 	source = pgx.CopyFromSlice(5, func(int) ([]any, error) { return nil, bad })
-	if _, err := conn.CopyFrom(t.Context(), pgx.Identifier{"item"}, []string{"id", "stock"}, source); err == nil ||
+	if _, err := conn.CopyFrom(t.Context(), pgx.Identifier{"item"}, columns, source); err == nil ||
 		!strings.Contains(err.Error(), bad.Error()) {
 		t.Errorf("the error is %v", err)
 	}
@@ -468,8 +470,9 @@ func TestFlush(t *testing.T) {
 	send("ReadyForQuery", &pgproto3.Sync{})
 	send("BindComplete CommandComplete ReadyForQuery", append(take[:2], &pgproto3.Sync{})...)
 	var left int
-	if err := direct.QueryRowContext(t.Context(), "SELECT stock FROM item WHERE id = 1").Scan(&left); err != nil || left != 4 {
-		t.Errorf("%d units, %v", left, err)
+	err := direct.QueryRowContext(t.Context(), "SELECT stock FROM item WHERE id = 1").Scan(&left)
+	if err != nil || left != 4 {
+		t.Errorf("%d units, %v, want 4", left, err)
 	}
 }
 

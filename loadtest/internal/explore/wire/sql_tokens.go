@@ -24,7 +24,8 @@ var lexemes = regexp.MustCompile(`(?s)\s+|#[^\n]*|--(?:[ \t\r\v\f][^\n]*)?(?:\n|
 	"|(`(?:[^`]|``)*`?)" + `|('(?:[^'\\]|\\.|'')*'?|"(?:[^"\\]|\\.|"")*"?)|(@[\w$@.\x{80}-\x{10FFFF}]*)` +
 	`|(\d+\.\d*(?:[eE][-+]?\d+)?|\d+[eE][-+]\d+|\d[\w$\x{80}-\x{10FFFF}]*)|([\w$\x{80}-\x{10FFFF}]+)|(\?)|(.)`)
 
-// postgresLexemes does so for PostgreSQL: there are literals with dollar signs, no variables and no names with backquotes.
+// postgresLexemes does so for PostgreSQL: there are literals with dollar signs, no variables and no names with
+// backquotes.
 var postgresLexemes = regexp.MustCompile(`(?s)\s+|--[^\n]*|/\*.*?(?:\*/|$)` +
 	`|("(?:[^"]|"")*"?)|([eE]'(?:[^'\\]|\\.|'')*'?|'(?:[^']|'')*'?|\$[A-Za-z_]*\$.*?(?:\$[A-Za-z_]*\$|$))` +
 	`|([^\x00-\x{10FFFF}])|(\d+\.?\d*(?:[eE][-+]?\d+)?)|([\w\x80-\x{10FFFF}][\w$\x80-\x{10FFFF}]*)|(\$\d+)|(.)`)

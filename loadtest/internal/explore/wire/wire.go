@@ -1,7 +1,7 @@
 // Package wire cuts the connections between a service and its stores into exchanges, and holds each one until it is
 // told what becomes of it. An exchange is one request of a client with the server's whole response. The protocols are
-// those of MySQL (text and prepared statements), of Redis (RESP2 and RESP3, also pipelines) and of PostgreSQL (simple and
-// extended). Connections are not encrypted.
+// those of MySQL (text and prepared statements), of Redis (RESP2 and RESP3, also pipelines) and of PostgreSQL (simple
+// and extended). Connections are not encrypted.
 package wire
 
 import "regexp"
