@@ -228,9 +228,9 @@ func (r *results) add(message driver.Result, err error) error {
 	return nil
 }
 
-// addOneByOne sends each statement by itself, as Galera needs it. A node may roll a transaction back, because of a write
-// on another node, between two statements of a message. It then goes on with the next statement and reports no error,
-// so that a sale is confirmed and not deducted (seen in MariaDB 10.11.19).
+// addOneByOne sends each statement by itself, as Galera needs it. A node may roll a transaction back, because of a
+// write on another node, between two statements of a message. It then goes on with the next statement and reports no
+// error, so that a sale is confirmed and not deducted (seen in MariaDB 10.11.19).
 func (r *results) addOneByOne(
 	ctx context.Context, conn driver.ExecerContext, statements string, values []driver.NamedValue,
 ) error {

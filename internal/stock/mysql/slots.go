@@ -50,8 +50,8 @@ func (s slots) Deduct(ctx context.Context, req stock.Request) (stock.Receipt, er
 	})
 }
 
-// sellInTries sells units that are spread over several rows. A try that fails with errNoMatch has found too few where it
-// looked, and the next one looks elsewhere at once. One that the server rolled back is followed by a pause.
+// sellInTries sells units that are spread over several rows. A try that fails with errNoMatch has found too few where
+// it looked, and the next one looks elsewhere at once. One that the server rolled back is followed by a pause.
 func (s Store) sellInTries(
 	ctx context.Context, req stock.Request, try func(stock.Section) (stock.Receipt, error),
 ) (stock.Receipt, error) {

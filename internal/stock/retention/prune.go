@@ -1,5 +1,5 @@
-// Package retention deletes what the tables of MySQL no longer need, while the service goes on: the answers to requests,
-// reservations that have ended, and the units that buyers have bought.
+// Package retention deletes what the tables of MySQL no longer need, while the service goes on: the answers to
+// requests, reservations that have ended, and the units that buyers have bought.
 package retention
 
 import (
@@ -73,7 +73,9 @@ func (o oldRows) pruneAll(
 // prune deletes what has up to PruneLimit keys. It fails with ErrBusy if one of the rows is locked for long, or at all
 // with NOWAIT. Its locks keep another pruning from deleting the same rows first: a key that was used again meanwhile
 // would then be deleted here.
-func (o oldRows) prune(ctx context.Context, tx mysql.Tx, nowait string, kind any, age time.Duration) (mysql.Changed, error) {
+func (o oldRows) prune(
+	ctx context.Context, tx mysql.Tx, nowait string, kind any, age time.Duration,
+) (mysql.Changed, error) {
 	var keys []any
 	err := tx.SelectContext(ctx, &keys, o.find+" LIMIT ? FOR UPDATE"+nowait, kind, age.Microseconds(), PruneLimit)
 	if err != nil || len(keys) == 0 {
@@ -84,7 +86,9 @@ func (o oldRows) prune(ctx context.Context, tx mysql.Tx, nowait string, kind any
 
 // pruneOnce returns how many rows a transaction deletes. It is at READ COMMITTED, since locked gaps would keep new rows
 // out.
-func pruneOnce(ctx context.Context, store mysql.Store, work func(mysql.Tx) (mysql.Changed, error)) (rows int64, err error) {
+func pruneOnce(
+	ctx context.Context, store mysql.Store, work func(mysql.Tx) (mysql.Changed, error),
+) (rows int64, err error) {
 	err = store.InTx(ctx, []int64{mysql.Upkeep}, mysql.ReadCommitted, func(tx mysql.Tx) error {
 		deleted, err := work(tx)
 		rows = deleted.Rows

@@ -90,20 +90,21 @@ func (p *Profile) Fit(m Machine) {
 
 // fitFactors compares the CPU times of samples with other numbers of replicas with those of the costs.
 func (p *Profile) fitFactors() {
-	factors := []Factors{{Replicas: usualReplicas}}
+	costs := *p // without factors
+	p.Factors = []Factors{{Replicas: usualReplicas}}
 	for _, s := range p.Samples {
 		if s.Replicas == usualReplicas {
 			continue
 		}
-		f, usual := Factors{Replicas: s.Replicas, CPU: map[Station]float64{}}, p.at(s.Setting).CPU
+		f, usual := Factors{Replicas: s.Replicas, CPU: map[Station]float64{}}, costs.at(s.Setting).CPU
 		for station, need := range s.CPU {
 			if usual[station] > 0 {
 				f.CPU[station] = need / usual[station]
 			}
 		}
-		factors = append(factors, f)
+		p.Factors = append(p.Factors, f)
 	}
-	p.Factors = slices.SortedFunc(slices.Values(factors), func(a, b Factors) int { return cmp.Compare(a.Replicas, b.Replicas) })
+	slices.SortFunc(p.Factors, func(a, b Factors) int { return cmp.Compare(a.Replicas, b.Replicas) })
 }
 
 // fitLevel finds the times of a level that explain its samples best, by a search along each axis in turn with steps
