@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"stock/internal/monotonic"
@@ -39,6 +40,7 @@ type schedule struct {
 	// renewNothing says that leases end if nobody can go on.
 	renewNothing bool
 	saved        []savedKey              // what the last write to Redis has changed; nil: nothing, or no fault needs it
+	parallel     *atomic.Bool            // a request has had two exchanges at once: more may follow the first one
 	opening      map[*wire.Conn][]string // statements that begin a transaction, which may turn out to be of the schedule
 }
 
@@ -46,7 +48,7 @@ func newSchedule(l *lane, faults []fault, actors []*actor) *schedule {
 	return &schedule{
 		began: monotonic.Now(), lane: l, faults: faults, actors: actors, current: -1, quiet: silence,
 		changed: make(chan struct{}, 1), over: make(chan struct{}), touched: map[string]bool{},
-		opening: map[*wire.Conn][]string{},
+		opening: map[*wire.Conn][]string{}, parallel: &atomic.Bool{},
 	}
 }
 
@@ -127,15 +129,16 @@ func (s *schedule) unsettled(ctx context.Context) (wake time.Duration, err error
 		switch {
 		case a.started && a.lost && !a.answered: // its client has hung up
 			wake = max(wake, executing)
-		case !a.started || len(a.pending) > 0 && len(a.flying) == 0 || a.waiting:
+		case !a.started || len(a.pending) > 0 && len(a.flying) == 0 && !s.parallel.Load() || a.waiting:
 		case len(a.flying) > 0:
 			flying = append(flying, a.flying...)
 			if quiet < executing {
 				wake = max(wake, executing-quiet)
 			}
-		case a.answered && quiet < executing: // what it still does, such as giving back a lock, shows up soon
+		case (a.answered || len(a.pending) > 0) && quiet < executing:
+			// What it still does, such as giving back a lock or writing in the background, shows up soon.
 			wake = max(wake, executing-quiet)
-		case !a.answered && quiet < s.silenceOf(a):
+		case !a.answered && len(a.pending) == 0 && quiet < s.silenceOf(a):
 			wake = max(wake, s.silenceOf(a)-quiet)
 		case s.lane.awake(a):
 			a.lastEvent = time.Now()
