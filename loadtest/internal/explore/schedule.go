@@ -95,13 +95,22 @@ const (
 	longestPause = 150 * time.Millisecond
 )
 
-// silenceOf is how long nothing must be heard of an actor. A client of Redis that has lost its connection pauses for a
-// random time before it sends its commands again.
+// silenceOf is how long nothing must be heard of an actor. What it does after its answer, such as giving back a lock, or
+// beside another step, shows up soon. A client of Redis that has lost its connection pauses for a random time before it
+// sends its commands again.
 func (s *schedule) silenceOf(a *actor) time.Duration {
-	if a.pauses {
+	switch {
+	case a.answered || len(a.pending) > 0:
+		return executing
+	case a.pauses:
 		return max(longestPause, s.quiet)
 	}
 	return s.quiet
+}
+
+// atStep reports whether an actor is at a step, and does nothing beside it.
+func (s *schedule) atStep(a *actor) bool {
+	return len(a.pending) > 0 && len(a.flying) == 0 && !s.parallel.Load()
 }
 
 // settle waits until every actor is at a step, waits, or has ended.
@@ -129,16 +138,13 @@ func (s *schedule) unsettled(ctx context.Context) (wake time.Duration, err error
 		switch {
 		case a.started && a.lost && !a.answered: // its client has hung up
 			wake = max(wake, executing)
-		case !a.started || len(a.pending) > 0 && len(a.flying) == 0 && !s.parallel.Load() || a.waiting:
+		case !a.started || a.waiting || s.atStep(a):
 		case len(a.flying) > 0:
 			flying = append(flying, a.flying...)
 			if quiet < executing {
 				wake = max(wake, executing-quiet)
 			}
-		case (a.answered || len(a.pending) > 0) && quiet < executing:
-			// What it still does, such as giving back a lock or writing in the background, shows up soon.
-			wake = max(wake, executing-quiet)
-		case !a.answered && len(a.pending) == 0 && quiet < s.silenceOf(a):
+		case quiet < s.silenceOf(a):
 			wake = max(wake, s.silenceOf(a)-quiet)
 		case s.lane.awake(a):
 			a.lastEvent = time.Now()
