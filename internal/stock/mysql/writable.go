@@ -11,7 +11,7 @@ import (
 	"stock/internal/stock"
 )
 
-// ErrGaleraUntold means that MySQL is a node of Galera, and the replica was not told so: see oneByOne.
+// ErrGaleraUntold means that MySQL is a node of Galera, and the replica was not told so: see addOneByOne.
 var ErrGaleraUntold = errors.New("MySQL is a node of Galera: start the replica with --galera, or it may lose sales")
 
 // CheckWritable reports whether the server lets the account of a pool in and takes writes. A password that has changed

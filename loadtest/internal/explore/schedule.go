@@ -95,9 +95,9 @@ const (
 	longestPause = 150 * time.Millisecond
 )
 
-// silenceOf is how long nothing must be heard of an actor. What it does after its answer, such as giving back a lock, or
-// beside another step, shows up soon. A client of Redis that has lost its connection pauses for a random time before it
-// sends its commands again.
+// silenceOf is how long nothing must be heard of an actor. What it does after its answer, such as giving back a lock,
+// or beside another step, shows up soon. A client of Redis that has lost its connection pauses for a random time before
+// it sends its commands again.
 func (s *schedule) silenceOf(a *actor) time.Duration {
 	switch {
 	case a.answered || len(a.pending) > 0:
