@@ -23,7 +23,7 @@ func newPrune(getenv func(string) string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "prune",
 		Short: "Delete old rows of the ledger, old reservations, old buyers and old sales of redis-stream",
-		Long: `Delete the rows of the ledger that are older than --older-than, a thousand at a time, while the service keeps
+		Long: `Delete the rows of the ledger that are older than --older-than, 500 requests at a time, while the service keeps
 running. Every sale of a strategy with a ledger adds a row per item, so run this regularly. A request that is sent again
 with a deleted key is carried out again.
 

@@ -188,3 +188,20 @@ func TestAnErrorMayProveThatRedisDidNothing(t *testing.T) {
 	must.Succeed(t, observer.Do(t.Context(), "REPLICAOF", "127.0.0.1", "1").Err())
 	check("Redis is a replica", client, set(client), true)
 }
+
+func TestUndoerRetriesUntilTheServiceAnswers(t *testing.T) {
+	t.Parallel()
+	undoer, service := locks.NewUndoer(time.Minute), newAway()
+	defer undoer.Close()
+	undoer.TakeBack(t.Context(), service.undo("first"))
+	for range 3 {
+		receive(t, service.attempts, nil)
+	}
+	undoer.TakeBack(t.Context(), service.undo("second"))
+	close(service.back)
+	serverstest.Eventually(t, "both are undone", func() bool { return undoer.Pending() == 0 })
+	undoer.TakeBack(t.Context(), service.undo("third"))
+	if undoer.Pending() > 0 {
+		t.Error("the service answers, but an undo was not made at once")
+	}
+}

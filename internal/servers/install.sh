@@ -1,11 +1,11 @@
 #!/bin/sh
 # Installs the servers that the tests and the lab run: MySQL or MariaDB, Redis or Valkey, nginx, etcd, ZooKeeper and
-# PostgreSQL; the library Galera, which makes a cluster of MariaDB; and wrk, a load driver with which make bench compares
-# the lab's. What is installed already stays as it is. The script leaves no new service running or enabled, and does not
-# touch services that existed before. etcd, ZooKeeper, PostgreSQL, Galera and wrk are optional: if one of them cannot be
-# installed, the script says so and succeeds, unless it is called with --all. That also installs Python, PHP, Node and
-# Java with their clients of MySQL, and Python's of PostgreSQL, for tests with services in these languages, and curl,
-# for tests with clients.
+# PostgreSQL; the library Galera, which makes a cluster of MariaDB; wrk, a load driver with which make bench compares the
+# lab's; and Python with its clients of MySQL and PostgreSQL, for the example in the README. What is installed already
+# stays as it is. The script leaves no new service running or enabled, and does not touch services that existed before.
+# etcd, ZooKeeper, PostgreSQL, Galera, wrk and Python are optional: if one of them cannot be installed, the script says
+# so and succeeds, unless it is called with --all. That also installs PHP, Node and Java with their clients of MySQL, for
+# tests with services in these languages, and curl, for tests with clients.
 #
 # On Debian and Ubuntu, mariadb-server-core, redis-tools and libzookeeper-java contain the servers without their
 # services: redis-check-rdb is redis-server under another name, and the package zookeeper would add a user and a Java
@@ -204,13 +204,13 @@ by_hand() {
 	say "only the programs are needed: do not start or enable any service"
 	say "optional: etcd from https://etcd.io/docs/latest/install; Java and ZooKeeper, unpacked from" \
 		"https://zookeeper.apache.org/releases.html, with its directory in ZOOKEEPER_HOME; wrk from" \
-		"https://github.com/wg/wrk"
+		"https://github.com/wg/wrk; for the example in the README, python3 -m pip install pymysql"
 }
 
 needed='mysql redis nginx'
-optional='etcd zookeeper postgres galera wrk'
+optional='etcd zookeeper postgres galera wrk python'
 if [ "${1:-}" = --all ]; then
-	needed="$needed $optional python php node curl java jdbc" optional=
+	needed="$needed $optional php node curl java jdbc" optional=
 fi
 
 # shellcheck disable=SC2086 # one word per server, here and below

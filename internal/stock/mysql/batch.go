@@ -168,7 +168,7 @@ func answerKnown(ctx context.Context, conn *conn, b *batching.Batch) error {
 func (s *batch) decide(ctx context.Context, conn *conn, b *batching.Batch) error {
 	started := time.Now()
 	for attempt := 1; ; attempt++ {
-		err := conn.limitRowWait(ctx, b.DropCancelled(minTimeLeft))
+		err := conn.limitRowWait(ctx, conn.Conn, b.DropCancelled(minTimeLeft))
 		if err == nil {
 			err = s.try(ctx, conn, b)
 		}

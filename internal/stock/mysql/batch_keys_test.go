@@ -92,3 +92,32 @@ func TestARepeatInABatchThatFailsIsNotInProgress(t *testing.T) {
 	}
 	r.WantLeft(t, 9)
 }
+
+// holdBeforeDeduct sends a request, and holds back its UPDATE and nothing else.
+func holdBeforeDeduct(
+	t testing.TB, r *stocktest.BatchReplica, req stock.Request,
+) (request <-chan stocktest.Answer, release func()) {
+	t.Helper()
+	r.Proxy.Select(stocktest.Matching(deduct))
+	before := r.Proxy.Count()
+	release = r.Proxy.Hold()
+	t.Cleanup(release)
+	request = r.Send(t.Context(), req)
+	serverstest.Eventually(t, "the batch is about to deduct", func() bool { return r.Proxy.Count() > before })
+	r.Proxy.Select(func(tcpproxy.Message) bool { return false })
+	return request, release
+}
+
+// The first replica has looked up the key before the second one sells with it.
+func TestABatchIsRolledBackIfAnotherReplicaSellsWithItsKeyMeanwhile(t *testing.T) {
+	t.Parallel()
+	r := newBatchReplica(t, "batch", 10)
+	another := stocktest.NewService(t, r.Deps).Deducter(t, "batch", stock.MySQL)
+	sale := stock.Request{GoodsID: r.Item, Count: 2, Key: "a"}
+	first, release := holdBeforeDeduct(t, r, sale)
+	stocktest.Sell(t, another, sale)
+	release()
+	stocktest.WantAnswers(t, stocktest.Answers(first), "8 remain, replayed")
+	r.WantLeft(t, 8)
+	wantLedger(t, r, 1, 2)
+}

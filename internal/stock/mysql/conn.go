@@ -124,7 +124,7 @@ func (s Store) take(ctx context.Context, shares []int64) (*conn, error) {
 func (c *conn) giveBack(ctx context.Context, err error) {
 	defer c.store.shares.Release(c.shares...)
 	if c.shortened() && !c.broken {
-		_ = c.setRowWait(context.WithoutCancel(ctx), c.usualRowWait)
+		_ = c.setRowWait(context.WithoutCancel(ctx), c.Conn, c.usualRowWait)
 	}
 	if c.broken || isRejected(err) { // refused by this server; a new connection may reach another
 		_ = c.Raw(func(any) error { return driver.ErrBadConn }) // the pool closes it
@@ -172,7 +172,7 @@ func describeShares(shares []int64) string {
 // lock around it would be released while the statement is still under way. The server ends it in time, with an answer:
 // see endBefore. The readTimeout of the DSN ends it if the server is silent.
 func (c *conn) exec(ctx context.Context, query string, args ...any) (Changed, error) {
-	if err := c.endBefore(ctx); err != nil {
+	if err := c.endBefore(ctx, c.Conn); err != nil {
 		return Changed{}, err
 	}
 	done, err := changed(c.Conn.ExecContext(context.WithoutCancel(ctx), query, args...))
@@ -180,10 +180,10 @@ func (c *conn) exec(ctx context.Context, query string, args ...any) (Changed, er
 }
 
 // together carries out the statements of a transaction. Unless the server is Galera, it sends them in one message, so
-// that a replica cannot be stopped while it has rows locked. As with exec, they do not end with ctx. The results
+// that the server ends the transaction even if the replica is stopped. As with exec, they do not end with ctx. The results
 // include that of START TRANSACTION.
 func (c *conn) together(ctx context.Context, statements string, args ...any) (all results, err error) {
-	if err := c.endBefore(ctx); err != nil {
+	if err := c.endBefore(ctx, c.Conn); err != nil {
 		return results{}, err
 	}
 	values := make([]driver.NamedValue, len(args))
@@ -286,10 +286,21 @@ func (s Store) repliesBefore(deadline time.Time) bool {
 
 // GetContext reads one row. The statement is not sent if ctx has ended.
 func (c *conn) GetContext(ctx context.Context, dest any, query string, args ...any) error {
+	return c.read(ctx, c.Conn, dest, query, args...)
+}
+
+// sender is the connection itself or, while it has a transaction, only that. A sql.Conn that finds the connection broken
+// closes it, and would wait for the transaction to end.
+type sender interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	GetContext(ctx context.Context, dest any, query string, args ...any) error
+}
+
+func (c *conn) read(ctx context.Context, in sender, dest any, query string, args ...any) error {
 	if deadline, ok := ctx.Deadline(); ok && ctx.Err() == nil && c.store.repliesBefore(deadline) {
 		ctx = context.WithoutCancel(ctx)
 	}
-	return refusal(c.Conn.GetContext(ctx, dest, query, args...))
+	return refusal(in.GetContext(ctx, dest, query, args...))
 }
 
 // SelectContext reads any number of rows.
@@ -315,17 +326,17 @@ const (
 // endBefore makes the server give up a wait for a row before ctx ends, and when the limit of stock.LimitWait has
 // passed, rounded up to seconds. Where the wait must be shortened, this costs up to two round trips now and one when
 // the connection is given back. If less than minTimeLeft is left, it fails with ErrBusy. An error is a refusal.
-func (c *conn) endBefore(ctx context.Context) error {
+func (c *conn) endBefore(ctx context.Context, in sender) error {
 	left := time.Duration(math.MaxInt64)
 	if deadline, ok := ctx.Deadline(); ok {
 		left = time.Until(deadline)
 	}
-	return c.limitRowWait(ctx, left)
+	return c.limitRowWait(ctx, in, left)
 }
 
 // limitRowWait makes the server wait for a row no longer than LongestWait allows, and answer within the time left. A
 // new connection waits for a row for at most Store.wait, or less if the DSN says so.
-func (c *conn) limitRowWait(ctx context.Context, left time.Duration) error {
+func (c *conn) limitRowWait(ctx context.Context, in sender, left time.Duration) error {
 	longest := rowWaitUnits(c.store.wait)
 	if longest == 0 {
 		return nil
@@ -341,12 +352,12 @@ func (c *conn) limitRowWait(ctx context.Context, left time.Duration) error {
 		return nil
 	}
 	if c.usualRowWait == 0 {
-		if err := c.readRowWait(ctx); err != nil {
+		if err := c.readRowWait(ctx, in); err != nil {
 			return err
 		}
 	}
 	if wait = max(wait, c.minRowWait); wait < c.rowWait {
-		return c.setRowWait(ctx, wait)
+		return c.setRowWait(ctx, in, wait)
 	}
 	return nil
 }
@@ -355,19 +366,19 @@ func (c *conn) limitRowWait(ctx context.Context, left time.Duration) error {
 func rowWaitUnits(wait time.Duration) int { return int(math.Ceil(wait.Seconds())) }
 
 // readRowWait reads how long the server waits for a row. The shortest wait is 0 in MariaDB, and 1 in MySQL and TiDB.
-func (c *conn) readRowWait(ctx context.Context) error {
+func (c *conn) readRowWait(ctx context.Context, in sender) error {
 	var row struct{ Usual, Least int }
-	err := c.GetContext(ctx, &row,
+	err := c.read(ctx, in, &row,
 		"SELECT @@innodb_lock_wait_timeout AS usual, IF(VERSION() LIKE '%MariaDB%', 0, 1) AS least")
 	c.usualRowWait, c.rowWait, c.minRowWait = row.Usual, row.Usual, row.Least
 	return err
 }
 
 // setRowWait uses a literal: MySQL refuses arithmetic with the variable, which is unsigned.
-func (c *conn) setRowWait(ctx context.Context, seconds int) error {
-	_, err := c.ExecContext(ctx, fmt.Sprintf("SET innodb_lock_wait_timeout = %d", seconds))
+func (c *conn) setRowWait(ctx context.Context, in sender, seconds int) error {
+	_, err := in.ExecContext(ctx, fmt.Sprintf("SET innodb_lock_wait_timeout = %d", seconds))
 	c.rowWait, c.broken = seconds, err != nil
-	return err
+	return refusal(err)
 }
 
 // shortened reports whether the server waits for rows for less time than it usually does.

@@ -3,6 +3,7 @@ package mysql_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
@@ -15,6 +16,7 @@ import (
 	"stock/internal/servers/serverstest"
 	"stock/internal/stock"
 	"stock/internal/stock/catalogue"
+	"stock/internal/stock/mysql"
 	"stock/internal/stock/share"
 	"stock/internal/stock/stocktest"
 	"stock/internal/tcpproxy"
@@ -229,6 +231,39 @@ func TestTheServerWaitsForARowNoLongerThanTheRequest(t *testing.T) {
 			t.Errorf("the connection was %v and is %v", before, after)
 		}
 	})
+}
+
+// The second statement finds the connection broken. It must not wait for its own transaction to end.
+func TestATransactionEndsIfItsConnectionIsKilled(t *testing.T) {
+	t.Parallel()
+	a := stocktest.NewAddresses(t, stock.NeedMySQL)
+	deps := impatient(t, a)
+	id := stocktest.NewService(t, deps).NewItem(t, 10)
+	before := session(t, deps)
+	outside := stocktest.MySQL(t, a.MySQL)
+	done := make(chan error, 1)
+	go func() {
+		done <- mysql.New(deps).InTx(t.Context(), []int64{id}, nil, func(tx mysql.Tx) error {
+			if _, err := outside.Exec(fmt.Sprintf("KILL %d", before.ID)); err != nil {
+				return err
+			}
+			ctx := stock.LimitWait(t.Context(), time.Second) // the server must be told
+			_, first := tx.Read(ctx, id)
+			_, second := tx.Read(ctx, id)
+			if first == nil {
+				return errors.New("the connection was not killed")
+			}
+			return second
+		})
+	}()
+	select {
+	case err := <-done:
+		if !errors.Is(err, stock.ErrUnavailable) {
+			t.Errorf("got %v, want unavailable", err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("the transaction still waits 20 s after its connection was killed")
+	}
 }
 
 func TestARequestWithLittleTimeLeftSendsNothing(t *testing.T) {

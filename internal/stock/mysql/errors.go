@@ -111,7 +111,7 @@ func isContextError(err error) bool {
 func refusal(err error) error {
 	_, answered := errors.AsType[*mysql.MySQLError](err)
 	switch {
-	case err == nil, errors.Is(err, sql.ErrNoRows), errors.Is(err, stock.ErrBusy): // the statement was not even sent
+	case err == nil, errors.Is(err, sql.ErrNoRows), errors.Is(err, stock.ErrBusy): // ErrBusy: it was not even sent
 		return err
 	case !answered && isContextError(err):
 		return fmt.Errorf("%w: MySQL did not finish in time, nothing was written: %w", stock.ErrBusy, err)

@@ -90,22 +90,27 @@ func sellHome(ctx context.Context, conn *conn, b *batching.Batch, home int) (sol
 
 // draw grants what fits of a batch from all rows together, under their locks, and shares out the units that are left.
 func draw(ctx context.Context, conn *conn, b *batching.Batch, home int) error {
-	return conn.inTx(ctx, ReadCommitted, func(tx Tx) error {
+	err := conn.inTx(ctx, ReadCommitted, func(tx Tx) error {
 		slots, units, err := readSlots(ctx, tx, b.GoodsID, forUpdateSQL(ctx))
 		if err != nil {
 			return err
 		}
 		left := batching.Allot(b.Undecided, units)
-		if left < units { // or else they were sold since they were counted
-			if err := writeSlots(ctx, tx, b.GoodsID, shareOut(slots, home, left, units-left)); err != nil {
-				return err
-			}
+		if left == units {
+			return errNoMatch
 		}
 		for _, m := range b.Undecided {
 			m.Remaining = 0 // like slots, a sale does not tell what remains
 		}
+		if err := writeSlots(ctx, tx, b.GoodsID, shareOut(slots, home, left, units-left)); err != nil {
+			return err
+		}
 		return tx.record(ctx, conn.store.rowsOfBatch(b.Undecided))
 	})
+	if errors.Is(err, errNoMatch) {
+		return recordRefusals(ctx, conn, b.Undecided) // the units were sold since they were counted
+	}
+	return err
 }
 
 // shareOut divides units among the slots in proportion to what was sold from each of them. soldNow units were sold for

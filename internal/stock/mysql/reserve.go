@@ -187,7 +187,7 @@ func (s *reserve) holdAlone(ctx context.Context, req stock.Request, h *hold) (st
 // holdAtOnce decides on a hold as on a batch of one.
 func (s *reserve) holdAtOnce(ctx context.Context, m *batching.Member, section *stock.Section) error {
 	return s.store.use(ctx, []int64{m.GoodsID}, func(conn *conn) error {
-		if err := conn.endBefore(ctx); err != nil {
+		if err := conn.endBefore(ctx, conn.Conn); err != nil {
 			return err
 		}
 		running, cancel := s.store.untilDeadline(ctx)

@@ -241,3 +241,22 @@ func TestAHoldThatDoesNotWaitIsRefusedWhileTheItemIsLocked(t *testing.T) {
 	}
 	s.wantLeft(t, 9)
 }
+
+// The connection is cut before the COMMIT is sent, or before its reply arrives.
+func TestAHoldWhoseCommitIsLostIsFoundByItsKey(t *testing.T) {
+	t.Parallel()
+	for where, replayed := range map[tcpproxy.CutPoint]bool{tcpproxy.BeforeRequest: false, tcpproxy.BeforeReply: true} {
+		direct, behind, proxy := proxied(t, 10)
+		proxy.Select(stocktest.Matching(commit))
+		proxy.Cut(1, where)
+		req := keyed(behind.request(3, time.Hour))
+		if _, _, err := behind.Hold(t.Context(), req); !errors.Is(err, stock.ErrUnknown) {
+			t.Errorf("cut %s: %v, want outcome unknown", where, err)
+		}
+		_, receipt, err := direct.Hold(t.Context(), req)
+		if err != nil || receipt.Replayed != replayed {
+			t.Errorf("cut %s, sent again: %+v, %v, want replayed %v", where, receipt, err, replayed)
+		}
+		direct.wantLeft(t, 7)
+	}
+}

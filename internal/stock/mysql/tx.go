@@ -20,7 +20,7 @@ func (s Store) InTx(
 	ctx context.Context, shares []int64, options *sql.TxOptions, work func(Tx) error,
 ) error {
 	return s.use(ctx, shares, func(conn *conn) error {
-		if err := conn.endBefore(ctx); err != nil {
+		if err := conn.endBefore(ctx, conn.Conn); err != nil {
 			return err
 		}
 		running, cancel := s.untilDeadline(ctx)
@@ -81,13 +81,13 @@ func (tx Tx) SelectContext(ctx context.Context, dest any, query string, args ...
 	})
 }
 
-// send sends a statement, unless its request has ended. If the transaction has a context that ends, that one ends all
-// statements.
+// send sends a statement, unless its request has ended. If the context of the transaction can end, its statements end
+// with that one.
 func (tx Tx) send(ctx context.Context, statement func(running context.Context) error) error {
 	if ctx.Err() != nil {
 		return stock.Interrupted(context.Cause(ctx))
 	}
-	if err := tx.conn.endBefore(ctx); err != nil {
+	if err := tx.conn.endBefore(ctx, tx.tx); err != nil {
 		return err
 	}
 	running := tx.running

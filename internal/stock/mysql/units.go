@@ -101,7 +101,7 @@ func (u unitRows) takeFree(ctx context.Context, req stock.Request, section stock
 // makeFree makes rows if too few are free and units are unmade. It reports whether enough may be free now.
 func (u unitRows) makeFree(ctx context.Context, req stock.Request) (made bool, err error) {
 	err = u.MySQL.use(ctx, []int64{ShareOf(req)}, func(conn *conn) error {
-		if err := conn.endBefore(ctx); err != nil {
+		if err := conn.endBefore(ctx, conn.Conn); err != nil {
 			return err
 		}
 		// The item comes first: if rows are made between the two statements, the second finds them.

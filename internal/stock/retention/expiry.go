@@ -19,7 +19,7 @@ const expiryInterval = 10 * time.Second
 // and clients that try again; after that, its key is new. Answers "done" stay until PruneLedger, also those that were
 // cancelled since, and confirmed reservations until PruneReservations.
 //
-// All replicas delete, a batch at a time. No batch waits for a row: a locked one leaves its kind for the next search.
+// All replicas delete, a batch at a time. If a row that a search finds is locked, its kind waits for the next search.
 // Only a request that is sent again just then waits for a batch. A replica rests after each batch for as long as it
 // took, so that it keeps a connection busy for half of the time at most.
 type expiry struct {
@@ -36,7 +36,7 @@ func Expire(d stock.Deps, ages Ages) stock.Background {
 	return stock.InBackground(expiry{mysql.New(d), ages, d.Log}.run)
 }
 
-// run searches from time to time until ctx ends. It logs the first of several failures.
+// run searches from time to time until ctx ends. It logs a failure only if the search before succeeded.
 func (e expiry) run(ctx context.Context) {
 	failed := false
 	for ctx.Err() == nil {

@@ -30,7 +30,7 @@ func PruneLedger(ctx context.Context, db *sqlx.DB, age time.Duration) (deleted i
 	return oldRequests.pruneAll(ctx, db, age, "done", "sold-out", "buyer-limit", "cancelled")
 }
 
-// PruneReservations deletes the reservations that have ended and whose time has passed longer than age ago, with their
+// PruneReservations deletes the reservations that have ended and that expired more than age ago, with their
 // keys, and returns how many it deleted, even if it fails. Units that are held are never touched.
 func PruneReservations(ctx context.Context, db *sqlx.DB, age time.Duration) (deleted int64, err error) {
 	return oldReservations.pruneAll(ctx, db, age, stock.Confirmed, stock.Cancelled, stock.Expired)

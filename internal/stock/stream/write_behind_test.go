@@ -283,3 +283,21 @@ func TestAnInvalidEntryDelaysNoSale(t *testing.T) {
 		return err == nil && pending.Count == 0 && r.deps.Redis.XLen(t.Context(), "stock:{1}:sales").Val() == 1
 	})
 }
+
+func TestAStreamThatIsMissingInTheIndexIsFound(t *testing.T) {
+	t.Parallel()
+	a, _ := newServers(t)
+	deps := withoutMySQL(t, connect(t, a))
+	dead := newReplica(t, deps, time.Hour)
+	r := newReplica(t, connect(t, a), time.Hour)
+	r.set(t, 1, 10)
+	r.close(t)
+	dead.sell(t, 1, 4)
+	dead.close(t)
+	must.Succeed(t, r.deps.Redis.Del(t.Context(), "stock:streams").Err())
+	heir := newReplica(t, connect(t, a), 50*time.Millisecond)
+	serverstest.Eventually(t, "the sale is in MySQL", func() bool { return heir.recorded(t, 1) == 4 })
+	serverstest.Eventually(t, "the index has the stream", func() bool {
+		return heir.deps.Redis.SIsMember(t.Context(), "stock:streams", 1).Val()
+	})
+}
