@@ -87,6 +87,11 @@ func (f *sizeFlags) check(flags *pflag.FlagSet) error {
 			return fmt.Errorf("--%s is useless with --measure: leave one of them out", name)
 		}
 	}
+	for _, name := range []string{"rounds", "out", "seed", "stock-binary"} {
+		if !f.measure && flags.Changed(name) {
+			return fmt.Errorf("--%s needs --measure", name)
+		}
+	}
 	switch {
 	case !(f.sales > 0) || math.IsInf(f.sales, 0):
 		return fmt.Errorf("--sales %v: must be positive", f.sales)

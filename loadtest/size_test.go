@@ -26,6 +26,8 @@ func TestSizeRefusesWhatItCannotPredict(t *testing.T) {
 		{[]string{"--record", "size_test.go"}, "it is no record of loadtest size"},
 		{[]string{"--record", "missing.json"}, "no such file"},
 		{[]string{"--measure", "--sales", "5"}, "--sales is useless with --measure"},
+		{[]string{"--measure", "--rounds", "0"}, "--rounds 0: must be positive"},
+		{[]string{"--rounds", "5"}, "--rounds needs --measure"},
 	} {
 		got := finish(t, append([]string{"size"}, test.args...)...)
 		if got.code != exitUnusable || !strings.Contains(got.stderr, test.want) {

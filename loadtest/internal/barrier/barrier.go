@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// Barrier is where a number of members meet, again and again.
+// A Barrier lets a fixed number of goroutines, its members, wait for each other, again and again.
 type Barrier struct {
 	mu      sync.Mutex
 	members int
@@ -16,11 +16,11 @@ type Barrier struct {
 	err     error                       // of what was done last
 }
 
-// New makes a Barrier for so many members.
+// New returns a Barrier for a number of members.
 func New(members int) *Barrier { return &Barrier{members: members, over: make(chan struct{})} }
 
-// Meet has something done once, as soon as every member waits for it or has left, and returns its error. All members
-// must ask for the same.
+// Meet calls do once, as soon as every member has called Meet or Leave, and returns its error. The last member calls it,
+// with its own function and ctx. The Barrier is of no use once the ctx of a member has ended.
 func (b *Barrier) Meet(ctx context.Context, do func(context.Context) error) error {
 	b.mu.Lock()
 	b.waiting++

@@ -23,8 +23,8 @@ import (
 	"stock/migrations"
 )
 
-// lane executes one schedule after the other, on a MySQL or a PostgreSQL, a Redis and replicas of its own. So whatever
-// waits in its MySQL is part of the schedule, and faults strike no other lane. The servers of locks (Redlock, etcd,
+// lane executes one schedule after the other, on a MySQL or a database of PostgreSQL, a Redis and replicas of its own. So
+// whatever waits there is part of the schedule, and faults strike no other lane. The servers of locks (Redlock, etcd,
 // ZooKeeper) are shared: they are keyed by item.
 type lane struct {
 	mysql    *servers.MySQL

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"stock/internal/monotonic"
@@ -39,6 +40,7 @@ type schedule struct {
 	// renewNothing says that leases end if nobody can go on.
 	renewNothing bool
 	saved        []savedKey              // what the last write to Redis has changed; nil: nothing, or no fault needs it
+	parallel     *atomic.Bool            // a request was at two steps at once: another may follow the first
 	opening      map[*wire.Conn][]string // statements that begin a transaction, which may turn out to be of the schedule
 }
 
@@ -46,7 +48,7 @@ func newSchedule(l *lane, faults []fault, actors []*actor) *schedule {
 	return &schedule{
 		began: monotonic.Now(), lane: l, faults: faults, actors: actors, current: -1, quiet: silence,
 		changed: make(chan struct{}, 1), over: make(chan struct{}), touched: map[string]bool{},
-		opening: map[*wire.Conn][]string{},
+		opening: map[*wire.Conn][]string{}, parallel: &atomic.Bool{},
 	}
 }
 
@@ -93,13 +95,22 @@ const (
 	longestPause = 150 * time.Millisecond
 )
 
-// silenceOf is how long nothing must be heard of an actor. A client of Redis that has lost its connection pauses for a
-// random time before it sends its commands again.
+// silenceOf is how long nothing must be heard of an actor. What it does after its answer, such as giving back a lock,
+// or beside another step, shows up soon. A client of Redis that has lost its connection pauses for a random time before
+// it sends its commands again.
 func (s *schedule) silenceOf(a *actor) time.Duration {
-	if a.pauses {
+	switch {
+	case a.answered || len(a.pending) > 0:
+		return executing
+	case a.pauses:
 		return max(longestPause, s.quiet)
 	}
 	return s.quiet
+}
+
+// atStep reports whether an actor is at a step, and does nothing beside it.
+func (s *schedule) atStep(a *actor) bool {
+	return len(a.pending) > 0 && len(a.flying) == 0 && !s.parallel.Load()
 }
 
 // settle waits until every actor is at a step, waits, or has ended.
@@ -127,15 +138,13 @@ func (s *schedule) unsettled(ctx context.Context) (wake time.Duration, err error
 		switch {
 		case a.started && a.lost && !a.answered: // its client has hung up
 			wake = max(wake, executing)
-		case !a.started || len(a.pending) > 0 && len(a.flying) == 0 || a.waiting:
+		case !a.started || a.waiting || s.atStep(a):
 		case len(a.flying) > 0:
 			flying = append(flying, a.flying...)
 			if quiet < executing {
 				wake = max(wake, executing-quiet)
 			}
-		case a.answered && quiet < executing: // what it still does, such as giving back a lock, shows up soon
-			wake = max(wake, executing-quiet)
-		case !a.answered && quiet < s.silenceOf(a):
+		case quiet < s.silenceOf(a):
 			wake = max(wake, s.silenceOf(a)-quiet)
 		case s.lane.awake(a):
 			a.lastEvent = time.Now()

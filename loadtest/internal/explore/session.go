@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -20,6 +21,7 @@ type session struct {
 	store    string
 	workload workload
 	faults   []fault
+	parallel *atomic.Bool // a request can be at several steps at once
 }
 
 // warmUp has each replica take a request of each kind, without a key and with one. It is not explored.
@@ -87,6 +89,10 @@ func (x *session) Run(ctx context.Context, try int, choose func(Point) int) (tra
 		return trace.Outcome{}, err
 	}
 	s := newSchedule(x.lane, x.faults, x.actors(items))
+	if x.parallel == nil {
+		x.parallel = s.parallel
+	}
+	s.parallel = x.parallel
 	s.items, s.locks, s.quiet = items, x.strategy.Name+":", time.Duration(try)*s.quiet+x.lane.pause
 	_, s.renewNothing = x.lane.subject.(*scripted)
 	x.lane.begin(s, x.strategy.Needs, items)

@@ -22,6 +22,9 @@ func StartService(ctx context.Context, d *service.Description, replicas int, at 
 	l := &Lab{}
 	own := &service.Running{Description: d, URLs: d.URL}
 	postgres := d.Database
+	if d.OnPostgres() {
+		at.MySQLDSN = ""
+	}
 	if len(d.Command) > 0 {
 		t, err := topology.StartOwn(ctx, d, replicas)
 		if err != nil {

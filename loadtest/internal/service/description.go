@@ -20,8 +20,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Description is what a file of YAML says about a service. In its texts, {item}, {count}, {key} and {buyer} stand for
-// the item and the units of a sale, its name, which is another one for each sale, and a number that is, too.
+// Description is what a file of YAML says about a service. In its texts, {item} and {count} stand for the item and the
+// units of a sale, and {key} and {buyer} for a text and a number that differ for each sale.
 type Description struct {
 	Name    string `yaml:"name"`    // in reports; the file's, if it is empty
 	Command words  `yaml:"command"` // program and arguments; one process for each replica
@@ -270,7 +270,7 @@ func (s Stock) way() (way *Store, where string) {
 	return way, where
 }
 
-// Store names where the stock is kept: mysql, redis or http.
+// Store names where the stock is kept: mysql, postgres, redis or http.
 func (d *Description) Store() string {
 	_, where := d.Stock.way()
 	switch {

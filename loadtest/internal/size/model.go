@@ -10,7 +10,7 @@ type Cost struct {
 	Users int `json:"users"`
 	// CPU time at each station, in seconds, if all want the same item.
 	CPU map[Station]float64 `json:"cpu"`
-	// The same if hardly two want the same item. Both depend on the number of users because a busy process is woken
+	// The same if two seldom want the same item. Both depend on the number of users because a busy process is woken
 	// less often, and then reads and writes more at once.
 	Apart map[Station]float64 `json:"apart"`
 	// Serial is how long a sale keeps others from selling the same item, in seconds, not counting CPU time. All sales of
@@ -68,8 +68,8 @@ func (p *Profile) batches() bool {
 }
 
 // at returns the costs in a setting. The times for which a sale keeps others out depend on the users per item. The CPU
-// time lies between those of users who all want one item, and of users who all want different ones. For a strategy that
-// batches, only the users of one replica count.
+// time lies between those of users who all want one item, and of users who all want different ones. If a strategy
+// batches, both are those with as many users per replica.
 func (p *Profile) at(s Setting) Cost {
 	users := float64(s.Users)
 	if p.batches() {
@@ -78,7 +78,11 @@ func (p *Profile) at(s Setting) Cost {
 	each := max(1, users/float64(s.Items))
 	c, all := p.between(each), p.between(users)
 	same := 1.0 // as if all wanted the same item
-	if s.Items > 1 {
+	switch {
+	case s.Items == 1:
+	case each == 1:
+		same = 0
+	default:
 		same = math.Log(each) / math.Log(users)
 	}
 	c.CPU = map[Station]float64{}

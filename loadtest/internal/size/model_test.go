@@ -78,14 +78,15 @@ func TestCPUTimeDependsOnItemsAndReplicas(t *testing.T) {
 		Factors: []Factors{{Replicas: 2}, {Replicas: 4, CPU: map[Station]float64{Service: 1.2}}},
 	}
 	for _, test := range []struct {
-		items, replicas int
-		want            float64
+		users, items, replicas int
+		want                   float64
 	}{
-		{1, 2, 0.001}, {8, 2, 0.0025}, {64, 2, 0.004}, {1000, 2, 0.004}, {1, 1, 0.001}, {1, 4, 0.0012}, {1, 8, 0.0012},
+		{64, 1, 2, 0.001}, {64, 8, 2, 0.0025}, {64, 64, 2, 0.004}, {64, 1000, 2, 0.004}, {1, 8, 2, 0.004},
+		{64, 1, 1, 0.001}, {64, 1, 4, 0.0012}, {64, 1, 8, 0.0012},
 	} {
-		got := p.at(Setting{Users: 64, Items: test.items, Replicas: test.replicas}).CPU[Service]
-		if math.Abs(got-test.want) > 1e-9 {
-			t.Errorf("%d items, %d replicas: %v s, want %v", test.items, test.replicas, got, test.want)
+		got := p.at(Setting{Users: test.users, Items: test.items, Replicas: test.replicas}).CPU[Service]
+		if !(math.Abs(got-test.want) < 1e-9) {
+			t.Errorf("%+v: %v s", test, got)
 		}
 	}
 }

@@ -153,10 +153,11 @@ func (t *Topology) StartCommand(
 
 // Environment returns the variables for a program of the user, in the forms that clients in most languages understand.
 func (at Addresses) Environment() ([]string, error) {
-	database, err := at.mysqlEnvironment()
+	ofDatabase := at.mysqlEnvironment
 	if at.PostgresURL != "" {
-		database, err = at.postgresEnvironment()
+		ofDatabase = at.postgresEnvironment
 	}
+	database, err := ofDatabase()
 	host, port, _ := strings.Cut(at.Redis[0], ":")
 	return append(database, "REDIS_ADDR="+at.Redis[0], "REDIS_URL=redis://"+at.Redis[0], "REDIS_HOST="+host,
 		"REDIS_PORT="+port), err

@@ -71,9 +71,11 @@ func setUp(ctx context.Context, at Addresses, d *service.Description) error {
 	if err != nil {
 		return err
 	}
-	db, err := sql.Open("mysql", at.MySQLDSN)
+	var db *sql.DB
 	if at.PostgresURL != "" {
 		db, err = service.OpenPostgres(at.PostgresURL, "")
+	} else {
+		db, err = sql.Open("mysql", at.MySQLDSN)
 	}
 	if err != nil {
 		return err

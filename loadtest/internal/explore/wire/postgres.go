@@ -153,6 +153,9 @@ func (s *postgresSession) request(f frame) (*Exchange, error) {
 		s.add(&b, m)
 		raw = raw[length:]
 	}
+	if s.flushes && len(s.asked) == 0 {
+		return nil, nil // nothing is left to be answered
+	}
 	e := &Exchange{
 		Text:  cmp.Or(strings.Join(b.executed, "; "), strings.Join(b.prepares, "; "), "SYNC"),
 		Local: b.local,
@@ -230,8 +233,11 @@ func (s *postgresSession) add(b *batch, m pgproto3.FrontendMessage) {
 			delete(s.statements, m.Name)
 		}
 	case *pgproto3.Sync:
-		if len(b.executed) == 0 && !s.sql.open && s.sql.changed {
-			s.execute(b, "COMMIT") // of what was executed before a Flush
+		if !s.sql.open && s.sql.changed { // it commits what was executed before a Flush
+			b.local = false
+			if len(b.executed) == 0 {
+				s.execute(b, "COMMIT")
+			}
 		}
 		return
 	default:

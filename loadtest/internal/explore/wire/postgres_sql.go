@@ -10,11 +10,11 @@ import (
 // postgresState is what is known about the session of a connection to PostgreSQL. It tells which statements nobody else
 // can notice.
 type postgresState struct {
-	open       bool // a transaction is
+	open       bool // a transaction is open
 	changed    bool // the transaction has done more than to read
-	savepoints bool // the transaction has had any
+	savepoints bool // the transaction has had savepoints
 	looked     bool // the transaction may see nothing that is committed from now on
-	repeatable bool // some transaction was not at READ COMMITTED
+	repeatable bool // a statement has named another isolation level than READ COMMITTED
 	advisory   bool // the session may hold advisory locks
 }
 
@@ -42,7 +42,7 @@ var levels = regexp.MustCompile(`(?i)repeatable\W+read|serializable`)
 // isolate notes the isolation levels that a text names.
 func (s *postgresState) isolate(text string) { s.repeatable = s.repeatable || levels.MatchString(text) }
 
-// analyse reports whether no other connection can notice when statements are executed.
+// analyse reports whether other connections cannot notice when statements are executed.
 func (s *postgresState) analyse(text string) (local bool) {
 	s.isolate(text)
 	local = true
@@ -52,7 +52,7 @@ func (s *postgresState) analyse(text string) (local bool) {
 	return local
 }
 
-// withoutCatalog takes away the schema that everything built-in is in.
+// withoutCatalog removes the qualifier pg_catalog.
 func withoutCatalog(tokens []token) (rest []token) {
 	for i, t := range tokens {
 		isDot := i > 0 && tokens[i-1].is("pg_catalog") && t.is(".")
@@ -125,8 +125,8 @@ func (s *postgresState) query(tokens []token, o string) (local bool) {
 	return s.look()
 }
 
-// look notes that a statement has looked at the database, if only at its catalogs. This can be noticed if the
-// transaction sees nothing from then on that is committed later.
+// look notes that a statement has looked at the database, if only at its catalogs. At REPEATABLE READ, this can be
+// noticed: the transaction sees nothing that is committed later.
 func (s *postgresState) look() (local bool) {
 	first := s.repeatable && s.open && !s.looked
 	s.looked = true
@@ -135,12 +135,18 @@ func (s *postgresState) look() (local bool) {
 
 // readsTables reports whether a query may read anything but catalogs.
 func readsTables(tokens []token) bool {
-	lists := false // tables
+	lists := false // whether a list of tables goes on
 	for i, t := range tokens {
 		switch {
 		case t.is("FROM"), t.is("JOIN"), t.is("TABLE"):
 			lists = true
-			if i+1 == len(tokens) || tokens[i+1].is("(") { // a query in parentheses
+			if i+1 == len(tokens) {
+				continue
+			}
+			if tokens[i+1].is("(") { // around a query or a list of tables
+				if i+2 < len(tokens) && !tokens[i+2].is("SELECT") {
+					return true
+				}
 				continue
 			}
 			calls := i+2 < len(tokens) && tokens[i+2].is("(")
@@ -163,7 +169,7 @@ var catalogs = regexp.MustCompile(`^pg_(?:am|attrdef|attribute|class|collation|c
 
 const unlockAll = "pg_advisory_unlock_all"
 
-// knownInPostgres are the words of known, and those that only PostgreSQL has.
+// knownInPostgres adds words of PostgreSQL to known.
 var knownInPostgres = func() map[string]bool {
 	words := maps.Clone(known)
 	for word := range strings.FieldsSeq(`

@@ -337,6 +337,9 @@ func (l *link) step() (goOn bool) {
 		l.held = false
 		return l.action != LoseBoth && l.send(l.frame)
 	case f, ok := <-l.replies:
+		if !ok && l.action == Pass {
+			_, _ = l.client.Write(l.answer) // such as the error that ends the connection
+		}
 		return ok && l.reply(f)
 	case <-gone:
 		return false
