@@ -180,8 +180,8 @@ func (c *conn) exec(ctx context.Context, query string, args ...any) (Changed, er
 }
 
 // together carries out the statements of a transaction. Unless the server is Galera, it sends them in one message, so
-// that the server ends the transaction even if the replica is stopped. As with exec, they do not end with ctx. The results
-// include that of START TRANSACTION.
+// that the server ends the transaction even if the replica is stopped. As with exec, they do not end with ctx. The
+// results include that of START TRANSACTION.
 func (c *conn) together(ctx context.Context, statements string, args ...any) (all results, err error) {
 	if err := c.endBefore(ctx, c.Conn); err != nil {
 		return results{}, err
@@ -289,8 +289,8 @@ func (c *conn) GetContext(ctx context.Context, dest any, query string, args ...a
 	return c.read(ctx, c.Conn, dest, query, args...)
 }
 
-// sender is the connection itself or, while it has a transaction, only that. A sql.Conn that finds the connection broken
-// closes it, and would wait for the transaction to end.
+// sender is the connection itself or, while it has a transaction, only that. A sql.Conn that finds the connection
+// broken closes it, and would wait for the transaction to end.
 type sender interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	GetContext(ctx context.Context, dest any, query string, args ...any) error

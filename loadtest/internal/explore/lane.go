@@ -23,9 +23,9 @@ import (
 	"stock/migrations"
 )
 
-// lane executes one schedule after the other, on a MySQL or a database of PostgreSQL, a Redis and replicas of its own. So
-// whatever waits there is part of the schedule, and faults strike no other lane. The servers of locks (Redlock, etcd,
-// ZooKeeper) are shared: they are keyed by item.
+// lane executes one schedule after the other, on a MySQL or a database of PostgreSQL, a Redis and replicas of its own.
+// So whatever waits there is part of the schedule, and faults strike no other lane. The servers of locks (Redlock,
+// etcd, ZooKeeper) are shared: they are keyed by item.
 type lane struct {
 	mysql    *servers.MySQL
 	postgres string // address of a PostgreSQL, on which the lane has a database of its own; empty: it has a MySQL
