@@ -11,6 +11,7 @@ import (
 
 	"stock/internal/stock"
 	"stock/internal/stock/retry"
+	"stock/internal/stock/share"
 )
 
 // A sale is cancelled in two messages. The first reads its rows of the ledger, and the epochs of its stocks. The second
@@ -110,7 +111,7 @@ func (s Store) tryCancel(ctx context.Context, req stock.CancelRequest, under sto
 		return stock.Sale{}, err
 	}
 	return sale, under(ctx, sale.Items(), func(ctx context.Context) error {
-		return s.use(ctx, []int64{Sales}, func(conn *conn) error {
+		return s.use(ctx, []int64{share.Sales}, func(conn *conn) error {
 			_, err := conn.together(ctx, query, args...)
 			if changedNone(err) {
 				return fmt.Errorf("the sale %w", stock.ErrChanged)
@@ -122,7 +123,7 @@ func (s Store) tryCancel(ctx context.Context, req stock.CancelRequest, under sto
 
 // findSale reads the rows of a key, and the epochs of their stocks, in one statement.
 func (s Store) findSale(ctx context.Context, key string) (rows []soldRow, err error) {
-	err = s.use(ctx, []int64{Sales}, func(conn *conn) error {
+	err = s.use(ctx, []int64{share.Sales}, func(conn *conn) error {
 		return conn.SelectContext(ctx, &rows, "SELECT "+ledgerColumns+", cancelled, given_back, epoch, "+
 			presentSQL+" AS present, "+unitsSQL+" AS units "+
 			"FROM ledger FORCE INDEX (PRIMARY) WHERE order_key = ? ORDER BY line", []byte(key))
@@ -141,7 +142,7 @@ func (s Store) refuseForeign(rows []soldRow) error {
 
 // whyUnknown is the error for a key that is not in the ledger: it may be about to be.
 func (s Store) whyUnknown(ctx context.Context, key string) error {
-	return s.use(ctx, []int64{Sales}, func(conn *conn) error {
+	return s.use(ctx, []int64{share.Sales}, func(conn *conn) error {
 		known, err := conn.findAnswer(ctx, ledgerRow{Key: []byte(key)})
 		switch {
 		case err != nil:
@@ -159,7 +160,7 @@ func (s Store) whyUnknown(ctx context.Context, key string) error {
 // then looks for that of the other: one of the two waits, or the server rolls one back.
 func (s Store) insertTombstone(ctx context.Context, key string) error {
 	row := ledgerRow{Key: []byte(key), Outcome: ledgerCancelled, Fingerprint: make([]byte, 32), Store: s.name}
-	err := s.use(ctx, []int64{Sales}, func(conn *conn) error {
+	err := s.use(ctx, []int64{share.Sales}, func(conn *conn) error {
 		_, err := conn.together(ctx, insertLedger+"VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, UTC_TIMESTAMP(6)); "+
 			lockHoldSQL+"; "+changedNothing, append(row.args(), row.Key)...)
 		if !changedNone(err) {

@@ -14,24 +14,13 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"stock/internal/stock"
-)
-
-// What a connection counts against besides items, whose ids are positive.
-const (
-	// HeldWork stands for all requests with work to do inside their transactions.
-	HeldWork int64 = 0
-	// Upkeep stands for administration and for work in the background.
-	Upkeep int64 = -1
-	// Reservations stands for all requests that read or end a reservation, whose item is not known at first.
-	Reservations int64 = -2
-	// Sales stands for all requests that read or cancel a sale, whose items are not known at first.
-	Sales int64 = -3
+	"stock/internal/stock/share"
 )
 
 // ShareOf returns the key that a request's connection counts against.
 func ShareOf(req stock.Request) int64 {
 	if req.Hold > 0 {
-		return HeldWork
+		return share.HeldWork
 	}
 	return req.GoodsID
 }
@@ -39,7 +28,7 @@ func ShareOf(req stock.Request) int64 {
 // sharesOf is ShareOf for an order.
 func sharesOf(req stock.OrderRequest) []int64 {
 	if req.Hold > 0 {
-		return []int64{HeldWork}
+		return []int64{share.HeldWork}
 	}
 	lines := req.Lines()
 	ids := make([]int64, len(lines))
@@ -107,7 +96,7 @@ func (s Store) use(ctx context.Context, shares []int64, work func(*conn) error) 
 // take is use without the work. The caller must call giveBack.
 func (s Store) take(ctx context.Context, shares []int64) (*conn, error) {
 	if s.upkeep {
-		shares = []int64{Upkeep}
+		shares = []int64{share.Upkeep}
 	}
 	if err := s.acquire(ctx, shares); err != nil {
 		return nil, err
@@ -144,26 +133,10 @@ func (s Store) acquire(ctx context.Context, shares []int64) error {
 		defer cancel()
 	}
 	if err := s.shares.Acquire(ctx, shares...); err != nil {
-		return fmt.Errorf("%w: %s its share of the connections to MySQL, and none became free within %v: %w",
-			stock.ErrBusy, describeShares(shares), time.Since(began).Round(time.Millisecond), err)
+		return fmt.Errorf("%w: %s already uses its share of the connections to MySQL, and none became free within %v: %w",
+			stock.ErrBusy, share.Describe(shares), time.Since(began).Round(time.Millisecond), err)
 	}
 	return nil
-}
-
-func describeShares(shares []int64) string {
-	switch {
-	case len(shares) > 1:
-		return fmt.Sprintf("one of the items %d already uses", shares)
-	case shares[0] == HeldWork:
-		return "work inside critical sections (hold_ms) already uses"
-	case shares[0] == Upkeep:
-		return "upkeep (administration and work in the background) already uses"
-	case shares[0] == Reservations:
-		return "the end of reservations already uses"
-	case shares[0] == Sales:
-		return "the search for sales by their keys already uses"
-	}
-	return fmt.Sprintf("item %d already uses", shares[0])
 }
 
 // exec runs one writing statement that commits by itself.

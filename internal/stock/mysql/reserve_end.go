@@ -9,6 +9,7 @@ import (
 	"stock/internal/stock"
 	"stock/internal/stock/batching"
 	"stock/internal/stock/retry"
+	"stock/internal/stock/share"
 )
 
 // confirmation is what a confirmation asks for in addition to a stock.Request, and what becomes of it.
@@ -36,7 +37,7 @@ func (s *reserve) confirm(ctx context.Context, id stock.ReservationID, read bool
 		ctx = stock.LimitWait(ctx, s.store.wait) // the limit of the first request would be that of its batch
 	}
 	c := &confirmation{id: id, read: read}
-	_, err := s.confirms.Do(ctx, stock.Request{GoodsID: Reservations}, c)
+	_, err := s.confirms.Do(ctx, stock.Request{GoodsID: share.Reservations}, c)
 	return c.row, err
 }
 
@@ -158,7 +159,7 @@ func (s *reserve) endLapsed(ctx context.Context, row *reservationRow) (*reservat
 }
 
 func (s *reserve) read(ctx context.Context, id stock.ReservationID) (row *reservationRow, err error) {
-	err = s.store.use(ctx, []int64{Reservations}, func(conn *conn) error {
+	err = s.store.use(ctx, []int64{share.Reservations}, func(conn *conn) error {
 		found, err := findReservations(ctx, conn, id)
 		if err != nil {
 			return err
@@ -177,7 +178,7 @@ func (s *reserve) endOne(
 	ctx context.Context, row *reservationRow, state stock.ReservationState, condition string,
 ) (ended []reservationRow, err error) {
 	err = retry.While(ctx, s.store.wait, isRolledBack, func() error {
-		ended, err = s.end(ctx, []int64{Reservations}, []int64{row.GoodsID}, func(tx Tx) ([]reservationRow, error) {
+		ended, err = s.end(ctx, []int64{share.Reservations}, []int64{row.GoodsID}, func(tx Tx) ([]reservationRow, error) {
 			return endHeld(ctx, tx, []stock.ReservationID{stock.ReservationID(row.ID)}, state, condition)
 		})
 		return err
@@ -226,7 +227,7 @@ func (s *reserve) ReservationStats(ctx context.Context) (stock.ReservationStats,
 	}
 	stats.Lag = time.Duration(s.lag.Load()) * time.Microsecond
 	var present struct{ Units, Overdue int64 }
-	err := s.store.get(ctx, Upkeep, &present, "SELECT COALESCE(SUM(count), 0) AS units, "+
+	err := s.store.get(ctx, share.Upkeep, &present, "SELECT COALESCE(SUM(count), 0) AS units, "+
 		"COALESCE(TIMESTAMPDIFF(MICROSECOND, MIN(expires_at), UTC_TIMESTAMP(6)), 0) AS overdue "+
 		"FROM reservation FORCE INDEX (reservation_state) WHERE state = 'held'")
 	stats.HeldUnits = present.Units

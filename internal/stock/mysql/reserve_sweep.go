@@ -8,6 +8,7 @@ import (
 	"stock/internal/monotonic"
 	"stock/internal/stock"
 	"stock/internal/stock/retry"
+	"stock/internal/stock/share"
 )
 
 const (
@@ -47,7 +48,7 @@ func (s *reserve) Sweep(ctx context.Context) {
 // nextExpiry returns the time until the next reservation expires; if there is none, a time longer than sweepInterval.
 func (s *reserve) nextExpiry(ctx context.Context) (time.Duration, error) {
 	var micros int64
-	err := s.store.get(ctx, Upkeep, &micros, "SELECT COALESCE("+
+	err := s.store.get(ctx, share.Upkeep, &micros, "SELECT COALESCE("+
 		"TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), MIN(expires_at)), ?) "+
 		"FROM reservation FORCE INDEX (reservation_state) WHERE state = 'held'", (2 * sweepInterval).Microseconds())
 	return time.Duration(min(micros, time.Minute.Microseconds())) * time.Microsecond, err
@@ -60,7 +61,7 @@ func (s *reserve) sweep(ctx context.Context) error {
 	last := int64(0)
 	for {
 		var items []int64
-		err := s.store.use(ctx, []int64{Upkeep}, func(conn *conn) error {
+		err := s.store.use(ctx, []int64{share.Upkeep}, func(conn *conn) error {
 			return conn.SelectContext(ctx, &items, "SELECT goods_id FROM reservation "+
 				"FORCE INDEX (reservation_state) WHERE state = 'held' AND "+hasLapsed+" AND goods_id > ? "+
 				"GROUP BY goods_id ORDER BY goods_id LIMIT ?", last, sweepLimit)
@@ -78,7 +79,7 @@ func (s *reserve) sweep(ctx context.Context) error {
 // sweepItems puts back what has expired of some items, together, or of each by itself if one is locked.
 func (s *reserve) sweepItems(ctx context.Context, items []int64) error {
 	for attempt := 1; ; attempt++ {
-		ended, err := s.end(ctx, []int64{Upkeep}, items, func(tx Tx) ([]reservationRow, error) {
+		ended, err := s.end(ctx, []int64{share.Upkeep}, items, func(tx Tx) ([]reservationRow, error) {
 			return takeBack(ctx, tx, items)
 		})
 		switch {

@@ -162,7 +162,7 @@ func (s Store) Epoch(ctx context.Context, goodsID int64) (epoch int64, err error
 
 // ItemsAfter lists up to limit ids of items that are greater than last, in ascending order.
 func (s Store) ItemsAfter(ctx context.Context, last int64, limit int) (ids []int64, err error) {
-	err = s.use(ctx, []int64{Upkeep}, func(conn *conn) error {
+	err = s.use(ctx, []int64{share.Upkeep}, func(conn *conn) error {
 		return conn.SelectContext(ctx, &ids,
 			"SELECT goods_id FROM good_stock WHERE goods_id > ? ORDER BY goods_id LIMIT ?", last, limit)
 	})

@@ -12,6 +12,7 @@ import (
 	"stock/internal/stock"
 	"stock/internal/stock/mysql"
 	"stock/internal/stock/retry"
+	"stock/internal/stock/share"
 )
 
 const (
@@ -89,7 +90,7 @@ func (o oldRows) prune(
 func pruneOnce(
 	ctx context.Context, store mysql.Store, work func(mysql.Tx) (mysql.Changed, error),
 ) (rows int64, err error) {
-	err = store.InTx(ctx, []int64{mysql.Upkeep}, mysql.ReadCommitted, func(tx mysql.Tx) error {
+	err = store.InTx(ctx, []int64{share.Upkeep}, mysql.ReadCommitted, func(tx mysql.Tx) error {
 		deleted, err := work(tx)
 		rows = deleted.Rows
 		return err

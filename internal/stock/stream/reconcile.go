@@ -13,6 +13,7 @@ import (
 	"stock/internal/stock"
 	"stock/internal/stock/mysql"
 	"stock/internal/stock/redis"
+	"stock/internal/stock/share"
 )
 
 // Finding tells how the stock of an item in Redis compares with that in MySQL, with the sales on their way taken into
@@ -90,7 +91,7 @@ func (a Admin) reconcile(ctx context.Context, goodsID int64, mend func(Finding) 
 		return b, err
 	}
 	// READ COMMITTED shows what was committed before the lock was granted, on TiDB to a plain SELECT too.
-	err = mysql.Store{DB: a.MySQL}.InTx(ctx, []int64{mysql.Upkeep}, mysql.ReadCommitted, func(tx mysql.Tx) error {
+	err = mysql.Store{DB: a.MySQL}.InTx(ctx, []int64{share.Upkeep}, mysql.ReadCommitted, func(tx mysql.Tx) error {
 		c := comparison{streams: a.streams(), tx: tx, goodsID: goodsID}
 		b, err = c.compare(ctx)
 		if err != nil || !mend(b.Finding) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"stock/internal/stock/mysql"
+	"stock/internal/stock/share"
 )
 
 // locking is what a transaction does when a row is locked.
@@ -31,7 +32,7 @@ func (w *writeBehind) record(ctx context.Context, sales []sale, delivered time.T
 		return err
 	}
 	var recorded map[saleKey]bool
-	failed := w.db.InTx(ctx, []int64{mysql.Upkeep}, mysql.ReadCommitted, func(tx mysql.Tx) (err error) {
+	failed := w.db.InTx(ctx, []int64{share.Upkeep}, mysql.ReadCommitted, func(tx mysql.Tx) (err error) {
 		recorded, err = findRecorded(ctx, tx, sales)
 		return err
 	})
@@ -48,7 +49,7 @@ func (w *writeBehind) record(ctx context.Context, sales []sale, delivered time.T
 // sharesOf returns what the connection of a transaction counts against: the items if it may wait for their rows.
 func sharesOf(sales []sale, locked locking) []int64 {
 	if locked == failIfLocked {
-		return []int64{mysql.Upkeep}
+		return []int64{share.Upkeep}
 	}
 	return slices.Sorted(maps.Keys(byItem(sales)))
 }
