@@ -364,7 +364,7 @@ func (o *serveOptions) openServers(opened *closers) (err error) {
 }
 
 // checkGalera refuses to start on a node of Galera without --galera, and warns if the node shows what is out of date.
-// If MySQL does not answer within a second, the replica starts without either; /readyz asks for --galera again.
+// If MySQL does not answer within a second, the replica starts without both checks; /readyz makes the first one later.
 func (o *serveOptions) checkGalera(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()

@@ -204,7 +204,7 @@ by_hand() {
 	say "only the programs are needed: do not start or enable any service"
 	say "optional: etcd from https://etcd.io/docs/latest/install; Java and ZooKeeper, unpacked from" \
 		"https://zookeeper.apache.org/releases.html, with its directory in ZOOKEEPER_HOME; wrk from" \
-		"https://github.com/wg/wrk; for the example in the README, python3 -m pip install pymysql"
+		"https://github.com/wg/wrk; for the example in the README, /usr/bin/python3 -m pip install pymysql psycopg2-binary"
 }
 
 needed='mysql redis nginx'

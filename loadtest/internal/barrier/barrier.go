@@ -19,8 +19,8 @@ type Barrier struct {
 // New returns a Barrier for a number of members.
 func New(members int) *Barrier { return &Barrier{members: members, over: make(chan struct{})} }
 
-// Meet calls do once, as soon as every member has called Meet or Leave, and returns its error. The last member calls
-// it, with its own function and ctx. The Barrier is of no use once the ctx of a member has ended.
+// Meet waits until every member has called Meet or Leave. Then the last of them calls, with its own ctx, the do of the
+// last Meet. Meet returns its error. The Barrier is of no use once the ctx of a member has ended.
 func (b *Barrier) Meet(ctx context.Context, do func(context.Context) error) error {
 	b.mu.Lock()
 	b.waiting++

@@ -14,7 +14,7 @@ type postgresState struct {
 	changed    bool // the transaction has done more than to read
 	savepoints bool // the transaction has had savepoints
 	looked     bool // the transaction may see nothing that is committed from now on
-	repeatable bool // a statement has named another isolation level than READ COMMITTED
+	repeatable bool // REPEATABLE READ or SERIALIZABLE was named
 	advisory   bool // the session may hold advisory locks
 }
 

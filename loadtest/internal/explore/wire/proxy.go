@@ -278,6 +278,11 @@ func (l *link) run(opened func()) {
 			opened()
 		}
 	}
+	if l.exchange != nil && !l.held && l.action == Pass {
+		l.proxy.gate.Answered(l.exchange, errEnded)
+		_, _ = l.client.Write(l.answer) // such as the error that ends the connection
+		l.exchange = nil
+	}
 	l.close()
 	reading.Wait()
 	if l.exchange != nil {
@@ -337,9 +342,6 @@ func (l *link) step() (goOn bool) {
 		l.held = false
 		return l.action != LoseBoth && l.send(l.frame)
 	case f, ok := <-l.replies:
-		if !ok && l.action == Pass {
-			_, _ = l.client.Write(l.answer) // such as the error that ends the connection
-		}
 		return ok && l.reply(f)
 	case <-gone:
 		return false
