@@ -99,7 +99,10 @@ func (f *exploreFlags) run(ctx context.Context, stdout, stderr io.Writer) (err e
 // startLab starts what the lanes of strategies share. Those of the user's service have all that they need.
 func (f *exploreFlags) startLab(ctx context.Context) (*lab.Lab, error) {
 	if f.service == nil {
-		return lab.Start(ctx, topology.Options{Replicas: 1, Relaxed: true, StockBinary: f.local.stockBinary})
+		return lab.Start(ctx, topology.Options{
+			Replicas: 1, Relaxed: true, StockBinary: f.local.stockBinary,
+			Galera: f.galera > 0, GaleraSyncWait: explore.GaleraSyncWait,
+		})
 	}
 	t, err := topology.New()
 	return &lab.Lab{Topology: t}, err
@@ -112,7 +115,7 @@ func writeReplay(stdout io.Writer, o trace.Outcome) error {
 }
 
 func (f *exploreFlags) options() explore.Options {
-	o := explore.Options{Lanes: f.lanes, Requests: f.requests}
+	o := explore.Options{Lanes: f.lanes, Requests: f.requests, Galera: f.galera > 0}
 	if f.replay != "" {
 		o.Lanes = 1
 	}

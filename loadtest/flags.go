@@ -77,11 +77,24 @@ func (f *clusterFlags) register(flags *pflag.FlagSet) {
 }
 
 func (f *clusterFlags) registerGalera(flags *pflag.FlagSet) {
-	flags.IntVar(&f.galera, "galera", 0,
-		"start a Galera cluster of this many MariaDB nodes instead of one MySQL; must be 3. The replicas use different nodes")
+	registerGaleraNodes(flags, &f.galera)
 	flags.IntVar(&f.galeraSyncWait, "galera-sync-wait", 7, "wsrep_sync_wait of the nodes of --galera, 0 to 15: which "+
 		"statements wait for what other nodes have written. The default of Galera is 0")
 	f.syncWaitFlag = flags.Lookup("galera-sync-wait")
+}
+
+// registerGaleraNodes registers the flag --galera, without --galera-sync-wait.
+func registerGaleraNodes(flags *pflag.FlagSet, nodes *int) {
+	flags.IntVar(nodes, "galera", 0,
+		"start a Galera cluster of this many MariaDB nodes instead of one MySQL; must be 3. The replicas use different nodes")
+}
+
+// checkGaleraNodes returns what is wrong with --galera.
+func checkGaleraNodes(nodes int) error {
+	if nodes != 0 && nodes != servers.GaleraNodes {
+		return fmt.Errorf("--galera %d: must be %d", nodes, servers.GaleraNodes)
+	}
+	return nil
 }
 
 func (f *clusterFlags) check() error {
@@ -93,14 +106,12 @@ func (f *clusterFlags) check() error {
 
 func (f *clusterFlags) checkGalera() error {
 	switch {
-	case f.galera != 0 && f.galera != servers.GaleraNodes:
-		return fmt.Errorf("--galera %d: must be %d", f.galera, servers.GaleraNodes)
 	case f.galera == 0 && f.syncWaitFlag.Changed:
 		return errors.New("--galera-sync-wait needs --galera: only the nodes of a Galera cluster have wsrep_sync_wait")
 	case f.galeraSyncWait < 0 || f.galeraSyncWait > 15:
 		return fmt.Errorf("--galera-sync-wait %d: must be 0 to 15", f.galeraSyncWait)
 	}
-	return nil
+	return checkGaleraNodes(f.galera)
 }
 
 // given reports whether any is a cluster.

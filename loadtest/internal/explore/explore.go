@@ -53,7 +53,8 @@ type Explorer struct {
 
 	lanes    []*lane
 	requests int
-	subject  Subject           // nil: strategies of the catalogue
+	subject  Subject // nil: strategies of the catalogue
+	galera   bool
 	server   *servers.Postgres // that was started; nil: none was
 	items    atomic.Int64
 	watched  time.Time       // when Watch was called
@@ -62,10 +63,13 @@ type Explorer struct {
 
 // Options are those of Start.
 type Options struct {
-	Lanes    int     // how many schedules are executed side by side, each on servers of its own
+	// Lanes is how many schedules are executed side by side, each on servers of its own. On Galera, it is 1, because there
+	// are three servers.
+	Lanes    int
 	Requests int     // 2 or 3
 	Subject  Subject // what is explored; nil: strategies of the catalogue
 	Postgres string  // address of a server for scripts, or PostgreSQL if one is to be started; empty: MySQL executes them
+	Galera   bool    // MySQL is a Galera cluster, and the replicas use different nodes; also if that of the topology is
 	// Pause is the longest time for which a Subject does nothing although it could go on, such as between two tries for a
 	// lock.
 	Pause time.Duration
@@ -77,7 +81,12 @@ func Start(ctx context.Context, t *topology.Topology, o Options) (*Explorer, err
 	if o.Subject == nil {
 		at = t.Addresses()
 	}
-	x := &Explorer{lanes: make([]*lane, o.Lanes), requests: o.Requests, subject: o.Subject, warm: map[string]bool{}}
+	if o.Galera = o.Galera || at.Galera; o.Galera {
+		o.Lanes = 1
+	}
+	x := &Explorer{
+		lanes: make([]*lane, o.Lanes), requests: o.Requests, subject: o.Subject, galera: o.Galera, warm: map[string]bool{},
+	}
 	if own, ok := o.Subject.(Service); ok && own.OnPostgres() {
 		o.Postgres = PostgreSQL
 	}
@@ -92,7 +101,7 @@ func Start(ctx context.Context, t *topology.Topology, o Options) (*Explorer, err
 	group, starting := errgroup.WithContext(ctx)
 	for i := range x.lanes {
 		x.lanes[i] = &lane{items: items, subject: o.Subject, pause: o.Pause, postgres: o.Postgres, idle: map[string]bool{}}
-		group.Go(func() error { return x.lanes[i].start(starting, t, fmt.Sprintf("lane-%d", i+1), at, o.Requests) })
+		group.Go(func() error { return x.lanes[i].start(starting, t, fmt.Sprintf("lane-%d", i+1), at, o) })
 	}
 	if err := group.Wait(); err != nil {
 		x.Close()
@@ -136,7 +145,7 @@ func (x *Explorer) search(
 	}
 	bounds.NoReduction = bounds.NoReduction || hides
 	r := trace.Result{
-		Strategy: choice.Strategy.Name, Store: choice.Store, Own: x.subject != nil,
+		Strategy: choice.Strategy.Name, Store: choice.Store, Own: x.subject != nil, Galera: x.galera,
 		Requests: x.requests, Bounds: bounds.Effective(), Random: bounds.Random,
 	}
 	if s, ok := x.subject.(Service); ok {
@@ -217,9 +226,10 @@ func (x *Explorer) workloads(choice scenario.Choice) []workload {
 }
 
 func (x *Explorer) systems(choice scenario.Choice, w workload, faults []fault) (systems []System) {
+	parallel := &atomic.Bool{}
 	for _, l := range x.lanes {
 		systems = append(systems, &session{
-			lane: l, strategy: choice.Strategy, store: choice.Store, workload: w, faults: faults,
+			lane: l, strategy: choice.Strategy, store: choice.Store, workload: w, faults: faults, parallel: parallel,
 		})
 	}
 	return systems
@@ -265,5 +275,7 @@ func (x *Explorer) Replay(ctx context.Context, choice scenario.Choice, token str
 	if err := x.warmUp(ctx, choice); err != nil {
 		return trace.Outcome{}, err
 	}
-	return Replay(ctx, x.systems(choice, w, w.strikes(choice.Strategy))[0], labels)
+	system := x.systems(choice, w, w.strikes(choice.Strategy))[0].(*session)
+	system.parallel.Store(strings.ContainsAny(labels, "23456789")) // such as A2: the second step that A could take
+	return Replay(ctx, system, labels)
 }

@@ -27,12 +27,13 @@ import (
 // So whatever waits there is part of the schedule, and faults strike no other lane. The servers of locks (Redlock,
 // etcd, ZooKeeper) are shared: they are keyed by item.
 type lane struct {
-	mysql    *servers.MySQL
-	postgres string // address of a PostgreSQL, on which the lane has a database of its own; empty: it has a MySQL
-	db       *sqlx.DB
+	mysql    []*node
+	galera   *servers.Galera // whose nodes they are; nil: there is one MySQL
+	postgres string          // address of a PostgreSQL, on which the lane has a database of its own; empty: it has a MySQL
+	db       *sqlx.DB        // of the first node
 	keys     *redis.Client
 	oracle   *oracle.Oracle
-	waits    string // the query that counts what waits
+	waits    string // the query that counts what waits in a node
 	replicas []*replica
 	stops    []func(context.Context) error
 	items    func() int64
@@ -53,6 +54,12 @@ type lane struct {
 	idle     map[string]bool     // shapes of what a service of the user does without a request
 	watching bool                // set until the first request
 	failed   error               // why a replica could not be started again
+}
+
+// node is a server of MySQL, alone or in a Galera cluster.
+type node struct {
+	*servers.MySQL
+	db *sqlx.DB
 }
 
 // replica is a process of the service and the proxies between it and the stores.
@@ -76,15 +83,15 @@ var serviceArgs = []string{
 	"--poll=2ms", "--lease=" + lease.String(), "--lock-wait=8s", "--request-timeout=12s", "--mysql-conns=8",
 }
 
-// start starts a MySQL, a Redis and the replicas: one for each request, and one for what faults start. at has the
-// servers of locks.
+// start starts a MySQL or a Galera cluster, a Redis and the replicas: one for each request, and one for what faults
+// start. at has the servers of locks.
 func (l *lane) start(
-	ctx context.Context, t *topology.Topology, name string, at topology.Addresses, requests int,
+	ctx context.Context, t *topology.Topology, name string, at topology.Addresses, o Options,
 ) (err error) {
 	if l.postgres != "" {
 		err = l.openPostgres(ctx, &at)
 	} else {
-		err = l.startMySQL(ctx, &at)
+		err = l.startMySQL(ctx, &at, o.Galera)
 	}
 	if err != nil {
 		return err
@@ -108,8 +115,11 @@ func (l *lane) start(
 		return err
 	}
 	_, l.watching = l.subject.(Service)
-	for n := range requests + 1 {
+	for n := range o.Requests + 1 {
 		r := &replica{lane: l, number: n, at: at}
+		if r.at.MySQLDSN, err = topology.OnNode(l.galera, at.MySQLDSN, n); err != nil {
+			return err
+		}
 		l.replicas = append(l.replicas, r)
 		if err := r.start(ctx, t, fmt.Sprintf("%s-%d", name, n+1)); err != nil {
 			return err
@@ -130,19 +140,70 @@ func (l *lane) start(
 // watchTime is that of most jobs which a service repeats.
 const watchTime = time.Second
 
-// startMySQL starts a MySQL with an empty database.
-func (l *lane) startMySQL(ctx context.Context, at *topology.Addresses) (err error) {
-	if l.mysql, err = servers.StartMySQL(ctx, servers.MySQLOptions{Relaxed: true}); err != nil {
+// GaleraSyncWait is the wsrep_sync_wait of all nodes: outside a transaction, statements wait until the node has applied
+// what other nodes have committed.
+const GaleraSyncWait = 7
+
+// applyAll waits until every node has applied what other nodes have committed, and so has ended the transactions that
+// are in conflict with it. What comes of a step does not depend on the time then.
+func (l *lane) applyAll(ctx context.Context) error {
+	for _, node := range l.mysql {
+		var one int
+		if err := node.db.GetContext(ctx, &one, "SELECT 1"); err != nil {
+			return fmt.Errorf("wait for a node of Galera: %w", err)
+		}
+	}
+	return nil
+}
+
+// startMySQL starts a MySQL or a Galera cluster, with an empty database.
+func (l *lane) startMySQL(ctx context.Context, at *topology.Addresses, galera bool) (err error) {
+	var started []*servers.MySQL
+	at.Galera = galera
+	if galera {
+		o := servers.GaleraOptions{Relaxed: true, Args: []string{fmt.Sprintf("--wsrep-sync-wait=%d", GaleraSyncWait)}}
+		if l.galera, err = servers.StartGalera(ctx, o); err != nil {
+			return err
+		}
+		l.onStop(l.galera.Stop)
+		started = l.galera.Nodes
+	} else {
+		own, err := servers.StartMySQL(ctx, servers.MySQLOptions{Relaxed: true})
+		if err != nil {
+			return err
+		}
+		l.onStop(own.Stop)
+		started = []*servers.MySQL{own}
+	}
+	if at.MySQLDSN, err = started[0].CreateDatabase(ctx, "stock"); err != nil {
 		return err
 	}
-	l.onStop(func(ctx context.Context) error { return l.mysql.Stop(ctx) })
-	if at.MySQLDSN, err = l.mysql.CreateDatabase(ctx, "stock"); err != nil {
+	for i, server := range started {
+		dsn, err := topology.OnNode(l.galera, at.MySQLDSN, i)
+		if err != nil {
+			return err
+		}
+		db, err := sqlx.Open("mysql", dsn)
+		if err != nil {
+			return err
+		}
+		l.onStop(func(context.Context) error { return db.Close() })
+		l.mysql = append(l.mysql, &node{server, db})
+	}
+	l.db = l.mysql[0].db
+	var version string
+	if err := l.db.GetContext(ctx, &version, "SELECT VERSION()"); err != nil {
 		return err
 	}
-	if l.db, err = sqlx.Open("mysql", at.MySQLDSN); err == nil {
-		l.onStop(func(context.Context) error { return l.db.Close() })
+	status := "performance_schema.global_status"
+	if strings.Contains(version, "MariaDB") {
+		status = "information_schema.GLOBAL_STATUS"
 	}
-	return err
+	// Not INNODB_TRX: it is a cache that is refreshed only if nobody has read it for 100 ms.
+	l.waits = `SELECT CAST(VARIABLE_VALUE AS SIGNED) +
+		(SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE STATE = 'User lock')
+		FROM ` + status + ` WHERE VARIABLE_NAME = 'Innodb_row_lock_current_waits'`
+	return nil
 }
 
 func (l *lane) connect(ctx context.Context, at topology.Addresses) (err error) {
@@ -157,22 +218,7 @@ func (l *lane) connect(ctx context.Context, at topology.Addresses) (err error) {
 		return err
 	}
 	l.onStop(func(context.Context) error { l.oracle.Close(); return nil })
-	if err := l.connectLocks(at); err != nil {
-		return err
-	}
-	var version string
-	if err := l.db.GetContext(ctx, &version, "SELECT VERSION()"); err != nil {
-		return err
-	}
-	status := "performance_schema.global_status"
-	if strings.Contains(version, "MariaDB") {
-		status = "information_schema.GLOBAL_STATUS"
-	}
-	// Not INNODB_TRX: it is a cache that is refreshed only if nobody has read it for 100 ms.
-	l.waits = `SELECT CAST(VARIABLE_VALUE AS SIGNED) +
-		(SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE STATE = 'User lock')
-		FROM ` + status + ` WHERE VARIABLE_NAME = 'Innodb_row_lock_current_waits'`
-	return nil
+	return l.connectLocks(at)
 }
 
 // onStop has the lane call something when it stops, before what was started earlier stops.

@@ -119,13 +119,21 @@ func (l *lane) itemNames() []string {
 	return slices.Clone(l.names)
 }
 
-// killHolder kills the connection that has a lock of GET_LOCK. The server ends it in the background.
+// killHolder kills the connections that have a lock of GET_LOCK: at most one in each node. The server ends them in the
+// background.
 func (l *lane) killHolder(ctx context.Context, lock string) {
-	var id *uint32
-	for l.db.GetContext(ctx, &id, "SELECT IS_USED_LOCK(?)", lock) == nil && id != nil {
-		_, _ = l.db.ExecContext(ctx, fmt.Sprintf("KILL CONNECTION %d", *id))
-		time.Sleep(time.Millisecond)
+	for _, node := range l.mysql {
+		for id := node.holder(ctx, lock); id != nil; id = node.holder(ctx, lock) {
+			_, _ = node.db.ExecContext(ctx, fmt.Sprintf("KILL CONNECTION %d", *id))
+			time.Sleep(time.Millisecond)
+		}
 	}
+}
+
+// holder is the connection that has a lock of GET_LOCK. It is nil if there is none, or if it cannot be read.
+func (n *node) holder(ctx context.Context, lock string) (id *uint32) {
+	_ = n.db.GetContext(ctx, &id, "SELECT IS_USED_LOCK(?)", lock)
+	return id
 }
 
 // connectLocks connects to the servers that keep only locks. All lanes share them.
@@ -164,7 +172,9 @@ func (l *lane) heldInMySQL(ctx context.Context, locks, items []string) (held []s
 	for _, lock := range locks {
 		var holder *uint32 // nil also if it cannot be read, as below: then no lease ends, which the schedule shows
 		if name, named := strings.CutPrefix(lock, namedLock); named {
-			_ = l.db.GetContext(ctx, &holder, "SELECT IS_USED_LOCK(?)", name)
+			for _, node := range l.mysql {
+				holder = cmp.Or(holder, node.holder(ctx, name))
+			}
 		} else {
 			for _, item := range items {
 				_ = l.db.GetContext(ctx, &holder,

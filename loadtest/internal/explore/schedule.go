@@ -40,7 +40,8 @@ type schedule struct {
 	// renewNothing says that leases end if nobody can go on.
 	renewNothing bool
 	saved        []savedKey              // what the last write to Redis has changed; nil: nothing, or no fault needs it
-	parallel     *atomic.Bool            // a request was at two steps at once: another may follow the first
+	try          int                     // how patient it is: see System
+	parallel     *atomic.Bool            // see session
 	opening      map[*wire.Conn][]string // statements that begin a transaction, which may turn out to be of the schedule
 }
 
@@ -48,7 +49,7 @@ func newSchedule(l *lane, faults []fault, actors []*actor) *schedule {
 	return &schedule{
 		began: monotonic.Now(), lane: l, faults: faults, actors: actors, current: -1, quiet: silence,
 		changed: make(chan struct{}, 1), over: make(chan struct{}), touched: map[string]bool{},
-		opening: map[*wire.Conn][]string{}, parallel: &atomic.Bool{},
+		opening: map[*wire.Conn][]string{}, try: 1, parallel: &atomic.Bool{},
 	}
 }
 
@@ -101,7 +102,7 @@ const (
 func (s *schedule) silenceOf(a *actor) time.Duration {
 	switch {
 	case a.answered || len(a.pending) > 0:
-		return executing
+		return time.Duration(s.try) * executing
 	case a.pauses:
 		return max(longestPause, s.quiet)
 	}
@@ -113,12 +114,19 @@ func (s *schedule) atStep(a *actor) bool {
 	return len(a.pending) > 0 && len(a.flying) == 0 && !s.parallel.Load()
 }
 
-// settle waits until every actor is at a step, waits, or has ended.
+// settle waits until every actor is at a step, waits, or has ended, and all nodes of Galera are up to date.
 func (s *schedule) settle(ctx context.Context) error {
-	for {
+	for upToDate := s.lane.galera == nil; ; {
 		wake, err := s.unsettled(ctx)
-		if err != nil || wake == 0 {
+		if err != nil || wake == 0 && upToDate {
 			return err
+		}
+		if wake == 0 {
+			upToDate = true
+			if err := s.lane.applyAll(ctx); err != nil {
+				return err
+			}
+			continue
 		}
 		select {
 		case <-s.changed:

@@ -212,19 +212,23 @@ func (c Cell) Verdict() string {
 
 // Replay returns the command that executes the schedule of a token again.
 func (r Result) Replay(token string) string {
-	switch {
-	case !r.Own:
-		return fmt.Sprintf("loadtest explore --strategies %s --replay %s", r.Strategy, token)
-	case r.File != "":
-		return fmt.Sprintf("loadtest explore --service %s --replay %s", r.File, token)
-	case r.Service():
-		return fmt.Sprintf("loadtest explore --replay %s -- %s", token, r.Strategy)
-	}
 	engine := ""
-	if r.Store == Postgres {
+	switch {
+	case r.Galera:
+		engine = " --galera 3"
+	case r.Own && r.File == "" && !r.Service() && r.Store == Postgres:
 		engine = " --engine postgres"
 	}
-	return fmt.Sprintf("loadtest explore%s --replay %s %s", engine, token, r.Strategy)
+	command := "loadtest explore" + engine
+	switch {
+	case !r.Own:
+		return fmt.Sprintf("%s --strategies %s --replay %s", command, r.Strategy, token)
+	case r.File != "":
+		return fmt.Sprintf("%s --service %s --replay %s", command, r.File, token)
+	case r.Service():
+		return fmt.Sprintf("%s --replay %s -- %s", command, token, r.Strategy)
+	}
+	return fmt.Sprintf("%s --replay %s %s", command, token, r.Strategy)
 }
 
 // scriptEnding is how the name of a script's file ends.
