@@ -43,8 +43,8 @@ func (f *runFlags) readService(flags *pflag.FlagSet, getenv func(string) string)
 	case running && given("replicas"):
 		return errors.New("--replicas and url exclude each other: url lists the replicas")
 	case !running && (given("mysql-dsn") || given("redis")):
-		return errors.New("--mysql-dsn and --redis are for a service with url: one with command is started on servers of " +
-			"the lab's own")
+		return errors.New("--mysql-dsn and --redis need url in the service's file: a service with command is started on " +
+			"servers of the lab's own")
 	case f.Sweep.Axis == history.AxisReplicas || f.Sweep.Axis == history.AxisHold:
 		return fmt.Errorf("--sweep %s cannot be used with --service", f.Sweep.Axis)
 	case f.service.OneUnit() && f.counts != "1":

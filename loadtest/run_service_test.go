@@ -311,7 +311,7 @@ func TestFlagsOfStrategiesAreNotForAService(t *testing.T) {
 		"no such file or directory":   {"run", "--service", file + "x"},
 		"needs the command":           {"explore", "--service", file},
 		"stands in the file":          {"explore", "--service", file, "--", "sh"},
-		"--mysql-dsn and --redis are for a service with url": {
+		"--mysql-dsn and --redis need url": {
 			"run", "--service", "examples/php/right.yaml", "--redis", "127.0.0.1:1",
 		},
 	} {

@@ -67,7 +67,8 @@ missing; 130 interrupted.`,
 
 func (f *sizeFlags) register(flags *pflag.FlagSet) {
 	flags.SortFlags = false
-	flags.StringSliceVar(&f.strategies, "strategies", nil, "a comma-separated list (default: those of the record)")
+	flags.StringSliceVar(&f.strategies, "strategies", nil,
+		"a comma-separated list (default: those of the record, or with --measure twelve of all kinds)")
 	flags.Float64Var(&f.sales, "sales", 1000, "sales per second, of all items together")
 	flags.IntVar(&f.items, "items", 1, "how many items are sold, all of them equally often")
 	flags.DurationVar(&f.rtt, "rtt", 500*time.Microsecond, "round trip from the service to MySQL and Redis")
@@ -84,15 +85,12 @@ func (f *sizeFlags) register(flags *pflag.FlagSet) {
 func (f *sizeFlags) check(flags *pflag.FlagSet) error {
 	for _, name := range []string{"sales", "items", "rtt", "commit", "record"} {
 		if f.measure && flags.Changed(name) {
-			return fmt.Errorf("--%s is useless with --measure: leave one of them out", name)
-		}
-	}
-	for _, name := range []string{"rounds", "out", "seed", "stock-binary"} {
-		if !f.measure && flags.Changed(name) {
-			return fmt.Errorf("--%s needs --measure", name)
+			return fmt.Errorf("--%s cannot be used with --measure: it is about predictions from a record", name)
 		}
 	}
 	switch {
+	case !f.measure && flags.Changed("rounds"):
+		return errors.New("--rounds needs --measure")
 	case !(f.sales > 0) || math.IsInf(f.sales, 0):
 		return fmt.Errorf("--sales %v: must be positive", f.sales)
 	case f.items < 1 || f.items > 10_000:
@@ -116,7 +114,7 @@ func (f *sizeFlags) answer(out io.Writer) error {
 	}
 	record, err := size.ReadRecord(text)
 	if err != nil {
-		return fmt.Errorf("--record %s: %w", f.record, err)
+		return fmt.Errorf("%s: %w", cmp.Or(f.record, "docs/size.json"), err)
 	}
 	var known []string
 	for _, p := range record.Profiles {
@@ -132,11 +130,11 @@ func (f *sizeFlags) answer(out io.Writer) error {
 		}
 	}
 	if f.rtt < record.RTT {
-		fmt.Fprintf(out, "--rtt %v counts as %v, which is what the record has.\n",
+		fmt.Fprintf(out, "--rtt %v is less than the %v of the record, which are used instead.\n",
 			f.rtt, record.RTT.Round(10*time.Microsecond))
 	}
 	if f.commit < record.Commit {
-		fmt.Fprintf(out, "--commit %v counts as %v, which is what the record has.\n",
+		fmt.Fprintf(out, "--commit %v is less than the %v of the record, which are used instead.\n",
 			f.commit, record.Commit.Round(10*time.Microsecond))
 	}
 	question := size.Question{Sales: f.sales, Setting: record.Target(f.items, f.rtt, f.commit)}
@@ -179,28 +177,42 @@ func (f *sizeFlags) run(ctx context.Context, stdout, stderr io.Writer) (err erro
 	if len(names) == 0 {
 		names = size.UsualStrategies
 	}
-	screen.logLine("measuring what sales cost")
-	progress := func(j size.Job) { screen.status(fmt.Sprintf("measuring %s: %v", j.Strategy, j.Setting)) }
-	if record.Profiles, err = rig.Calibrate(ctx, names, record.Basis, progress); err != nil {
-		return cmp.Or(ctx.Err(), err)
+	if names, err = rig.Resolve(names); err != nil {
+		return fmt.Errorf("--strategies: %w", err)
 	}
-	record.Tests = size.PredictAll(record.Profiles, noQuotas == nil)
-	if err := writeRecord(filepath.Join(out, "predictions.json"), record); err != nil {
-		return err
+	for _, name := range names {
+		screen.logLine("measuring " + name)
+		progress := func(s size.Setting) { screen.status(fmt.Sprintf("measuring %s: %v", name, s)) }
+		profile, err := rig.Calibrate(ctx, name, record.Basis, progress)
+		if err != nil {
+			return cmp.Or(ctx.Err(), err)
+		}
+		tests := size.PredictAll(profile, noQuotas == nil)
+		record.Profiles, record.Tests = append(record.Profiles, profile), append(record.Tests, tests...)
+		if err := writeRecord(filepath.Join(out, "predictions.json"), record); err != nil {
+			return err
+		}
+		tests = record.Tests[len(record.Tests)-len(tests):]
+		if err := rig.MeasureTests(ctx, name, tests, progress); err != nil {
+			return cmp.Or(ctx.Err(), err)
+		}
+		screen.clear()
+		if err := errors.Join(
+			writeRecord(filepath.Join(out, "size.json"), record), size.WriteTests(stdout, tests), writeBlankLine(stdout),
+		); err != nil {
+			return err
+		}
 	}
-	screen.logLine("testing predictions")
-	if err := rig.MeasureTests(ctx, record.Tests, progress); err != nil {
-		return cmp.Or(ctx.Err(), err)
-	}
-	screen.clear()
-	if err := errors.Join(
-		writeRecord(filepath.Join(out, "size.json"), record),
-		size.WriteTests(stdout, record.Tests), record.WriteErrors(stdout),
-	); err != nil {
+	if err := record.WriteErrors(stdout); err != nil {
 		return err
 	}
 	fmt.Fprintf(stdout, "\nPredict from this record with --record %s\n", filepath.Join(out, "size.json"))
 	return nil
+}
+
+func writeBlankLine(w io.Writer) error {
+	_, err := fmt.Fprintln(w)
+	return err
 }
 
 func writeRecord(name string, r *size.Record) error {

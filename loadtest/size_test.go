@@ -25,7 +25,7 @@ func TestSizeRefusesWhatItCannotPredict(t *testing.T) {
 		{[]string{"--rtt", "-1ms"}, "must not be negative"},
 		{[]string{"--record", "size_test.go"}, "it is no record of loadtest size"},
 		{[]string{"--record", "missing.json"}, "no such file"},
-		{[]string{"--measure", "--sales", "5"}, "--sales is useless with --measure"},
+		{[]string{"--measure", "--sales", "5"}, "--sales cannot be used with --measure"},
 		{[]string{"--measure", "--rounds", "0"}, "--rounds 0: must be positive"},
 		{[]string{"--rounds", "5"}, "--rounds needs --measure"},
 	} {

@@ -73,7 +73,7 @@ func envName(f *pflag.Flag) string {
 	return "STOCK_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
 }
 
-// checkAddress accepts host:port. Port 0 is any free port, and no host is every interface.
+// checkAddress accepts host:port. Port 0 is any free port, and an empty host is every interface.
 func checkAddress(flag, address string) error {
 	if !access.IsHostPort(address) {
 		return usagef("--%s is %q: it must be host:port without blanks, like 127.0.0.1:8080", flag, address)

@@ -130,7 +130,7 @@ func (c *Console) postReplica(action string) func(*http.Request) error {
 	}
 }
 
-// signal sends a signal to a replica in the right state, and waits until the state has changed.
+// signal sends a signal to a replica in the wanted state, and waits up to a second for the state to change.
 func (c *Console) signal(r *topology.Replica, state, want, done string, send func() error) error {
 	if state != want {
 		return conflict("%s is %s", r.Name, state)
@@ -161,8 +161,9 @@ func (c *Console) start(r *topology.Replica, state string) error {
 // errRunGoesOn refuses what would be missing from the books of a run.
 var errRunGoesOn = conflict("a run is going on, and it must be the only one that sells: wait for its end, or cancel it")
 
-// admit admits a request that a run's books would lack, and of which a message could be held instead of another's,
-// unless such an activity is going on. No run begins until answered is called.
+// admit lets a request of the page through. It refuses it during a run, whose books would lack it, and while a sale is
+// about to be held, because the proxy could hold a message of this request instead. No run begins until answered is
+// called.
 func (c *Console) admit() (answered func(), err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -50,9 +50,9 @@ type lane struct {
 	now      *schedule           // nil between two schedules
 	names    []string            // items of the schedule, and what was made for them
 	needs    []string            // servers of its strategy
-	sticky   map[*wire.Conn]bool // connections that have named one of them
+	sticky   map[*wire.Conn]bool // connections in whose transaction one of names occurred
 	idle     map[string]bool     // shapes of what a service of the user does without a request
-	watching bool                // set until the first request
+	watching bool                // set while start watches what a service does without a request
 	failed   error               // why a replica could not be started again
 }
 
@@ -72,10 +72,10 @@ type replica struct {
 	at      topology.Addresses // through the proxies
 }
 
-// late is the replica for what faults start. Each request has one of its own.
+// late is the index of the extra replica, to which requests that faults start are sent.
 func (l *lane) late() int { return len(l.replicas) - 1 }
 
-// lease is that of all locks of the replicas. It outlasts a schedule unless the machine is busy.
+// lease is how long the locks of the replicas last: longer than a schedule, unless the machine is busy.
 const lease = time.Second
 
 // serviceArgs let pollers poll at once: a schedule waits for them.
@@ -137,16 +137,16 @@ func (l *lane) start(
 	return nil
 }
 
-// watchTime is that of most jobs which a service repeats.
+// watchTime is how long a service is watched before the first schedule. Most jobs that services repeat run within it.
 const watchTime = time.Second
 
 // GaleraSyncWait is the wsrep_sync_wait of all nodes: outside a transaction, statements wait until the node has applied
 // what other nodes have committed.
 const GaleraSyncWait = 7
 
-// applyAll waits until every node has applied what other nodes have committed, and so has ended the transactions that
-// are in conflict with it. What comes of a step does not depend on the time then.
-func (l *lane) applyAll(ctx context.Context) error {
+// awaitApplied waits until every node has applied what other nodes have committed, and so has ended the transactions
+// that are in conflict with it. So the result of a step does not depend on timing.
+func (l *lane) awaitApplied(ctx context.Context) error {
 	for _, node := range l.mysql {
 		var one int
 		if err := node.db.GetContext(ctx, &one, "SELECT 1"); err != nil {
@@ -221,7 +221,7 @@ func (l *lane) connect(ctx context.Context, at topology.Addresses) (err error) {
 	return l.connectLocks(at)
 }
 
-// onStop has the lane call something when it stops, before what was started earlier stops.
+// onStop registers what stop calls. What was registered last is called first.
 func (l *lane) onStop(stop func(context.Context) error) { l.stops = append(l.stops, stop) }
 
 // stop ends the lane.
@@ -315,9 +315,9 @@ func (l *lane) begin(s *schedule, needs []string, items []int64) {
 	}
 }
 
-// end lets everything pass, and waits until the clients have ended. A replica that has died is in truth alive, but cut
-// off: it may come back only when it sleeps, so that it does not do what its request wanted before the stores are read.
-// If the schedule has not ended by itself, what it has left to do must not be in the way of the next one.
+// end lets everything pass, and waits until the clients have ended. A replica that died was only cut off. It is
+// connected again once it sleeps, so that it cannot carry out its request before the stores are read. If the schedule
+// has not ended by itself, what it has left to do must not be in the way of the next one.
 // Replicas of a Subject are started again if the schedule has cut their connections: not every service opens new ones.
 func (l *lane) end(ctx context.Context, s *schedule) {
 	s.release()

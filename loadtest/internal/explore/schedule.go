@@ -123,7 +123,7 @@ func (s *schedule) settle(ctx context.Context) error {
 		}
 		if wake == 0 {
 			upToDate = true
-			if err := s.lane.applyAll(ctx); err != nil {
+			if err := s.lane.awaitApplied(ctx); err != nil {
 				return err
 			}
 			continue

@@ -8,7 +8,7 @@ import (
 // busy is the share of its CPU time that a station should need: above, waiting times grow fast.
 const busy = 0.7
 
-// MostUsers is how many users of an item predictions allow for: more were not measured.
+// MostUsers is how many users of an item predictions allow for: calibrations have no more.
 var MostUsers = Levels[len(Levels)-1]
 
 // A Question asks what a strategy needs for a goodput.
@@ -55,8 +55,13 @@ func (p *Profile) Answer(q Question) Answer {
 	for users := 1; users <= MostUsers*q.Items && a.Limit >= q.Sales; users = more(users) {
 		s := q.Setting
 		s.Users, s.Cores = users, map[Station]float64{}
-		for station, need := range p.at(s).CPU {
-			s.Cores[station] = math.Ceil(q.Sales*need/busy*10) / 10
+		c, needs := p.at(s), map[Station]float64{}
+		c.needs(q.Sales, nil, needs)
+		reached := min(1, math.Exp(c.Residual)) // if less was sold than computed, more cores are needed
+		for station, need := range needs {
+			if need > 0 {
+				s.Cores[station] = math.Ceil(q.Sales*need/busy/reached*10) / 10
+			}
 		}
 		if sized := p.Predict(target, s); sized.Goodput >= q.Sales {
 			a.Users, a.Latency, a.Cores = users, sized.Latency, s.Cores
@@ -73,7 +78,10 @@ func (p *Profile) limit(s Setting) (sales float64, by string) {
 		s.Users = users
 		if predicted := p.Predict(target, s); predicted.Goodput > sales {
 			sales, by = predicted.Goodput, predicted.Bottleneck
-			if by == item {
+			switch {
+			case sales*p.at(s).CPU[Redis] > 0.9*redisThreads:
+				by = string(Redis)
+			case by == item:
 				by = p.largestPart(s)
 			}
 		}
@@ -87,12 +95,16 @@ func more(users int) int { return users + max(1, users/8) }
 // largestPart names the largest part of the time for which a sale keeps others out.
 func (p *Profile) largestPart(s Setting) string {
 	c := p.at(s)
+	statements := 0.0
+	for station, need := range c.CPU {
+		statements += p.serialShare(station) * need
+	}
 	name, longest, flushed := "statements", 0.0, c.Flushes*p.FlushTime
 	for _, part := range []struct {
 		name string
 		time float64
 	}{
-		{"statements", max(0, c.Serial-flushed) + p.serialShare()*(c.CPU[MySQL]+c.CPU[Redis])},
+		{"statements", max(0, c.Serial-flushed) + statements},
 		{"round trips", c.RoundTrips * s.AddedRTT.Seconds()},
 		{"commits", flushed + c.Flushes*s.AddedFlush.Seconds()},
 	} {

@@ -10,29 +10,38 @@ import (
 )
 
 // Levels are the numbers of users for which a profile has costs.
-var Levels = []int{1, 8, 32, 128}
+var Levels = []int{2, 8, 32, 128}
 
-// usualReplicas is the number of replicas of all calibrations.
+// usualReplicas is the number of replicas of a calibration that does not vary them.
 const usualReplicas = 2
 
-// What calibrations add.
+// What calibrations vary.
 const (
 	longRTT     = 4 * time.Millisecond
 	slowFlushes = 2 * time.Millisecond
-	manyItems   = 256 // so that two users seldom want the same
-	someUsers   = 32  // with other numbers of replicas
+	itemsEach   = 4  // items for each user, so that two users seldom want the same
+	someUsers   = 32 // with someItems
+	someItems   = 8
 )
+
+// manyUsers are the numbers of users of calibrations with other numbers of replicas.
+var manyUsers = []int{32, 128}
 
 // Calibrations lists the settings that a profile is computed from.
 func Calibrations() (all []Setting) {
-	for _, users := range Levels {
+	for _, users := range append([]int{1}, Levels...) {
 		base := Setting{Users: users, Items: 1, Replicas: usualReplicas}
-		slowRTT, slowFlush, apart := base, base, base
-		slowRTT.AddedRTT, slowFlush.AddedFlush, apart.Items = longRTT, slowFlushes, manyItems
-		all = append(all, base, slowRTT, slowFlush, apart)
+		slowRTT, slowFlush, manyItems := base, base, base
+		slowRTT.AddedRTT, slowFlush.AddedFlush, manyItems.Items = longRTT, slowFlushes, itemsEach*users
+		if all = append(all, base, slowRTT, slowFlush); users > 1 { // a single user shows only the delays
+			all = append(all, manyItems)
+		}
 	}
+	all = append(all, Setting{Users: someUsers, Items: someItems, Replicas: usualReplicas})
 	for _, replicas := range []int{1, mostReplicas} {
-		all = append(all, Setting{Users: someUsers, Items: 1, Replicas: replicas})
+		for _, users := range manyUsers {
+			all = append(all, Setting{Users: users, Items: 1, Replicas: replicas})
+		}
 	}
 	return all
 }
@@ -40,28 +49,15 @@ func Calibrations() (all []Setting) {
 // Host is the machine of this process.
 func Host() Machine { return Machine{Cores: float64(runtime.NumCPU())} }
 
-// Calibrate measures strategies, and computes their profiles.
-func (r *Rig) Calibrate(ctx context.Context, strategies []string, b Basis, progress func(Job)) ([]*Profile, error) {
-	settings := Calibrations()
-	var jobs []Job
-	for _, strategy := range strategies {
-		for _, setting := range settings {
-			jobs = append(jobs, Job{strategy, setting})
-		}
-	}
-	samples, err := r.MeasureAll(ctx, jobs, progress)
-	if err != nil {
+// Calibrate measures a strategy, and computes its profile.
+func (r *Rig) Calibrate(ctx context.Context, strategy string, b Basis, progress func(Setting)) (*Profile, error) {
+	p := &Profile{Strategy: strategy, FlushTime: b.Commit.Seconds() / b.FlushesPerCommit}
+	var err error
+	if p.Samples, err = r.MeasureAll(ctx, strategy, Calibrations(), progress); err != nil {
 		return nil, err
 	}
-	var profiles []*Profile
-	each := len(settings)
-	for i, strategy := range strategies {
-		p := &Profile{Strategy: strategy, FlushTime: b.Commit.Seconds() / b.FlushesPerCommit}
-		p.Samples = samples[i*each : (i+1)*each]
-		p.Fit(Host())
-		profiles = append(profiles, p)
-	}
-	return profiles, nil
+	p.Fit(Host())
+	return p, nil
 }
 
 // Fit computes the costs from the samples, which were measured on a machine.
@@ -77,15 +73,36 @@ func (p *Profile) Fit(m Machine) {
 	}
 	p.RoundTrips = extra(of(1, 1, longRTT, 0), longRTT)
 	p.Flushes = extra(of(1, 1, 0, slowFlushes), slowFlushes)
-	p.Costs, p.Factors = nil, nil
+	p.Costs, p.Factors, p.Middle = nil, nil, 0
 	for _, users := range Levels {
-		p.Costs = append(p.Costs, Cost{Users: users, CPU: of(users, 1, 0, 0).CPU, Apart: of(users, manyItems, 0, 0).CPU})
+		same, manyItems := of(users, 1, 0, 0), of(users, itemsEach*users, 0, 0)
+		c := Cost{
+			Users: users, CPU: same.CPU, Rate: same.Goodput, Apart: manyItems.CPU, RateApart: manyItems.Goodput,
+		}
+		c.fitSlow(of(users, 1, longRTT, 0), of(users, 1, 0, slowFlushes))
+		p.Costs = append(p.Costs, c)
 	}
 	for i := len(Levels) - 1; i >= 0; i-- { // the last level comes first, because it finds p.Inside for the others
 		users := Levels[i]
 		p.fitLevel(m, &p.Costs[i], []Sample{of(users, 1, 0, 0), of(users, 1, longRTT, 0), of(users, 1, 0, slowFlushes)})
 	}
 	p.fitFactors()
+	p.fitResiduals(m)
+}
+
+// fitSlow sets RateSlow to the rate of the slowest sample. If that is at most half of Rate, it sets Slow to how many
+// times as much CPU time a sale needed there.
+func (c *Cost) fitSlow(samples ...Sample) {
+	slowest := slices.MinFunc(samples, func(a, b Sample) int { return cmp.Compare(a.Goodput, b.Goodput) })
+	if c.Slow, c.RateSlow = nil, slowest.Goodput; slowest.Goodput > c.Rate/2 {
+		return
+	}
+	c.Slow = map[Station]float64{}
+	for station, need := range c.CPU {
+		if need > 0 {
+			c.Slow[station] = max(1, slowest.CPU[station]/need)
+		}
+	}
 }
 
 // fitFactors compares the CPU times of samples with other numbers of replicas with those of the costs.
@@ -96,7 +113,8 @@ func (p *Profile) fitFactors() {
 		if s.Replicas == usualReplicas {
 			continue
 		}
-		f, usual := Factors{Replicas: s.Replicas, CPU: map[Station]float64{}}, costs.at(s.Setting).CPU
+		f := Factors{Replicas: s.Replicas, Users: s.Users, CPU: map[Station]float64{}}
+		usual := costs.at(s.Setting).CPU
 		for station, need := range s.CPU {
 			if usual[station] > 0 {
 				f.CPU[station] = need / usual[station]
@@ -104,12 +122,35 @@ func (p *Profile) fitFactors() {
 		}
 		p.Factors = append(p.Factors, f)
 	}
-	slices.SortFunc(p.Factors, func(a, b Factors) int { return cmp.Compare(a.Replicas, b.Replicas) })
+	slices.SortFunc(p.Factors, func(a, b Factors) int {
+		return cmp.Or(cmp.Compare(a.Replicas, b.Replicas), cmp.Compare(a.Users, b.Users))
+	})
 }
 
-// fitLevel finds the times of a level that explain its samples best, by a search along each axis in turn with steps
-// that become smaller (Hooke and Jeeves, 1961). The axes are the times for which a sale keeps others out: as it is,
-// with slower round trips, and with slower flushes. Each is determined by samples of its own.
+// fitResiduals finds what the costs do not explain of the samples without delays.
+func (p *Profile) fitResiduals(m Machine) {
+	of := func(s Setting) float64 { // beyond what was found so far
+		i := slices.IndexFunc(p.Samples, func(sample Sample) bool { return sample.String() == s.String() })
+		return math.Log(p.Samples[i].Goodput / p.Predict(m, s).Goodput)
+	}
+	for i := range p.Costs {
+		c := &p.Costs[i]
+		s := Setting{Users: c.Users, Items: 1, Replicas: usualReplicas}
+		c.Residual = of(s)
+		s.Items = itemsEach * c.Users
+		c.ResidualApart = of(s)
+	}
+	p.Middle = of(Setting{Users: someUsers, Items: someItems, Replicas: usualReplicas})
+	for i := range p.Factors {
+		if f := &p.Factors[i]; f.Replicas != usualReplicas {
+			f.Residual = of(Setting{Users: f.Users, Items: 1, Replicas: f.Replicas})
+		}
+	}
+}
+
+// fitLevel finds the Serial, RoundTrips and Flushes that explain the three samples of a level best, by a pattern search
+// whose steps become smaller (Hooke and Jeeves, 1961). Its axes are the times for which a sale keeps others out: as it
+// is, with slower round trips, and with slower flushes.
 func (p *Profile) fitLevel(m Machine, c *Cost, samples []Sample) {
 	type point [3]float64
 	set := func(x point) {

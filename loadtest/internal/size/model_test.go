@@ -50,19 +50,21 @@ func TestSlownessIsCloseToErlangsFormula(t *testing.T) {
 func TestCoresLimitTheGoodput(t *testing.T) {
 	cpu := map[Station]float64{Service: 0.001, MySQL: 0.0005}
 	p := &Profile{Costs: []Cost{{Users: 1, CPU: cpu, Apart: cpu}}}
-	s := Setting{Users: 500, Items: 1, Replicas: 2}
+	s := Setting{Items: 1, Replicas: 2}
 	for _, test := range []struct {
 		name  string
 		host  Machine
 		cores map[Station]float64
+		users int
 		want  float64 // sales per second
 		by    string
 	}{
-		{"two shared", Machine{Cores: 2}, nil, 2 / 0.0015, string(Service)},
-		{"a quarter for MySQL", Machine{Cores: 2}, map[Station]float64{MySQL: 0.25}, 0.25 / 0.0005, string(MySQL)},
-		{"two for the service", Machine{}, map[Station]float64{Service: 2}, 2 / 0.001, string(Service)},
+		{"two shared", Machine{Cores: 2}, nil, 500, 2 / 0.0015, string(Service)},
+		{"a quarter for MySQL", Machine{Cores: 2}, map[Station]float64{MySQL: 0.25}, 500, 0.25 / 0.0005, string(MySQL)},
+		{"two for the service", Machine{}, map[Station]float64{Service: 2}, 500, 2 / 0.001, string(Service)},
+		{"many users", Machine{}, map[Station]float64{Service: 2}, 12_800, 2 / 0.001, string(Service)},
 	} {
-		s.Cores = test.cores
+		s.Cores, s.Users = test.cores, test.users
 		got := p.Predict(test.host, s)
 		if math.Abs(got.Goodput/test.want-1) > 0.05 || got.Bottleneck != test.by {
 			t.Errorf("%s: %.0f sales/s limited by %s, want %.0f by %s",
@@ -75,18 +77,34 @@ func TestCPUTimeDependsOnItemsAndReplicas(t *testing.T) {
 	cost := Cost{Users: 64, CPU: map[Station]float64{Service: 0.001}, Apart: map[Station]float64{Service: 0.004}}
 	p := &Profile{
 		Costs:   []Cost{cost},
-		Factors: []Factors{{Replicas: 2}, {Replicas: 4, CPU: map[Station]float64{Service: 1.2}}},
+		Factors: []Factors{{Replicas: 2}, {Replicas: 4, Users: 64, CPU: map[Station]float64{Service: 1.2}}},
 	}
 	for _, test := range []struct {
 		users, items, replicas int
 		want                   float64
 	}{
-		{64, 1, 2, 0.001}, {64, 8, 2, 0.0025}, {64, 64, 2, 0.004}, {64, 1000, 2, 0.004}, {1, 8, 2, 0.004},
+		{64, 1, 2, 0.001}, {64, 16, 2, 0.0025}, {64, 256, 2, 0.004}, {64, 1000, 2, 0.004}, {1, 8, 2, 0.004},
 		{64, 1, 1, 0.001}, {64, 1, 4, 0.0012}, {64, 1, 8, 0.0012},
 	} {
 		got := p.at(Setting{Users: test.users, Items: test.items, Replicas: test.replicas}).CPU[Service]
 		if !(math.Abs(got-test.want) < 1e-9) {
 			t.Errorf("%+v: %v s", test, got)
+		}
+	}
+}
+
+func TestASaleNeedsMoreCPUTimeWhenLittleIsSold(t *testing.T) {
+	c := Cost{
+		CPU: map[Station]float64{Service: 0.001}, Rate: 1000, Slow: map[Station]float64{Service: 3}, RateSlow: 10,
+	}
+	for sales, want := range map[float64]float64{0: 0.003, 5: 0.003, 10: 0.003, 100: 0.002, 1000: 0.001, 2000: 0.001} {
+		needs := map[Station]float64{}
+		if c.needs(sales, nil, needs); math.Abs(needs[Service]-want) > 1e-9 {
+			t.Errorf("%v sales/s: %v s, want %v", sales, needs[Service], want)
+		}
+		limit := map[Station]float64{Service: sales * 0.001}
+		if c.needs(sales, limit, needs); sales > 0 && math.Abs(needs[Service]-0.001) > 1e-9 {
+			t.Errorf("%v sales/s with no core idle: %v s, want 0.001", sales, needs[Service])
 		}
 	}
 }
@@ -123,11 +141,18 @@ func TestNoisySamplesLeadToFinitePredictions(t *testing.T) {
 		random := rand.New(rand.NewPCG(seed, 57))
 		made, noisy := lock(), &Profile{}
 		for _, s := range Calibrations() {
-			sample := Sample{Setting: s, CPU: map[Station]float64{Load: 1e-6, Nginx: 20e-6, Service: 20e-6, Redis: 10e-6}}
+			cpu := map[Station]float64{Load: 1e-6, Nginx: 20e-6, Service: 20e-6, Redis: 40e-6 / float64(s.Users)}
+			sample := Sample{Setting: s, CPU: cpu}
 			sample.Goodput = made.Predict(Host(), s).Goodput * (0.5 + random.Float64())
 			noisy.Samples = append(noisy.Samples, sample)
 		}
 		noisy.Fit(Host())
+		for _, s := range noisy.Samples {
+			got := noisy.Predict(Host(), s.Setting).Goodput
+			if s.AddedRTT == 0 && s.AddedFlush == 0 && s.Users > 1 && math.Abs(got/s.Goodput-1) > 1e-6 {
+				t.Errorf("seed %d, %v: %.0f sales/s are predicted, %.0f were measured", seed, s.Setting, got, s.Goodput)
+			}
+		}
 		for _, s := range TestSettings(true) {
 			if got := noisy.Predict(Host(), s).Goodput; !(got > 0) || math.IsInf(got, 0) {
 				t.Errorf("seed %d, %v: %v sales/s", seed, s, got)
@@ -149,6 +174,15 @@ func TestAnAnswerHasTheCoresThatItsGoodputNeeds(t *testing.T) {
 	}
 	if a.Cores[Load] != 0 {
 		t.Errorf("the load needs no cores of the target, but has %v", a.Cores[Load])
+	}
+}
+
+func TestAnAnswerNeedsNoCoresOfAStationThatIsNotUsed(t *testing.T) {
+	p := lock()
+	p.Costs[0].CPU[Redis] = 0 // all costs share the map
+	a := p.Answer(Question{Sales: 100, Setting: Setting{Items: 1, Replicas: 2}})
+	if a.Users != 1 || a.Cores[Redis] != 0 {
+		t.Errorf("100 sales/s need %d users and %v cores for Redis, want 1 and 0", a.Users, a.Cores[Redis])
 	}
 }
 

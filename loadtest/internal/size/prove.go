@@ -13,7 +13,7 @@ import (
 // UsualStrategies are the strategies of all kinds that are tested by default.
 var UsualStrategies = []string{
 	"update", "for-update", "optimistic-version", "units", "slots", "escrow", "batch", "redis-script", "redis-stream",
-	"redis-then-mysql", "lock-mysql-getlock", "lock-redis-queue", "lock-redis-rlock",
+	"lock-mysql-getlock", "lock-redis-queue", "lock-redis-rlock",
 }
 
 // TestSettings lists the settings that predictions are tested with. None of them is a calibration.
@@ -57,33 +57,31 @@ type Test struct {
 	Setting
 	Predicted  float64   `json:"predicted"` // sales per second
 	Bottleneck string    `json:"bottleneck"`
-	Measured   float64   `json:"measured,omitempty"` // sales per second: the best of Rounds
+	Measured   float64   `json:"measured,omitempty"` // sales per second: the median of Rounds
 	Rounds     []float64 `json:"rounds,omitempty"`
 }
 
 // Error is how far the prediction is from what was measured, as a share of the latter.
 func (t Test) Error() float64 { return t.Predicted/t.Measured - 1 }
 
-// PredictAll makes all predictions about the strategies on this machine.
-func PredictAll(profiles []*Profile, quotas bool) (all []Test) {
-	for _, p := range profiles {
-		for _, s := range TestSettings(quotas) {
-			predicted := p.Predict(Host(), s)
-			all = append(all, Test{
-				Strategy: p.Strategy, Setting: s, Predicted: predicted.Goodput, Bottleneck: predicted.Bottleneck,
-			})
-		}
+// PredictAll makes all predictions about a strategy on this machine.
+func PredictAll(p *Profile, quotas bool) (all []Test) {
+	for _, s := range TestSettings(quotas) {
+		predicted := p.Predict(Host(), s)
+		all = append(all, Test{
+			Strategy: p.Strategy, Setting: s, Predicted: predicted.Goodput, Bottleneck: predicted.Bottleneck,
+		})
 	}
 	return all
 }
 
-// MeasureTests measures what was predicted.
-func (r *Rig) MeasureTests(ctx context.Context, tests []Test, progress func(Job)) error {
-	var jobs []Job
+// MeasureTests measures what was predicted of a strategy.
+func (r *Rig) MeasureTests(ctx context.Context, strategy string, tests []Test, progress func(Setting)) error {
+	var settings []Setting
 	for _, t := range tests {
-		jobs = append(jobs, Job{t.Strategy, t.Setting})
+		settings = append(settings, t.Setting)
 	}
-	samples, err := r.MeasureAll(ctx, jobs, progress)
+	samples, err := r.MeasureAll(ctx, strategy, settings, progress)
 	for i, s := range samples {
 		tests[i].Measured, tests[i].Rounds = s.Goodput, s.Rounds
 	}

@@ -15,7 +15,7 @@ import (
 
 // quotaPeriod is long, so that a station seldom stops. When MySQL stops every 10 ms, its threads wait for latches of
 // each other, and it does not even use its quota: with 16 items and half a core, update sold a third less.
-const quotaPeriod = 50 * time.Millisecond
+const quotaPeriod = 100 * time.Millisecond
 
 // A Quota limits the CPU time of processes, by a cgroup of its own. It needs Linux and root.
 type Quota struct {

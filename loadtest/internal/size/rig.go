@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"stock/internal/stats"
 	"stock/loadtest/internal/bench"
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/lab"
@@ -27,20 +28,20 @@ const (
 // A Rig is a lab that can have slower round trips, slower flushes and less CPU time. Close it.
 type Rig struct {
 	Time   time.Duration // of a measurement
-	Rounds int           // of measurements, of which the best counts
+	Rounds int           // how often each setting is measured
 
 	lab       *lab.Lab
 	catalogue []scenario.Strategy
 	quotas    map[Station]*Quota // empty without root
 	dir       string
-	number    int // of the next measurement
+	number    int // of the latest measurement
 	seed      uint64
 }
 
 // NewRig starts the servers, and four replicas behind proxies. noQuotas says why CPU time cannot be limited here; it is
 // nil if it can.
 func NewRig(ctx context.Context, stockBinary string, seed uint64) (r *Rig, noQuotas, err error) {
-	r = &Rig{Time: time.Second, Rounds: 1, seed: seed, quotas: map[Station]*Quota{}}
+	r = &Rig{Time: 600 * time.Millisecond, Rounds: 1, seed: seed, quotas: map[Station]*Quota{}}
 	if r.dir, err = os.MkdirTemp("", "size"); err != nil {
 		return nil, nil, err
 	}
@@ -98,30 +99,41 @@ func (r *Rig) Close() error {
 	return errors.Join(append(errs, os.RemoveAll(r.dir))...)
 }
 
-// A Job is a strategy to be measured in a setting.
-type Job struct {
-	Strategy string
-	Setting
+// Resolve returns the current names of strategies. It fails if there is no strategy of a name.
+func (r *Rig) Resolve(names []string) (current []string, err error) {
+	for _, s := range r.catalogue {
+		if s.IsIn(names) {
+			current = append(current, s.Name)
+		}
+	}
+	return current, scenario.CheckNames(names, r.catalogue)
 }
 
-// MeasureAll measures all jobs in each round, and returns the best sample of each. Other work on the machine only slows
-// a sample down (Chen and Revels, 2016), and seldom disturbs every round. progress is called before each measurement.
-func (r *Rig) MeasureAll(ctx context.Context, jobs []Job, progress func(Job)) ([]Sample, error) {
-	best, rounds := make([]Sample, len(jobs)), make([][]float64, len(jobs))
+// MeasureAll measures all settings of a strategy in each round. A sample has the median goodput of its rounds, and
+// their mean CPU times. progress is called before each measurement.
+func (r *Rig) MeasureAll(
+	ctx context.Context, strategy string, settings []Setting, progress func(Setting),
+) ([]Sample, error) {
+	all := make([]Sample, len(settings))
 	for range r.Rounds {
-		for i, job := range jobs {
-			progress(job)
-			sample, err := r.Measure(ctx, job.Strategy, job.Setting)
+		for i, setting := range settings {
+			progress(setting)
+			s, err := r.Measure(ctx, strategy, setting)
 			if err != nil {
 				return nil, err
 			}
-			if rounds[i] = append(rounds[i], sample.Goodput); sample.Goodput > best[i].Goodput {
-				best[i] = sample
+			sum := &all[i]
+			if sum.CPU == nil {
+				*sum = Sample{Setting: setting, CPU: map[Station]float64{}}
 			}
-			best[i].Rounds = rounds[i]
+			for station, need := range s.CPU {
+				sum.CPU[station] += need / float64(r.Rounds)
+			}
+			sum.Rounds = append(sum.Rounds, s.Goodput)
+			sum.Goodput = stats.Median(sum.Rounds)
 		}
 	}
-	return best, nil
+	return all, nil
 }
 
 // Measure measures a strategy in a setting. It returns an error if the judge finds the strategy wrong.

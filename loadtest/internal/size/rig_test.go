@@ -38,6 +38,7 @@ func TestARigSlowsRoundTripsAndFlushesAndLimitsCPUTime(t *testing.T) {
 	if noQuotas != nil {
 		t.Skip(noQuotas)
 	}
+	rig.Time = time.Second // many periods of the quota
 	s := base
 	s.Cores = map[Station]float64{Service: 0.1}
 	sample, err := rig.Measure(t.Context(), "noop", s)

@@ -1,8 +1,8 @@
 // Package size predicts how many sales per second a strategy reaches on machines that the lab does not have.
 //
-// Calibrate measures a strategy in a few settings: with few and many users, with slower round trips, and with slower
-// flushes. A Profile keeps what a sale costs: the CPU time at each station, and for how long it keeps others from
-// selling the same item. Predict computes from a Profile what the strategy does in any other setting. PredictAll
+// Calibrate measures a strategy with a few numbers of users, items and replicas, with slower round trips, and with
+// slower flushes. A Profile keeps what a sale costs: the CPU time at each station, and for how long it keeps others
+// from selling the same item. Predict computes from a Profile what the strategy does in any other setting. PredictAll
 // predicts a list of settings, and MeasureTests measures them. The caller writes the predictions down in between.
 package size
 
@@ -60,7 +60,7 @@ func (s Setting) String() string {
 // A Sample is what was measured in a setting.
 type Sample struct {
 	Setting
-	Goodput float64             `json:"goodput"` // units sold correctly per second
+	Goodput float64             `json:"goodput"` // units sold correctly per second: the median of Rounds
 	CPU     map[Station]float64 `json:"cpu"`     // seconds per sale
-	Rounds  []float64           `json:"rounds"`  // goodputs, of which Goodput is the best
+	Rounds  []float64           `json:"rounds"`  // goodputs
 }

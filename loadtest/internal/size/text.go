@@ -44,17 +44,24 @@ func (r *Record) WriteAnswer(w io.Writer, strategy string, q Question) (reaches 
 			strategy, stats.Grouped(q.Sales), limit, a.LimitedBy)
 		return false
 	}
-	fmt.Fprintf(w, "%s: %s sales per second need %d users at the same time; a sale takes %v on average.\n",
-		strategy, stats.Grouped(q.Sales), a.Users, time.Duration(a.Latency*1e9).Round(100*time.Microsecond))
+	fmt.Fprintf(w, "%s: %s sales per second need %s at the same time; a sale takes %v on average.\n",
+		strategy, stats.Grouped(q.Sales), users(a.Users), time.Duration(a.Latency*1e9).Round(100*time.Microsecond))
 	var cores []string
 	for _, station := range Stations {
 		if need := a.Cores[station]; need > 0 {
 			cores = append(cores, fmt.Sprintf("%s %.1f", station, need))
 		}
 	}
-	fmt.Fprintf(w, "  cores, %.0f %% busy: %s\n", 100*busy, strings.Join(cores, ", "))
+	fmt.Fprintf(w, "  cores, at most %.0f %% busy: %s\n", 100*busy, strings.Join(cores, ", "))
 	fmt.Fprintf(w, "  limit with more cores and users: %s, set by %s\n", limit, a.LimitedBy)
 	return true
+}
+
+func users(n int) string {
+	if n == 1 {
+		return "one user"
+	}
+	return fmt.Sprintf("%d users", n)
 }
 
 // WriteAble lists the strategies that reach a goodput, with their limits, the highest first.
@@ -68,6 +75,10 @@ func (r *Record) WriteAble(w io.Writer, q Question) {
 		}
 	}
 	slices.SortFunc(able, func(a, b Answer) int { return cmp.Compare(b.Limit, a.Limit) })
+	if !slices.ContainsFunc(r.Profiles, func(p *Profile) bool { return r.distrusted(p.Strategy) == "" }) {
+		fmt.Fprintln(w, "The record predicts no strategy, so none is known to reach it.")
+		return
+	}
 	if len(able) == 0 {
 		fmt.Fprintf(w, "No strategy that is predicted reaches %s sales per second.\n", stats.Grouped(q.Sales))
 		return

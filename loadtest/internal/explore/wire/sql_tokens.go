@@ -9,7 +9,7 @@ import (
 type tokenKind int
 
 const (
-	quotedName  tokenKind = iota + 1 // a name in backquotes
+	quotedName  tokenKind = iota + 1 // a name in quotes: backquotes in MySQL, double quotes in PostgreSQL
 	literal                          // a string
 	variable                         // @name, @@name
 	number                           // a number
@@ -24,8 +24,8 @@ var lexemes = regexp.MustCompile(`(?s)\s+|#[^\n]*|--(?:[ \t\r\v\f][^\n]*)?(?:\n|
 	"|(`(?:[^`]|``)*`?)" + `|('(?:[^'\\]|\\.|'')*'?|"(?:[^"\\]|\\.|"")*"?)|(@[\w$@.\x{80}-\x{10FFFF}]*)` +
 	`|(\d+\.\d*(?:[eE][-+]?\d+)?|\d+[eE][-+]\d+|\d[\w$\x{80}-\x{10FFFF}]*)|([\w$\x{80}-\x{10FFFF}]+)|(\?)|(.)`)
 
-// postgresLexemes does so for PostgreSQL: there are literals with dollar signs, no variables and no names with
-// backquotes.
+// postgresLexemes does so for PostgreSQL: there are literals with dollar signs, and no variables, whose group matches
+// nothing.
 var postgresLexemes = regexp.MustCompile(`(?s)\s+|--[^\n]*|/\*.*?(?:\*/|$)` +
 	`|("(?:[^"]|"")*"?)|([eE]'(?:[^'\\]|\\.|'')*'?|'(?:[^']|'')*'?|\$[A-Za-z_]*\$.*?(?:\$[A-Za-z_]*\$|$))` +
 	`|([^\x00-\x{10FFFF}])|(\d+\.?\d*(?:[eE][-+]?\d+)?)|([\w\x80-\x{10FFFF}][\w$\x80-\x{10FFFF}]*)|(\$\d+)|(.)`)
@@ -40,7 +40,7 @@ var unescape = strings.NewReplacer(`\0`, "\x00", `\n`, "\n", `\r`, "\r", `\t`, "
 // token is a part of a statement.
 type token struct {
 	kind    tokenKind
-	text    string // without quotes
+	text    string // without quotes, unless a literal of PostgreSQL begins with E or $
 	at, end int    // its first byte, and the one after its last
 }
 
