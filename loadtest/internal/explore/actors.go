@@ -98,9 +98,6 @@ func (s *schedule) arrive(replica int, e *wire.Exchange, gone <-chan struct{}) w
 		s.step(a, &wire.Exchange{Conn: e.Conn, Store: e.Store, Text: text}, trace.Passes)
 	}
 	delete(s.opening, e.Conn)
-	if len(a.pending) > 0 {
-		s.parallel.Store(true)
-	}
 	a.pending = append(a.pending, h)
 	a.pauses = false
 	s.event(a)

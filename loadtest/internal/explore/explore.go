@@ -226,10 +226,9 @@ func (x *Explorer) workloads(choice scenario.Choice) []workload {
 }
 
 func (x *Explorer) systems(choice scenario.Choice, w workload, faults []fault) (systems []System) {
-	parallel := &atomic.Bool{}
 	for _, l := range x.lanes {
 		systems = append(systems, &session{
-			lane: l, strategy: choice.Strategy, store: choice.Store, workload: w, faults: faults, parallel: parallel,
+			lane: l, strategy: choice.Strategy, store: choice.Store, workload: w, faults: faults,
 		})
 	}
 	return systems
@@ -275,7 +274,5 @@ func (x *Explorer) Replay(ctx context.Context, choice scenario.Choice, token str
 	if err := x.warmUp(ctx, choice); err != nil {
 		return trace.Outcome{}, err
 	}
-	system := x.systems(choice, w, w.strikes(choice.Strategy))[0].(*session)
-	system.parallel.Store(strings.ContainsAny(labels, "23456789")) // such as A2: the second step that A could take
-	return Replay(ctx, system, labels)
+	return Replay(ctx, x.systems(choice, w, w.strikes(choice.Strategy))[0], labels)
 }

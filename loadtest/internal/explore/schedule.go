@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"stock/internal/monotonic"
@@ -40,8 +39,6 @@ type schedule struct {
 	// renewNothing says that leases end if nobody can go on.
 	renewNothing bool
 	saved        []savedKey              // what the last write to Redis has changed; nil: nothing, or no fault needs it
-	try          int                     // how patient it is: see System
-	parallel     *atomic.Bool            // see session
 	opening      map[*wire.Conn][]string // statements that begin a transaction, which may turn out to be of the schedule
 }
 
@@ -49,7 +46,7 @@ func newSchedule(l *lane, faults []fault, actors []*actor) *schedule {
 	return &schedule{
 		began: monotonic.Now(), lane: l, faults: faults, actors: actors, current: -1, quiet: silence,
 		changed: make(chan struct{}, 1), over: make(chan struct{}), touched: map[string]bool{},
-		opening: map[*wire.Conn][]string{}, try: 1, parallel: &atomic.Bool{},
+		opening: map[*wire.Conn][]string{},
 	}
 }
 
@@ -97,21 +94,16 @@ const (
 )
 
 // silenceOf is how long nothing must be heard of an actor. What it does after its answer, such as giving back a lock,
-// or beside another step, shows up soon. A client of Redis that has lost its connection pauses for a random time before
-// it sends its commands again.
+// shows up soon. A client of Redis that has lost its connection pauses for a random time before it sends its commands
+// again.
 func (s *schedule) silenceOf(a *actor) time.Duration {
 	switch {
-	case a.answered || len(a.pending) > 0:
-		return time.Duration(s.try) * executing
+	case a.answered:
+		return executing
 	case a.pauses:
 		return max(longestPause, s.quiet)
 	}
 	return s.quiet
-}
-
-// atStep reports whether an actor is at a step, and does nothing beside it.
-func (s *schedule) atStep(a *actor) bool {
-	return len(a.pending) > 0 && len(a.flying) == 0 && !s.parallel.Load()
 }
 
 // settle waits until every actor is at a step, waits, or has ended, and all nodes of Galera are up to date.
@@ -146,7 +138,7 @@ func (s *schedule) unsettled(ctx context.Context) (wake time.Duration, err error
 		switch {
 		case a.started && a.lost && !a.answered: // its client has hung up
 			wake = max(wake, executing)
-		case !a.started || a.waiting || s.atStep(a):
+		case !a.started || len(a.pending) > 0 && len(a.flying) == 0 || a.waiting:
 		case len(a.flying) > 0:
 			flying = append(flying, a.flying...)
 			if quiet < executing {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -21,9 +20,6 @@ type session struct {
 	store    string
 	workload workload
 	faults   []fault
-	// parallel is set once the gate has held two exchanges of a request at the same time. The schedules then wait for a
-	// second one. All sessions of a search share it.
-	parallel *atomic.Bool
 }
 
 // warmUp has each replica take a request of each kind, without a key and with one. It is not explored.
@@ -91,7 +87,6 @@ func (x *session) Run(ctx context.Context, try int, choose func(Point) int) (tra
 		return trace.Outcome{}, err
 	}
 	s := newSchedule(x.lane, x.faults, x.actors(items))
-	s.try, s.parallel = try, x.parallel
 	s.items, s.locks, s.quiet = items, x.strategy.Name+":", time.Duration(try)*s.quiet+x.lane.pause
 	_, s.renewNothing = x.lane.subject.(*scripted)
 	x.lane.begin(s, x.strategy.Needs, items)
