@@ -73,6 +73,19 @@ func TestCoresLimitTheGoodput(t *testing.T) {
 	}
 }
 
+func TestAResidualDoesNotLiftTheGoodputAboveTheCores(t *testing.T) {
+	cpu := map[Station]float64{Service: 0.001, Redis: 0.0004}
+	p := &Profile{Costs: []Cost{{Users: 1, CPU: cpu, Apart: cpu, Residual: 1}}}
+	s := Setting{Users: 500, Items: 1, Replicas: 2, Cores: map[Station]float64{Service: 2}}
+	if got := p.Predict(Machine{}, s).Goodput; math.Abs(got-2000) > 1e-6 {
+		t.Errorf("%.0f sales/s, want the 2,000 that two cores of the service allow", got)
+	}
+	s.Cores = nil
+	if got := p.Predict(Machine{}, s).Goodput; math.Abs(got-2500) > 1e-6 {
+		t.Errorf("%.0f sales/s, want the 2,500 that the thread of Redis allows", got)
+	}
+}
+
 func TestCPUTimeDependsOnItemsAndReplicas(t *testing.T) {
 	cost := Cost{Users: 64, CPU: map[Station]float64{Service: 0.001}, Apart: map[Station]float64{Service: 0.004}}
 	p := &Profile{
