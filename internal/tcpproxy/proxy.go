@@ -56,6 +56,7 @@ type link struct {
 	client, server net.Conn
 	closeOnce      sync.Once
 	closed         chan struct{}
+	pauser         pauser // of the client's messages
 
 	// Guarded by Proxy.mu.
 	mute   bool    // cut the connection at the next reply
@@ -360,6 +361,7 @@ func (p *Proxy) serve(client net.Conn, listener int) {
 		l.close()
 	})
 	pump(client, server, func(data []byte) bool { return p.request(l, data) })
+	l.pauser.close()
 	p.awaitAnswer(l)
 	l.close()
 	replies.Wait()
@@ -420,7 +422,7 @@ func (p *Proxy) request(l *link, data []byte) (pass bool) {
 	p.mu.Lock()
 	delay := p.delay
 	p.mu.Unlock()
-	time.Sleep(delay)
+	l.pauser.pause(delay)
 
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 )
 
 // echo starts a server that answers each message with itself, and returns the messages that it receives.
-func echo(t *testing.T) (address string, received <-chan string) {
+func echo(t testing.TB) (address string, received <-chan string) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	must.Succeed(t, err)
 	t.Cleanup(func() { listener.Close() })
@@ -46,19 +46,19 @@ func echo(t *testing.T) (address string, received <-chan string) {
 	return listener.Addr().String(), messages
 }
 
-func dial(t *testing.T, p *tcpproxy.Proxy) net.Conn {
+func dial(t testing.TB, p *tcpproxy.Proxy) net.Conn {
 	conn, err := net.Dial("tcp", p.Addr())
 	must.Succeed(t, err)
 	t.Cleanup(func() { conn.Close() })
 	return conn
 }
 
-func send(t *testing.T, conn net.Conn, message string) {
+func send(t testing.TB, conn net.Conn, message string) {
 	_, err := io.WriteString(conn, message)
 	must.Succeed(t, err)
 }
 
-func wantAnswer(t *testing.T, conn net.Conn, want string) {
+func wantAnswer(t testing.TB, conn net.Conn, want string) {
 	t.Helper()
 	buffer := make([]byte, len(want))
 	if _, err := io.ReadFull(conn, buffer); err != nil || string(buffer) != want {
@@ -67,7 +67,7 @@ func wantAnswer(t *testing.T, conn net.Conn, want string) {
 }
 
 // exchange sends a message and waits for its echo.
-func exchange(t *testing.T, conn net.Conn, message string) {
+func exchange(t testing.TB, conn net.Conn, message string) {
 	t.Helper()
 	send(t, conn, message)
 	wantAnswer(t, conn, message)
@@ -248,6 +248,22 @@ func TestDelayDelaysMessages(t *testing.T) {
 	exchange(t, conn, "late")
 	if took := time.Since(sent); took < delay {
 		t.Errorf("the answer came after %v, want at least %v", took, delay)
+	}
+}
+
+// BenchmarkDelay shows how precise Delay is: compare the time with the delay in the name, and with that of 0s.
+func BenchmarkDelay(b *testing.B) {
+	for _, delay := range []time.Duration{0, 100 * time.Microsecond, 500 * time.Microsecond, 2 * time.Millisecond} {
+		b.Run(delay.String(), func(b *testing.B) {
+			address, received := echo(b)
+			p := tcpproxy.New(b, address)
+			conn := dial(b, p)
+			p.Delay(delay)
+			for b.Loop() {
+				exchange(b, conn, "late")
+				<-received
+			}
+		})
 	}
 }
 

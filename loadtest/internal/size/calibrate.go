@@ -10,7 +10,7 @@ import (
 )
 
 // Levels are the numbers of users for which a profile has costs.
-var Levels = []int{2, 8, 32, 128}
+var Levels = []int{2, 4, 8, 32, 128}
 
 // usualReplicas is the number of replicas of a calibration that does not vary them.
 const usualReplicas = 2

@@ -179,7 +179,8 @@ func (c Cost) slowFactor(station Station) float64 {
 }
 
 // needs stores in dst the CPU time of a sale at each station if so much is sold per second. Below Rate, it grows with
-// the logarithm of the rate, up to Slow times as much. But a station that uses up its limit of cores is never idle.
+// the logarithm of the rate, up to Slow times as much. A station that uses up its limit of cores sleeps only when it is
+// stopped: half of that counts.
 func (c Cost) needs(sales float64, cores, dst map[Station]float64) {
 	idle := 0.0
 	if c.RateSlow > 0 && c.RateSlow < c.Rate {
@@ -188,7 +189,7 @@ func (c Cost) needs(sales float64, cores, dst map[Station]float64) {
 	for station, need := range c.CPU {
 		more := idle * (c.slowFactor(station) - 1)
 		if limit, limited := cores[station]; limited {
-			more *= max(0, 1-sales*need/limit)
+			more *= 1 - min(1, sales*need/limit)/2
 		}
 		dst[station] = need * (1 + more)
 	}

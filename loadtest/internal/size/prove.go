@@ -33,7 +33,7 @@ func TestSettings(quotas bool) (all []Setting) {
 	for _, replicas := range []int{1, 4} {
 		add(func(s *Setting) { s.Replicas = replicas })
 	}
-	for _, rtt := range []time.Duration{time.Millisecond, 2 * time.Millisecond} { // proxies wait for whole milliseconds
+	for _, rtt := range []time.Duration{100 * time.Microsecond, 500 * time.Microsecond, 2 * time.Millisecond} {
 		add(func(s *Setting) { s.AddedRTT = rtt })
 	}
 	for _, flush := range []time.Duration{500 * time.Microsecond, 4 * time.Millisecond} {

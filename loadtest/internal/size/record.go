@@ -67,23 +67,40 @@ func (r *Record) Target(items int, rtt, commit time.Duration) Setting {
 // Trusted is the largest error in a test with which a strategy is still predicted.
 const Trusted = 0.25
 
-// Basis measures the round trips and commits of the rig.
+// Basis measures the round trips and commits of the rig, and how late its proxies are.
 func (r *Rig) Basis(ctx context.Context) (b Basis, err error) {
-	proxies := r.lab.Topology.Proxies[0]
-	client := redis.NewClient(&redis.Options{Addr: proxies.Redis.Addr()})
-	defer client.Close()
-	b.RTT, err = median(200, func() error { return client.Ping(ctx).Err() })
+	if b.RTT, err = r.roundTrip(ctx, 0); err != nil {
+		return b, err
+	}
+	const added = time.Millisecond
+	slower, err := r.roundTrip(ctx, added)
 	if err != nil {
 		return b, err
 	}
+	r.late = max(0, slower-b.RTT-added)
+	b.Commit, b.FlushesPerCommit, err = r.commit(ctx, b.RTT)
+	return b, err
+}
+
+// roundTrip measures a round trip while the proxies add so much.
+func (r *Rig) roundTrip(ctx context.Context, added time.Duration) (time.Duration, error) {
+	client := redis.NewClient(&redis.Options{Addr: r.lab.Topology.Proxies[0].Redis.Addr()})
+	defer client.Close()
+	err := r.apply(Setting{AddedRTT: added})
+	took, pingErr := median(200, func() error { return client.Ping(ctx).Err() })
+	return took, errors.Join(err, pingErr, r.apply(Setting{}))
+}
+
+// commit measures how long the commit of one update takes without the round trip, and how many flushes it waits for.
+func (r *Rig) commit(ctx context.Context, roundTrip time.Duration) (took time.Duration, flushes float64, err error) {
 	config, err := mysql.ParseDSN(r.lab.Topology.MySQLDSN)
 	if err != nil {
-		return b, err
+		return 0, 0, err
 	}
-	config.Addr = proxies.MySQL.Addr()
+	config.Addr = r.lab.Topology.Proxies[0].MySQL.Addr()
 	connector, err := mysql.NewConnector(config)
 	if err != nil {
-		return b, err
+		return 0, 0, err
 	}
 	db := sql.OpenDB(connector)
 	defer db.Close()
@@ -92,7 +109,7 @@ func (r *Rig) Basis(ctx context.Context) (b Basis, err error) {
 	}
 	err = cmp.Or(exec("CREATE TABLE flushed (n BIGINT)")(), exec("INSERT INTO flushed VALUES (0)")())
 	if err != nil {
-		return b, err
+		return 0, 0, err
 	}
 	update := exec("UPDATE flushed SET n = n + 1")
 	quick, err := median(200, update)
@@ -100,16 +117,16 @@ func (r *Rig) Basis(ctx context.Context) (b Basis, err error) {
 	if slowErr == nil {
 		slower, slowErr = median(20, update)
 	}
-	b.Commit = quick - b.RTT
-	b.FlushesPerCommit = float64(slower-quick) / float64(slowFlushes)
 	if err := errors.Join(err, slowErr, r.apply(Setting{}), exec("DROP TABLE flushed")()); err != nil {
-		return b, err
+		return 0, 0, err
 	}
-	if b.Commit <= 0 || b.FlushesPerCommit < 0.5 {
-		return b, fmt.Errorf("a commit takes %v, and %v if each flush takes %v longer: flushes are not on its way here",
+	took, flushes = quick-roundTrip, float64(slower-quick)/float64(slowFlushes)
+	if took <= 0 || flushes < 0.5 {
+		return 0, 0, fmt.Errorf(
+			"a commit takes %v, and %v if each flush takes %v longer: flushes are not on its way here",
 			quick, slower, slowFlushes)
 	}
-	return b, nil
+	return took, flushes, nil
 }
 
 // median is the median time that something takes.

@@ -34,7 +34,8 @@ type Rig struct {
 	catalogue []scenario.Strategy
 	quotas    map[Station]*Quota // empty without root
 	dir       string
-	number    int // of the latest measurement
+	late      time.Duration // by which proxies delay messages too much
+	number    int           // of the latest measurement
 	seed      uint64
 }
 
@@ -186,8 +187,8 @@ func (r *Rig) Measure(ctx context.Context, strategy string, s Setting) (sample S
 // apply makes the round trips, flushes and CPU time those of the setting.
 func (r *Rig) apply(s Setting) error {
 	for _, proxies := range r.lab.Topology.Proxies {
-		proxies.MySQL.Delay(s.AddedRTT)
-		proxies.Redis.Delay(s.AddedRTT)
+		proxies.MySQL.Delay(s.AddedRTT - r.late)
+		proxies.Redis.Delay(s.AddedRTT - r.late)
 	}
 	errs := []error{r.lab.Topology.Servers.MySQL.DelayFlushes(s.AddedFlush)}
 	for station, quota := range r.quotas {
