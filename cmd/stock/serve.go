@@ -373,7 +373,7 @@ func (o *serveOptions) checkGalera(ctx context.Context) error {
 	case db == nil:
 		return nil
 	case !o.galera:
-		if err := mysql.CheckWritable(ctx, db, false); errors.Is(err, mysql.ErrGaleraUntold) {
+		if err := mysql.CheckWritable(ctx, db, false); errors.Is(err, mysql.ErrNeedsGaleraFlag) {
 			return err
 		}
 		return nil

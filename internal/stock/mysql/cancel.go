@@ -113,7 +113,7 @@ func (s Store) tryCancel(ctx context.Context, req stock.CancelRequest, under sto
 	return sale, under(ctx, sale.Items(), func(ctx context.Context) error {
 		return s.use(ctx, []int64{share.Sales}, func(conn *conn) error {
 			_, err := conn.together(ctx, query, args...)
-			if changedNone(err) {
+			if otherRowCount(err) {
 				return fmt.Errorf("the sale %w", stock.ErrChanged)
 			}
 			return err
@@ -162,8 +162,8 @@ func (s Store) insertTombstone(ctx context.Context, key string) error {
 	row := ledgerRow{Key: []byte(key), Outcome: ledgerCancelled, Fingerprint: make([]byte, 32), Store: s.name}
 	err := s.use(ctx, []int64{share.Sales}, func(conn *conn) error {
 		_, err := conn.together(ctx, insertLedger+"VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, UTC_TIMESTAMP(6)); "+
-			lockHoldSQL+"; "+changedNothing, append(row.args(), row.Key)...)
-		if !changedNone(err) {
+			lockHoldSQL+"; "+expectNoRow, append(row.args(), row.Key)...)
+		if !otherRowCount(err) {
 			return err
 		}
 		held, err := findKeys(ctx, conn, []any{row.Key})
@@ -206,7 +206,7 @@ func cancelSQL(rows []soldRow, sale *stock.Sale) (query string, args []any, err 
 	var ledgerArgs []any
 	if len(sale.Lines) == 0 {
 		ledger.WriteString("UPDATE ledger FORCE INDEX (PRIMARY) SET outcome = 'cancelled', created_at = UTC_TIMESTAMP(6) " +
-			"WHERE order_key = ? AND line = 0 AND fingerprint = ? AND outcome = ?; " + changedOne)
+			"WHERE order_key = ? AND line = 0 AND fingerprint = ? AND outcome = ?; " + expectOneRow)
 		ledgerArgs = append(ledgerArgs, rows[0].Key, rows[0].Fingerprint, rows[0].Outcome)
 	}
 	for i := range sale.Lines {
@@ -221,7 +221,7 @@ func cancelSQL(rows []soldRow, sale *stock.Sale) (query string, args []any, err 
 			}
 			back = units
 			line.GivenBack += back
-			items.WriteString(giveBackSQL[row.Store] + "; " + changedOne + "; ")
+			items.WriteString(giveBackSQL[row.Store] + "; " + expectOneRow + "; ")
 			args = append(args, back, row.GoodsID, row.Epoch)
 			if row.Store == stock.Slots {
 				args = append(args, rand.IntN(slotCount))
@@ -233,7 +233,7 @@ func cancelSQL(rows []soldRow, sale *stock.Sale) (query string, args []any, err 
 			args = append(args, back, row.GoodsID, []byte(row.Buyer), row.Epoch)
 		}
 		ledger.WriteString("; UPDATE ledger FORCE INDEX (PRIMARY) SET cancelled = ?, given_back = given_back + ? " +
-			"WHERE order_key = ? AND line = ? AND fingerprint = ? AND outcome = 'done' AND cancelled = ?; " + changedOne)
+			"WHERE order_key = ? AND line = ? AND fingerprint = ? AND outcome = 'done' AND cancelled = ?; " + expectOneRow)
 		ledgerArgs = append(ledgerArgs, line.Cancelled, back, row.Key, row.Line, row.Fingerprint, row.Cancelled)
 	}
 	return items.String() + strings.TrimPrefix(ledger.String(), "; "), slices.Concat(args, ledgerArgs), nil

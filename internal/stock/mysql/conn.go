@@ -228,16 +228,16 @@ func oneByOne[Value any](statements string, values []Value) iter.Seq2[string, []
 	}
 }
 
-// changedOne ends a transaction that is sent in one message with an error if its last statement has not changed exactly
-// one row. It does not only compare with 0: the server goes on with a message whose sender has died, and ROW_COUNT() is
-// -1 after a statement whose answer could not be sent. The variable has no other value than 0 and 1.
-const changedOne = "SET foreign_key_checks = IF(ROW_COUNT() = 1, 1, 2)"
+// expectOneRow ends a transaction that is sent in one message with an error if its last statement has not changed
+// exactly one row. It does not only compare with 0: the server goes on with a message whose sender has died, and
+// ROW_COUNT() is -1 after a statement whose answer could not be sent. The variable has no other value than 0 and 1.
+const expectOneRow = "SET foreign_key_checks = IF(ROW_COUNT() = 1, 1, 2)"
 
-// changedNothing is like changedOne for a statement that must not match a row.
-const changedNothing = "SET foreign_key_checks = IF(ROW_COUNT() = 0, 1, 2)"
+// expectNoRow is like expectOneRow for a statement that must not match a row.
+const expectNoRow = "SET foreign_key_checks = IF(ROW_COUNT() = 0, 1, 2)"
 
-// changedNone reports whether changedOne or changedNothing has ended a transaction.
-func changedNone(err error) bool { return hasNumber(err, erWrongValueForVar) }
+// otherRowCount reports whether expectOneRow or expectNoRow has ended a transaction.
+func otherRowCount(err error) bool { return hasNumber(err, erWrongValueForVar) }
 
 // untilDeadline returns a context for statements that may wait for a row but write nothing yet. They end at ctx's
 // deadline, but not when the client hangs up. If the connection were closed then, the server would go on waiting and

@@ -168,7 +168,7 @@ func classifyCommit(err error) error {
 func classifyTogether(err error) error {
 	_, answered := errors.AsType[*mysql.MySQLError](err)
 	inserts := IsDuplicate(err) || hasNumber(err, erRecordFileFull)
-	if answered && !inserts && !IsBusy(err) && !isRejected(err) && !changedNone(err) {
+	if answered && !inserts && !IsBusy(err) && !isRejected(err) && !otherRowCount(err) {
 		return classifyCommit(err) // it may have been COMMIT that failed
 	}
 	return classifyWrite(err)

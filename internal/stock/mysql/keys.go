@@ -149,7 +149,7 @@ func (s Store) answerOrder(
 	return receipt, nil
 }
 
-// countChanged is like changedOne, but lets a statement that changed nothing commit, so that the row is unlocked at
+// countChanged is like expectOneRow, but lets a statement that changed nothing commit, so that the row is unlocked at
 // once.
 const countChanged = "SET @changed = ROW_COUNT(), foreign_key_checks = IF(ROW_COUNT() < 0, 2, 1)"
 
@@ -160,13 +160,13 @@ func (c *conn) execAndRecord(ctx context.Context, rows []ledgerRow, query string
 		return matched(c.exec(ctx, query, args...))
 	}
 	epochs, values, of := recordSQL(rows)
-	check, insert := changedOne+epochs, insertLedger+"VALUES ("+strings.Join(values, "), (")+")"
+	check, insert := expectOneRow+epochs, insertLedger+"VALUES ("+strings.Join(values, "), (")+")"
 	if len(rows) == 1 {
 		check, insert = countChanged+epochs, insertLedger+"SELECT "+values[0]+" FROM DUAL WHERE @changed = 1"
 	}
 	all, err := c.together(ctx, query+"; "+check+"; "+insert, slices.Concat(args, of)...)
 	switch {
-	case changedNone(err):
+	case otherRowCount(err):
 		return 0, errNoMatch
 	case err != nil:
 		return 0, orTaken(err)

@@ -360,14 +360,14 @@ func holdTogether(
 		query, args = query+tombstones(len(keys))+" FOR UPDATE; ", append(args, keys...)
 		update, of = update+" AND NOT EXISTS ("+tombstones(len(keys))+")", append(of, keys...)
 	}
-	all, err := conn.together(ctx, query+update+"; "+changedOne, append(args, of...)...)
+	all, err := conn.together(ctx, query+update+"; "+expectOneRow, append(args, of...)...)
 	switch {
-	case changedNone(err):
+	case otherRowCount(err):
 		return false, nil
 	case err != nil:
 		return false, orTaken(err)
 	}
-	deduction := all.of(len(all.ids) - 3) // before changedOne and COMMIT
+	deduction := all.of(len(all.ids) - 3) // before expectOneRow and COMMIT
 	batching.Allot(members, deduction.ID+asked)
 	return true, nil
 }

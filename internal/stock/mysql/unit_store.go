@@ -85,10 +85,10 @@ func (i unitItem) write(ctx context.Context, tx Tx, goodsID int64) error {
 func (i unitItem) makeRows(ctx context.Context, conn *conn, goodsID int64) error {
 	n := min(i.Unmade, unitChunk)
 	_, err := conn.together(ctx, "UPDATE unit_stock SET unmade = unmade - ?, made = made + ? "+
-		"WHERE goods_id = ? AND made = ? AND unmade >= ?; "+changedOne+"; "+
+		"WHERE goods_id = ? AND made = ? AND unmade >= ?; "+expectOneRow+"; "+
 		"INSERT INTO good_unit (goods_id, unit) SELECT ?, ? + n FROM ("+numbersSQL+") numbers "+
 		"WHERE n <= ?", n, n, goodsID, i.Made, n, goodsID, i.Made, n)
-	if changedNone(err) {
+	if otherRowCount(err) {
 		return nil
 	}
 	return err

@@ -11,8 +11,8 @@ import (
 	"stock/internal/stock"
 )
 
-// ErrGaleraUntold means that MySQL is a node of Galera, and the replica was not told so: see addOneByOne.
-var ErrGaleraUntold = errors.New("MySQL is a node of Galera: start the replica with --galera, or it may lose sales")
+// ErrNeedsGaleraFlag means that MySQL is a node of Galera, and the replica was not told so: see addOneByOne.
+var ErrNeedsGaleraFlag = errors.New("MySQL is a node of Galera: start the replica with --galera, or it may lose sales")
 
 // CheckWritable reports whether the server lets the account of a pool in and takes writes. A password that has changed
 // shows only on a new connection, so the pool should keep no idle ones. ErrBusy means that the server has no connection
@@ -47,7 +47,7 @@ func CheckWritable(ctx context.Context, db *sqlx.DB, galera bool) error {
 // it is one. A node without a majority answers SHOW, and refuses all other statements.
 func checkNode(ctx context.Context, db *sqlx.DB, told bool) error {
 	if !told {
-		return ErrGaleraUntold
+		return ErrNeedsGaleraFlag
 	}
 	var name, ready string
 	row := db.QueryRowContext(ctx, "SHOW GLOBAL STATUS LIKE 'wsrep_ready'")
