@@ -63,6 +63,7 @@ settings.configure(**{
 django.setup()
 
 from django.apps import apps
+from django.contrib.messages import get_messages
 from django.core.management import call_command
 from django.core.wsgi import get_wsgi_application
 from django.db import transaction
@@ -81,25 +82,39 @@ def make_tables():
     get_model("partner", "Partner").objects.create(id=1, name="Warehouse")
 
 
+# What Oscar tells a buyer if too few units are left.
+SHORT = ("no stock available", "a maximum of")
+
+
 def checkout(item, quantity):
-    """Returns where Oscar leads the buyer in the end: to its thanks, or back to the basket."""
+    """Returns where Oscar leads the buyer in the end, and all that it has told them."""
     client = Client()  # has a session of its own
-    client.post(f"/basket/add/{item}/", {"quantity": quantity})
-    client.post("/checkout/", {"username": "buyer@example.com", "options": "anonymous"})
-    client.post("/checkout/shipping-address/", {
-        "first_name": "A", "last_name": "Buyer", "line1": "1 High Street", "line4": "London", "postcode": "N1 7AA",
-        "country": "GB"})
-    client.get("/checkout/shipping-method/")
-    client.get("/checkout/payment-method/")
-    client.get("/checkout/preview/")
-    return client.post("/checkout/preview/", {"action": "place_order"}).get("Location", "")
+    answers = [
+        client.post(f"/basket/add/{item}/", {"quantity": quantity}),
+        client.post("/checkout/", {"username": "buyer@example.com", "options": "anonymous"}),
+        client.post("/checkout/shipping-address/", {
+            "first_name": "A", "last_name": "Buyer", "line1": "1 High Street", "line4": "London", "postcode": "N1 7AA",
+            "country": "GB"}),
+        client.get("/checkout/shipping-method/"),
+        client.get("/checkout/payment-method/"),
+        client.get("/checkout/preview/"),
+        client.post("/checkout/preview/", {"action": "place_order"}),
+    ]
+    told = [str(message) for answer in answers for message in get_messages(answer.wsgi_request)]
+    return answers[-1].get("Location", ""), told
 
 
 @csrf_exempt
 @transaction.non_atomic_requests
 def buy(request, item):
-    place = checkout(item, json.loads(request.body)["quantity"])
-    return HttpResponse(place, status=200 if "thank-you" in place else 409)
+    place, told = checkout(item, json.loads(request.body)["quantity"])
+    if "thank-you" in place:
+        status = 200
+    elif any(text in message for text in SHORT for message in told):
+        status = 409
+    else:  # such as Django's 400 if it cannot save a session, perhaps that of a buyer whose order was placed
+        status = 500
+    return HttpResponse("\n".join([place, *told]), status=status)
 
 
 urlpatterns = [path("items/<int:item>/buy", buy), path("", include(apps.get_app_config("oscar").urls[0]))]

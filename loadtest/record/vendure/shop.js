@@ -59,7 +59,7 @@ function buyer(url) {
 
 const orderOr = "__typename ... on Order { state } ... on ErrorResult { errorCode }"
 
-// buy returns the error of the step that refused the order, or nothing.
+// buy returns why too few units are left, or nothing. It throws any other error: whether units were sold is not known.
 async function buy(url, item, quantity) {
   const ask = buyer(url)
   const steps = [
@@ -69,15 +69,19 @@ async function buy(url, item, quantity) {
       emailAddress: "buyer-${process.hrtime.bigint()}@example.com" }) { ${orderOr} } }`],
     [`mutation { setOrderShippingAddress(input: { streetLine1: "1 High Street", countryCode: "GB" }) { ${orderOr} } }`],
     [`mutation { setOrderShippingMethod(shippingMethodId: ["1"]) { ${orderOr} } }`],
-    [`mutation { transitionOrderToState(state: "ArrangingPayment") { ${orderOr} } }`],
+    [`mutation { transitionOrderToState(state: "ArrangingPayment") {
+      ${orderOr} ... on OrderStateTransitionError { transitionError } } }`],
     [`mutation { addPaymentToOrder(input: { method: "dummy", metadata: {} }) { ${orderOr} } }`],
   ]
   for (const [query, variables] of steps) {
     const result = await ask(query, variables)
-    if (result?.errorCode) return result.errorCode
+    // A step to another state tells all its errors in the same way, even that the connection to the database was cut.
+    const why = result?.transitionError ?? result?.errorCode
+    if (why === "INSUFFICIENT_STOCK_ERROR" || why?.includes("insufficient stock")) return why
+    if (why) throw new Error(why)
     if (result?.state === "PaymentSettled") return
   }
-  return "no payment was settled"
+  throw new Error("no payment was settled")
 }
 
 async function main() {
