@@ -44,6 +44,7 @@ type exploration struct {
 		Fault    string
 		Requests string
 		Shortest map[string]schedule
+		Held     bool `json:"claim_held"`
 	}
 }
 

@@ -24,6 +24,7 @@ import (
 //
 //	go test . -update
 //	go test . -update -lab out/lab/report.json -bench-table out/bench.md -locks-table out/bench-locks.md
+//	go test . -update -record out/record
 var (
 	update     = flag.Bool("update", false, "rewrite the generated parts of the documents")
 	labReport  = flag.String("lab", "", "with -update: take the figures from this report.json of loadtest run")
@@ -84,7 +85,7 @@ func TestTablesAreUpToDate(t *testing.T) {
 	}
 	for _, kind := range []string{
 		"summary", "catalogue", "conditions", "figures", "source", "bench", "locks", "scripts", "client", "strategy",
-		"choices",
+		"choices", "record",
 	} {
 		if !kinds[kind] {
 			t.Errorf("no document has the table %s", kind)
@@ -142,6 +143,8 @@ func section(t *testing.T, f *figures, kind string, names []string, current stri
 		return newPage(t, *strategy(names[0])).text() + "\n"
 	case "choices":
 		return choices(t)
+	case "record":
+		return recordTable(t)
 	}
 	t.Fatalf("no table is of the kind %q", kind)
 	return ""

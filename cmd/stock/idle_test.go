@@ -56,7 +56,7 @@ func TestMySQLFreesWhatAStoppedReplicaHasLocked(t *testing.T) {
 	}
 }
 
-// If MySQL closed it first, a request that was sent at that moment would have an unknown outcome.
+// If MySQL closed an idle connection first, a request that was sent at that moment would have an unknown outcome.
 func TestThePoolClosesIdleConnectionsBeforeMySQLDoes(t *testing.T) {
 	t.Parallel()
 	env := migrated(t)

@@ -53,7 +53,7 @@ func (o *migrateOptions) migrate(ctx context.Context, stdout, stderr io.Writer) 
 // fillRedis copies the stock of the first item to Redis: what MySQL has now, because units may have been sold since the
 // migration.
 func (o *migrateOptions) fillRedis(ctx context.Context, stdout, stderr io.Writer) (err error) {
-	servers, err := o.open(stderr, true)
+	servers, err := o.open(stderr, true) // again, with limited waits: a locked row must fail the command within seconds
 	if err != nil {
 		return err
 	}

@@ -55,7 +55,7 @@ type Etcd struct {
 // etcd counts leases in whole seconds, and its shortest lease is a few election timeouts (2 s by default):
 // Options.Lease is rounded up to that.
 func NewEtcd(client *clientv3.Client, options Options) *Etcd {
-	// The client's own methods wait for a server, for ever if need be. These fail if there is none.
+	// The client's own methods wait for a server without limit. Those of kv and leases fail at once if there is none.
 	conn := client.ActiveConnection()
 	e := &Etcd{
 		client:  client,

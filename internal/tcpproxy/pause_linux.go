@@ -8,11 +8,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pauser waits for less than a millisecond, too. The runtime's timers may be a millisecond late, because epoll_wait
-// counts in milliseconds. The file of a timer wakes it in time, and blocks no thread meanwhile.
+// A pauser waits precisely, also for less than a millisecond. The runtime's timers may be a millisecond late, because
+// epoll_wait counts in milliseconds. A timerfd becomes readable in time, and waiting for it blocks no thread.
 type pauser struct{ timer *os.File }
 
-// pause waits for d. It may be as late as time.Sleep if the process has no file descriptor left.
+// pause waits for d. If no timer can be made, for example because the process has no file descriptor left, it uses
+// time.Sleep.
 func (p *pauser) pause(d time.Duration) {
 	if d <= 0 {
 		return

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"fmt"
 	"net"
 	"strconv"
 	"strings"
@@ -57,7 +58,10 @@ func commandsIn(p []byte) (count int64) {
 			isName = true
 			continue
 		}
-		length, _ := strconv.Atoi(strings.TrimPrefix(string(line), "$"))
+		length, err := strconv.Atoi(strings.TrimPrefix(string(line), "$"))
+		if err != nil || length < 0 {
+			panic(fmt.Sprintf("the line %q of a command of Redis is not the length of a string", line))
+		}
 		if isName && !setUp[strings.ToLower(string(p[:min(length, len(p))]))] {
 			count++
 		}

@@ -24,7 +24,7 @@ const (
 	erLockWaitTimeout  = 1205
 	erUserLimit        = 1226 // the account's MAX_USER_CONNECTIONS
 	erWrongValueForVar = 1231
-	erLockNowait       = 3572
+	erLockNowait       = 3572 // NOWAIT, for which MariaDB has erLockWaitTimeout
 
 	// The disk of the server is full: the statement was rolled back.
 	erDiskFull       = 1021
@@ -71,7 +71,7 @@ func IsBusy(err error) bool {
 }
 
 // isRolledBack reports whether the server rolled a transaction back because of a conflict; a retry may succeed. A row
-// that stays locked (1205) is no such conflict: the server has already waited for it as long as it is allowed to.
+// that stays locked is no such conflict: the server has already waited for it as long as the statement allows.
 func isRolledBack(err error) bool {
 	return hasNumber(err, erCheckread, erLockDeadlock, erForUpdateRetry, erTxnRetryable, erWriteConflict)
 }

@@ -25,7 +25,7 @@ const (
 	unitEpochSQL   = "SELECT epoch FROM unit_stock WHERE goods_id = ?"
 	setUnitItemSQL = "UPDATE unit_stock SET unmade = ?, made = ? WHERE goods_id = ?"
 	// With few rows in the table, the server might otherwise scan it, and lock the rows of other items.
-	findUnitsSQL   = "SELECT unit FROM good_unit FORCE INDEX (PRIMARY) WHERE goods_id = ? LIMIT ?"
+	findUnitsSQL   = "SELECT unit FROM good_unit FORCE INDEX (PRIMARY) WHERE goods_id = ? AND unit > ? LIMIT ?"
 	deleteUnitsSQL = "DELETE good_unit FROM good_unit FORCE INDEX (PRIMARY) WHERE goods_id = ?"
 )
 
@@ -101,8 +101,11 @@ var numbersSQL = func() string {
 	return "SELECT 1 + a.d + 10 * b.d + 100 * c.d AS n FROM " + digits + "a JOIN " + digits + "b JOIN " + digits + "c"
 }()
 
-// lockUnits locks up to n rows of an item. It waits for rows that others have locked, or passes over them.
-func lockUnits(ctx context.Context, in session, goodsID int64, n int, locking string) (units []int64, err error) {
+// lockUnits locks up to n rows of an item, behind a unit. It waits for rows that others have locked, or passes over
+// them.
+func lockUnits(
+	ctx context.Context, in session, goodsID, after int64, n int, locking string,
+) (units []int64, err error) {
 	if n == 0 {
 		return nil, nil
 	}
@@ -110,7 +113,7 @@ func lockUnits(ctx context.Context, in session, goodsID int64, n int, locking st
 	if locking == skipLocked && stock.TriesOnce(ctx) {
 		query = mayWait + query
 	}
-	err = in.SelectContext(ctx, &units, query, goodsID, n)
+	err = in.SelectContext(ctx, &units, query, goodsID, after, n)
 	return units, err
 }
 

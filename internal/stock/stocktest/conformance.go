@@ -261,10 +261,18 @@ func (s subject) wantChain(t *testing.T, initial int64, sales []bought) (left in
 // wantExclusive checks that no two critical sections overlap.
 func wantExclusive(t *testing.T, sales []bought) {
 	slices.SortFunc(sales, func(a, b bought) int { return int(a.receipt.Entered - b.receipt.Entered) })
-	for i := 1; i < len(sales); i++ {
-		if before, after := sales[i-1].receipt, sales[i].receipt; after.Entered < before.Left {
-			t.Errorf("two critical sections overlap by %v", time.Duration(before.Left-after.Entered))
+	overlaps, longest := 0, time.Duration(0)
+	for i, sale := range sales {
+		if sale.receipt.Entered == 0 {
+			t.Fatal("a sale never entered its critical section: call Enter of its stock.Section when exclusion begins")
 		}
+		if i > 0 && sale.receipt.Entered < sales[i-1].receipt.Left {
+			overlaps++
+			longest = max(longest, time.Duration(sales[i-1].receipt.Left-sale.receipt.Entered))
+		}
+	}
+	if overlaps > 0 {
+		t.Errorf("%d of %d critical sections overlap, by up to %v", overlaps, len(sales), longest)
 	}
 }
 

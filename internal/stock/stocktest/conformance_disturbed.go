@@ -58,8 +58,18 @@ func (d disturbed) strikeEach(t *testing.T, victim stock.Deducter, proxies []*tc
 
 // String describes the request.
 func (d disturbed) String() string {
-	return fmt.Sprintf("of %d units, cancellation %v, after the sale %v, cut %s, late %v",
-		d.units, d.cancels, d.after, d.where, d.late)
+	what := "a sale"
+	if d.cancels {
+		what = "a cancellation before the sale"
+		if d.after {
+			what = "a cancellation after the sale"
+		}
+	}
+	how := "cut " + string(d.where)
+	if d.late {
+		how = "late"
+	}
+	return fmt.Sprintf("%s, with %d units in stock, whose message is %s", what, d.units, how)
 }
 
 // strike disturbs the n-th message, and reports whether there was one, and otherwise how the request ended. In the end

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// Pauses after a failure: each is twice the one before.
+// The first and the longest pause after a failure. Each is twice the one before, up to the longest.
 const firstPause, longestPause = 50 * time.Millisecond, 2 * time.Second
 
-// outage logs when a task begins to fail and when it works again.
+// outage logs when a task begins to fail and when it works again, and says how long to pause between tries.
 type outage struct {
 	log   *slog.Logger
 	task  string

@@ -52,8 +52,8 @@ type Options struct {
 }
 
 // MaxUsers is how many users the lab's own servers can serve: raw needs a connection to MySQL for each, in addition to
-// those of two replicas (64 each, see their --mysql-conns and --mysql-lock-conns) and of the lab.
-const MaxUsers = servers.MySQLConnections - 2*64
+// those of two replicas (65 each: --mysql-conns, --mysql-lock-conns and one for readiness) and of the lab.
+const MaxUsers = servers.MySQLConnections - 2*65 - 16
 
 // Constants of a cell.
 const (

@@ -182,7 +182,7 @@ func readScenarios(list []byte) (scenarios []Scenario) {
 	decoder := yaml.NewDecoder(bytes.NewReader(list))
 	decoder.KnownFields(true)
 	if err := decoder.Decode(&scenarios); err != nil {
-		panic(err)
+		panic(fmt.Errorf("scenarios.yaml: %w", err))
 	}
 	plays := map[string]func(*Stage){}
 	for _, family := range families {
@@ -193,6 +193,9 @@ func readScenarios(list []byte) (scenarios []Scenario) {
 		story, _, _ := strings.Cut(s.Name, "/")
 		if s.Play = plays[s.Name]; s.Play == nil {
 			s.Play = plays[story]
+		}
+		if s.Play == nil && s.For != nil {
+			panic(fmt.Sprintf("scenarios.yaml: %s has no play: add it to one of the families", s.Name))
 		}
 		for i := range s.Practices {
 			s.Practices[i].Play = practicePlays[s.Practices[i].Name]

@@ -10,7 +10,8 @@ import (
 	"stock/loadtest/internal/verify"
 )
 
-// withJudged reports a measured row, and two that are judged only. none is wrong, as it claims if it is measured.
+// withJudged reports a measured row, and two that are judged only. The judge finds none wrong; claimOfNone is what its
+// row claims that is judged only.
 func withJudged(claimOfNone string) *Report {
 	var histories []*history.History
 	orders := func(strategy, claim string) history.Run {
@@ -100,7 +101,7 @@ func TestJudgedRowsHaveNoSpeedToCompare(t *testing.T) {
 	}
 }
 
-func TestAFailedClaimIsToldFromWhatCouldNotBeJudged(t *testing.T) {
+func TestAFailedClaimIsDistinguishedFromWhatCouldNotBeJudged(t *testing.T) {
 	t.Parallel()
 	short := play(plenty("update", "correct"), 50, time.Millisecond)
 	wrong := play(plenty("none", "correct"), 600, time.Millisecond)

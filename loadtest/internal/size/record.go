@@ -1,7 +1,6 @@
 package size
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -24,7 +23,7 @@ type Record struct {
 	Tests    []Test     `json:"tests"`
 }
 
-// A Basis is what round trips and commits took when nothing was added.
+// A Basis is how long round trips and commits take without added delays.
 type Basis struct {
 	RTT              time.Duration `json:"rtt"`
 	Commit           time.Duration `json:"commit"`             // of a transaction with one update
@@ -35,14 +34,15 @@ type Basis struct {
 func ReadRecord(text []byte) (*Record, error) {
 	r := &Record{}
 	if err := json.Unmarshal(text, r); err != nil {
-		return nil, fmt.Errorf("it is no record of loadtest size: %w", err)
+		return nil, fmt.Errorf("not a record of loadtest size --measure: %w", err)
 	}
 	if len(r.Profiles) == 0 || r.RTT <= 0 || r.Commit <= 0 || r.FlushesPerCommit <= 0 {
-		return nil, errors.New("it is no record of loadtest size, or not a complete one")
+		return nil, errors.New("not a complete record of loadtest size --measure")
 	}
 	for _, p := range r.Profiles {
-		if len(p.Costs) == 0 || p.FlushTime <= 0 {
-			return nil, fmt.Errorf("the profile of %s is not complete", p.Strategy)
+		if p == nil || p.FlushTime <= 0 || len(p.Costs) == 0 ||
+			slices.ContainsFunc(p.Costs, func(c Cost) bool { return c.Users < 1 }) {
+			return nil, errors.New("a profile of the record is not complete")
 		}
 	}
 	return r, nil
@@ -69,6 +69,7 @@ const Trusted = 0.25
 
 // Basis measures the round trips and commits of the rig, and how late its proxies are.
 func (r *Rig) Basis(ctx context.Context) (b Basis, err error) {
+	r.late = 0
 	if b.RTT, err = r.roundTrip(ctx, 0); err != nil {
 		return b, err
 	}
@@ -82,7 +83,7 @@ func (r *Rig) Basis(ctx context.Context) (b Basis, err error) {
 	return b, err
 }
 
-// roundTrip measures a round trip while the proxies add so much.
+// roundTrip measures a round trip with the proxies adding a delay.
 func (r *Rig) roundTrip(ctx context.Context, added time.Duration) (time.Duration, error) {
 	client := redis.NewClient(&redis.Options{Addr: r.lab.Topology.Proxies[0].Redis.Addr()})
 	defer client.Close()
@@ -107,9 +108,10 @@ func (r *Rig) commit(ctx context.Context, roundTrip time.Duration) (took time.Du
 	exec := func(statement string) func() error {
 		return func() error { _, err := db.ExecContext(ctx, statement); return err }
 	}
-	err = cmp.Or(exec("CREATE TABLE flushed (n BIGINT)")(), exec("INSERT INTO flushed VALUES (0)")())
-	if err != nil {
-		return 0, 0, err
+	for _, statement := range []string{"CREATE TABLE flushed (n BIGINT)", "INSERT INTO flushed VALUES (0)"} {
+		if err := exec(statement)(); err != nil {
+			return 0, 0, err
+		}
 	}
 	update := exec("UPDATE flushed SET n = n + 1")
 	quick, err := median(200, update)
@@ -121,10 +123,13 @@ func (r *Rig) commit(ctx context.Context, roundTrip time.Duration) (took time.Du
 		return 0, 0, err
 	}
 	took, flushes = quick-roundTrip, float64(slower-quick)/float64(slowFlushes)
-	if took <= 0 || flushes < 0.5 {
-		return 0, 0, fmt.Errorf(
-			"a commit takes %v, and %v if each flush takes %v longer: flushes are not on its way here",
-			quick, slower, slowFlushes)
+	switch {
+	case took <= 0:
+		return 0, 0, fmt.Errorf("a commit takes %v, less than a round trip of %v: measure on a quiet machine",
+			quick, roundTrip)
+	case flushes < 0.5:
+		return 0, 0, fmt.Errorf("with each flush %v longer, a commit takes %v instead of %v: "+
+			"the server does not flush each commit; see innodb_flush_log_at_trx_commit", slowFlushes, slower, quick)
 	}
 	return took, flushes, nil
 }

@@ -186,9 +186,13 @@ func (r *Rig) Measure(ctx context.Context, strategy string, s Setting) (sample S
 
 // apply makes the round trips, flushes and CPU time those of the setting.
 func (r *Rig) apply(s Setting) error {
+	delay := s.AddedRTT
+	if delay > 0 {
+		delay = max(delay-r.late, time.Microsecond) // proxies cannot add less than r.late
+	}
 	for _, proxies := range r.lab.Topology.Proxies {
-		proxies.MySQL.Delay(s.AddedRTT - r.late)
-		proxies.Redis.Delay(s.AddedRTT - r.late)
+		proxies.MySQL.Delay(delay)
+		proxies.Redis.Delay(delay)
 	}
 	errs := []error{r.lab.Topology.Servers.MySQL.DelayFlushes(s.AddedFlush)}
 	for station, quota := range r.quotas {

@@ -44,7 +44,7 @@ func (r *Record) WriteAnswer(w io.Writer, strategy string, q Question) (reaches 
 			strategy, stats.Grouped(q.Sales), limit, a.LimitedBy)
 		return false
 	}
-	fmt.Fprintf(w, "%s: %s sales per second need %s at the same time; a sale takes %v on average.\n",
+	fmt.Fprintf(w, "%s: for %s sales per second, %s must buy at the same time; a sale takes %v on average.\n",
 		strategy, stats.Grouped(q.Sales), users(a.Users), time.Duration(a.Latency*1e9).Round(100*time.Microsecond))
 	var cores []string
 	for _, station := range Stations {

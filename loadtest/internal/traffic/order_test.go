@@ -34,7 +34,7 @@ func sendOrder(t *testing.T, status int, header, body string) history.Op {
 		_, _ = io.WriteString(w, body)
 	})
 	load := orderLoad(t, 1, 1)
-	for load.RequestPrefix = "t"; len(load.Mix.Order(0)) != 2; { // an order of two lines
+	for len(load.Mix.Order(0)) != 2 { // an order of two lines
 		config := load.Mix.config
 		config.Seed++
 		load.Mix = newMix(t, config)
