@@ -35,8 +35,8 @@ var unitBugs = []Mutant{
 	mutant("units-makes-too-many", "units",
 		"The rows that are made are not subtracted from the units that are to be made.",
 		rewrite(1, "SET unmade = unmade - ?", "SET unmade = unmade - 0 * ?")),
-	mutant("units-blind", "units", "Units without a row are overlooked when the stock is read.",
-		rewrite(1, "SELECT unmade +", "SELECT 0 * unmade +")),
+	mutant("units-blind", "units", "Units without a row are overlooked.",
+		rewrite(1, "SELECT unmade, made", "SELECT 0 * unmade AS unmade, made")),
 }
 
 // spreads is the beginning of the statement that writes all slots of an item. Its arguments are, for each slot, the

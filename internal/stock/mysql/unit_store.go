@@ -25,7 +25,8 @@ const (
 	unitEpochSQL   = "SELECT epoch FROM unit_stock WHERE goods_id = ?"
 	setUnitItemSQL = "UPDATE unit_stock SET unmade = ?, made = ? WHERE goods_id = ?"
 	// With few rows in the table, the server might otherwise scan it, and lock the rows of other items.
-	findUnitsSQL   = "SELECT unit FROM good_unit FORCE INDEX (PRIMARY) WHERE goods_id = ? AND unit > ? LIMIT ?"
+	findUnitsSQL = "SELECT unit FROM good_unit FORCE INDEX (PRIMARY) " +
+		"WHERE goods_id = ? AND unit > ? AND unit <= ? LIMIT ?"
 	deleteUnitsSQL = "DELETE good_unit FROM good_unit FORCE INDEX (PRIMARY) WHERE goods_id = ?"
 )
 
@@ -80,18 +81,22 @@ func (i unitItem) write(ctx context.Context, tx Tx, goodsID int64) error {
 	return err
 }
 
-// makeRows makes rows for some of the unmade units, unless somebody else has made rows since the item was read. It
-// sends its transaction in one message: while rows are made, all buyers of the item wait.
-func (i unitItem) makeRows(ctx context.Context, conn *conn, goodsID int64) error {
+// makeRows makes rows for some of the unmade units, and returns the last unit that has one. If somebody else has made
+// rows since the item was read, that is the last one as read. It sends its transaction in one message: while rows are
+// made, all buyers of the item wait.
+func (i unitItem) makeRows(ctx context.Context, conn *conn, goodsID int64) (made int64, err error) {
 	n := min(i.Unmade, unitChunk)
-	_, err := conn.together(ctx, "UPDATE unit_stock SET unmade = unmade - ?, made = made + ? "+
+	_, err = conn.together(ctx, "UPDATE unit_stock SET unmade = unmade - ?, made = made + ? "+
 		"WHERE goods_id = ? AND made = ? AND unmade >= ?; "+expectOneRow+"; "+
 		"INSERT INTO good_unit (goods_id, unit) SELECT ?, ? + n FROM ("+numbersSQL+") numbers "+
 		"WHERE n <= ?", n, n, goodsID, i.Made, n, goodsID, i.Made, n)
-	if otherRowCount(err) {
-		return nil
+	switch {
+	case otherRowCount(err):
+		return i.Made, nil
+	case err != nil:
+		return 0, err
 	}
-	return err
+	return i.Made + n, nil
 }
 
 // numbersSQL selects the numbers n from 1 to unitChunk.
@@ -101,11 +106,8 @@ var numbersSQL = func() string {
 	return "SELECT 1 + a.d + 10 * b.d + 100 * c.d AS n FROM " + digits + "a JOIN " + digits + "b JOIN " + digits + "c"
 }()
 
-// lockUnits locks up to n rows of an item, behind a unit. It waits for rows that others have locked, or passes over
-// them.
-func lockUnits(
-	ctx context.Context, in session, goodsID, after int64, n int, locking string,
-) (units []int64, err error) {
+// lockUnits locks up to n rows of a range. It waits for rows that others have locked, or passes over them.
+func lockUnits(ctx context.Context, in session, of unitRange, n int, locking string) (units []int64, err error) {
 	if n == 0 {
 		return nil, nil
 	}
@@ -113,7 +115,7 @@ func lockUnits(
 	if locking == skipLocked && stock.TriesOnce(ctx) {
 		query = mayWait + query
 	}
-	err = in.SelectContext(ctx, &units, query, goodsID, after, n)
+	err = in.SelectContext(ctx, &units, query, of.goodsID, of.sold, of.made, n)
 	return units, err
 }
 

@@ -14,13 +14,15 @@ import (
 // unitRows locks as many rows as are wanted, passes over those that others have locked (SKIP LOCKED), and deletes them.
 // So buyers of one item do not wait for each other, as the workers of a queue in a database do not.
 //
-// Deleted rows stay in the index until the server purges them, and a search that begins at the first would read all of
-// them. So a replica begins behind the unit that it sold last, and at the first only if it finds too few there.
+// A search is slow if it passes over rows that were deleted and are not purged yet, or are not committed yet. So a
+// replica begins behind the unit that it sold last, and ends at the last unit of which it knows that its row is
+// committed. If too few rows are free there, it makes rows of unmade units (see UnitStore), and only if there are none,
+// it begins at the first.
 //
 // A row that is locked may become free again: its buyer may give up, or die. If too few rows are free, that does not
 // prove that the item is sold out. So the request looks once more, without SKIP LOCKED: it reads the stock, which
-// includes locked rows, and is refused only if that is too small. Otherwise it makes rows of unmade units (see
-// UnitStore), or waits for locked rows. Without this look, buyers are refused while stock is left.
+// includes locked rows, and is refused only if that is too small. Otherwise it waits for locked rows. Without this
+// look, buyers are refused while stock is left.
 //
 // MariaDB has SKIP LOCKED from 10.6, MySQL from 8.0. TiDB accepts it and locks nothing, which would sell units twice:
 // the strategy refuses to sell there.
@@ -28,33 +30,33 @@ type unitRows struct {
 	UnitStore
 	stock.Canceller
 	locks *atomic.Bool // the server is known to lock rows with SKIP LOCKED
-	sold  *lastUnits
+	known *knownUnits
 }
 
-// lastUnits is the unit of each item that the replica sold last. An item may displace another one, which costs the next
-// buyer of that item a longer search.
-type lastUnits [256]atomic.Pointer[lastUnit]
+// knownUnits is where a replica looks for free units of each item. An item may displace another one, whose next buyer
+// then begins at the first unit.
+type knownUnits [256]atomic.Pointer[unitRange]
 
-type lastUnit struct{ goodsID, unit int64 }
+// unitRange are the units of an item behind sold, which was sold last, up to made, the last one whose row is committed.
+type unitRange struct{ goodsID, sold, made int64 }
 
-func (l *lastUnits) slot(goodsID int64) *atomic.Pointer[lastUnit] {
-	return &l[uint64(goodsID)%uint64(len(l))]
-}
-
-// of returns the unit of an item that was sold last, or 0.
-func (l *lastUnits) of(goodsID int64) int64 {
-	if last := l.slot(goodsID).Load(); last != nil && last.goodsID == goodsID {
-		return last.unit
+func (k *knownUnits) of(goodsID int64) unitRange {
+	if known := k.slot(goodsID).Load(); known != nil && known.goodsID == goodsID {
+		return *known
 	}
-	return 0
+	return unitRange{goodsID: goodsID}
 }
 
-func (l *lastUnits) set(goodsID, unit int64) { l.slot(goodsID).Store(&lastUnit{goodsID, unit}) }
+func (k *knownUnits) set(r unitRange) { k.slot(r.goodsID).Store(&r) }
+
+func (k *knownUnits) slot(goodsID int64) *atomic.Pointer[unitRange] {
+	return &k[uint64(goodsID)%uint64(len(k))]
+}
 
 // NewUnits makes the strategy `units`.
 func NewUnits(d stock.Deps) stock.Deducter {
 	store := newStore(d, stock.Units)
-	return unitRows{UnitStore{store}, store, new(atomic.Bool), new(lastUnits)}
+	return unitRows{UnitStore{store}, store, new(atomic.Bool), new(knownUnits)}
 }
 
 // skipLocked is the end of a SELECT that locks the rows that nobody else has locked.
@@ -88,75 +90,83 @@ func (u unitRows) checkSkipLocked(ctx context.Context, req stock.Request) error 
 	return nil
 }
 
-// try sells units that are free. If too few are, and the item is not sold out, it makes rows for another try, or sells
-// what is left.
+// try sells units that are free. If too few are, it makes rows for another try. If it cannot, and the item is not sold
+// out, it sells what is left.
 func (u unitRows) try(ctx context.Context, req stock.Request, section stock.Section) (stock.Receipt, error) {
 	if req.Count <= unitChunk {
-		last := u.sold.of(req.GoodsID)
-		receipt, err := u.takeFree(ctx, req, section, last)
-		if errors.Is(err, errNoMatch) && last > 0 {
-			receipt, err = u.takeFree(ctx, req, section, 0)
-		}
+		known := u.known.of(req.GoodsID)
+		receipt, err := u.takeFree(ctx, req, section, known)
 		if !errors.Is(err, errNoMatch) {
 			return receipt, err
+		}
+		if made, err := u.makeFree(ctx, req, known); made || err != nil {
+			return stock.Receipt{}, cmp.Or(err, errNoMatch)
 		}
 		if left, err := u.Read(ctx, req.GoodsID); err != nil {
 			return stock.Receipt{}, err
 		} else if left < int64(req.Count) {
 			return stock.Receipt{}, soldOut(req, left)
 		}
-		if made, err := u.makeFree(ctx, req); made || err != nil {
-			return stock.Receipt{}, cmp.Or(err, errNoMatch)
+		if known.sold > 0 {
+			known.sold = 0
+			if receipt, err := u.takeFree(ctx, req, section, known); !errors.Is(err, errNoMatch) {
+				return receipt, err
+			}
 		}
 	}
 	return u.takeAny(ctx, req, section)
 }
 
-// takeFree sells units behind another one that nobody else has locked. It fails with errNoMatch if there are too few.
+// takeFree sells units of a range that nobody else has locked. It fails with errNoMatch if there are too few.
 func (u unitRows) takeFree(
-	ctx context.Context, req stock.Request, section stock.Section, after int64,
+	ctx context.Context, req stock.Request, section stock.Section, in unitRange,
 ) (stock.Receipt, error) {
-	last := int64(0)
+	if in.made-in.sold < int64(req.Count) {
+		return stock.Receipt{}, errNoMatch
+	}
+	sold := in.sold
 	receipt, err := u.MySQL.DeductInTx(ctx, req, ReadCommitted, func(tx Tx) (stock.Receipt, error) {
-		free, err := lockUnits(ctx, tx, req.GoodsID, after, req.Count, skipLocked)
+		free, err := lockUnits(ctx, tx, in, req.Count, skipLocked)
 		if err != nil {
 			return stock.Receipt{}, err
 		}
 		if len(free) < req.Count {
 			return stock.Receipt{}, errNoMatch
 		}
-		last = free[len(free)-1]
+		sold = free[len(free)-1]
 		return u.sell(ctx, req, section, func() error { return deleteUnits(ctx, tx, req.GoodsID, free) })
 	})
-	if err == nil && last > 0 {
-		u.sold.set(req.GoodsID, last)
+	if err == nil {
+		u.known.set(unitRange{in.goodsID, sold, in.made})
 	}
 	return receipt, err
 }
 
-// makeFree makes rows if too few are free and units are unmade. It reports whether enough may be free now.
-func (u unitRows) makeFree(ctx context.Context, req stock.Request) (made bool, err error) {
+// makeFree makes rows, unless there are more than was known. It reports whether enough rows may be free now: it cannot
+// make any if no units are unmade.
+func (u unitRows) makeFree(ctx context.Context, req stock.Request, known unitRange) (more bool, err error) {
 	err = u.MySQL.use(ctx, []int64{ShareOf(req)}, func(conn *conn) error {
 		if err := conn.endBefore(ctx, conn.Conn); err != nil {
 			return err
 		}
-		// The item comes first: if rows are made between the two statements, the second finds them.
 		var item unitItem
 		if err := conn.GetContext(ctx, &item, unitItemSQL, req.GoodsID); err != nil {
 			return orMissing(req.GoodsID, err)
 		}
-		// The rows are locked only until the statement ends.
-		free, err := lockUnits(ctx, conn, req.GoodsID, u.sold.of(req.GoodsID), req.Count, skipLocked)
-		if err != nil {
-			return err
+		if item.Made < known.made { // the item was deleted, and added again
+			known.sold = 0
 		}
-		if made = len(free) == req.Count; made || item.Unmade == 0 {
-			return nil // another request has made them, or there are none to make
+		if more = item.Made != known.made || item.Unmade > 0; item.Made == known.made && more {
+			var err error
+			if item.Made, err = item.makeRows(ctx, conn, req.GoodsID); err != nil {
+				return err
+			}
 		}
-		made = true
-		return item.makeRows(ctx, conn, req.GoodsID)
+		known.made = item.Made
+		u.known.set(known)
+		return nil
 	})
-	return made && err == nil, err
+	return more && err == nil, err
 }
 
 // takeAny sells unmade units, and rows for which it waits. Because it has locked the item's row in unit_stock, no unit
@@ -168,7 +178,8 @@ func (u unitRows) takeAny(ctx context.Context, req stock.Request, section stock.
 			return stock.Receipt{}, err
 		}
 		unmade := min(item.Unmade, int64(req.Count))
-		rows, err := lockUnits(ctx, tx, req.GoodsID, 0, req.Count-int(unmade), forUpdateSQL(ctx))
+		all := unitRange{goodsID: req.GoodsID, made: item.Made}
+		rows, err := lockUnits(ctx, tx, all, req.Count-int(unmade), forUpdateSQL(ctx))
 		if err != nil {
 			return stock.Receipt{}, err
 		}
