@@ -92,8 +92,8 @@ func TestWrongUsageIsOneClearLine(t *testing.T) { //nolint:funlen // a table
 		{"up --replicas x", `--replicas "x": must be a whole number; see loadtest up --help`},
 		{"up --replicas 99999999999999999999", `--replicas "99999999999999999999": is out of range`},
 		{"run --seed -1", `--seed "-1": must be a whole number, 0 or more`},
-		{"bench --users 0", "--users 0: a number from 1 to 384 is needed"},
-		{"bench --users 600", "--users 600: a number from 1 to 384 is needed"},
+		{"bench --users 0", "--users 0: a number from 1 to 366 is needed"},
+		{"bench --users 600", "--users 600: a number from 1 to 366 is needed"},
 		{"bench --markdown " + empty, "--markdown " + empty + ": "}, // it would be written after minutes of measuring
 		{"faults --repeat 1001", "--repeat 1001: must be a number from 1 to 1000"},
 		{"faults --parallel 0", "--parallel 0: must be at least 1"},

@@ -47,7 +47,7 @@ predictions come from a record of one machine, and each strategy's error in test
 
 Exit status: 0 the question was answered, also with "not predicted" or "not possible"; 2 wrong usage, or something is
 missing; 130 interrupted.`,
-		Example: `  loadtest size --sales 100 --strategies lock-redis-rlock --rtt 0.5ms --commit 2ms
+		Example: `  loadtest size --sales 100 --strategies update --rtt 0.5ms --commit 2ms
   loadtest size --sales 2000 --items 100
   loadtest size --measure --strategies update`,
 		Args: noArguments,
@@ -88,12 +88,9 @@ func (f *sizeFlags) check(flags *pflag.FlagSet) error {
 			return fmt.Errorf("--%s cannot be used with --measure: it is about predictions from a record", name)
 		}
 	}
-	for _, name := range []string{"rounds", "seed", "stock-binary"} {
-		if !f.measure && flags.Changed(name) {
-			return fmt.Errorf("--%s needs --measure", name)
-		}
-	}
 	switch {
+	case !f.measure && flags.Changed("rounds"):
+		return errors.New("--rounds needs --measure")
 	case !(f.sales > 0) || math.IsInf(f.sales, 0):
 		return fmt.Errorf("--sales %v: must be positive", f.sales)
 	case f.items < 1 || f.items > 10_000:

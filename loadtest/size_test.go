@@ -23,7 +23,7 @@ func TestSizeRefusesWhatItCannotPredict(t *testing.T) {
 		{[]string{"--items", "0"}, "--items 0: must be a number from 1 to 10000"},
 		{[]string{"--sales", "-1"}, "--sales -1: must be positive"},
 		{[]string{"--rtt", "-1ms"}, "must not be negative"},
-		{[]string{"--record", "size_test.go"}, "it is no record of loadtest size"},
+		{[]string{"--record", "size_test.go"}, "not a record of loadtest size --measure"},
 		{[]string{"--record", "missing.json"}, "no such file"},
 		{[]string{"--measure", "--sales", "5"}, "--sales cannot be used with --measure"},
 		{[]string{"--measure", "--rounds", "0"}, "--rounds 0: must be positive"},

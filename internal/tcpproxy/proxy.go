@@ -289,8 +289,8 @@ func (p *Proxy) caught(l *link, m Message) (found *Caught) {
 	return found
 }
 
-// Delay delays each message of a client by d. Messages of a connection are delayed one after the other. A delay that has
-// begun ends in time even if the connection is cut meanwhile, and Close waits for it.
+// Delay delays each message of a client by d. Messages of a connection are delayed one after the other. Cutting the
+// connection does not shorten a delay that has begun, and Close waits for it.
 func (p *Proxy) Delay(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

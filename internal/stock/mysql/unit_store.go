@@ -25,8 +25,7 @@ const (
 	unitEpochSQL   = "SELECT epoch FROM unit_stock WHERE goods_id = ?"
 	setUnitItemSQL = "UPDATE unit_stock SET unmade = ?, made = ? WHERE goods_id = ?"
 	// With few rows in the table, the server might otherwise scan it, and lock the rows of other items.
-	findUnitsSQL = "SELECT unit FROM good_unit FORCE INDEX (PRIMARY) " +
-		"WHERE goods_id = ? AND unit > ? AND unit <= ? LIMIT ?"
+	findUnitsSQL   = "SELECT unit FROM good_unit FORCE INDEX (PRIMARY) WHERE goods_id = ?"
 	deleteUnitsSQL = "DELETE good_unit FROM good_unit FORCE INDEX (PRIMARY) WHERE goods_id = ?"
 )
 
@@ -70,6 +69,12 @@ func (s UnitStore) Restock(ctx context.Context, goodsID, units int64) (left int6
 	return left, err
 }
 
+// item reads an item's row in unit_stock.
+func (s UnitStore) item(ctx context.Context, goodsID int64) (item unitItem, err error) {
+	err = s.MySQL.get(ctx, goodsID, &item, unitItemSQL, goodsID)
+	return item, err
+}
+
 // lockUnitItem locks an item's row in unit_stock. Nobody else can then add units, with or without a row.
 func lockUnitItem(ctx context.Context, tx Tx, goodsID int64) (item unitItem, err error) {
 	err = tx.GetContext(ctx, &item, unitItemSQL+forUpdateSQL(ctx), goodsID)
@@ -106,16 +111,23 @@ var numbersSQL = func() string {
 	return "SELECT 1 + a.d + 10 * b.d + 100 * c.d AS n FROM " + digits + "a JOIN " + digits + "b JOIN " + digits + "c"
 }()
 
-// lockUnits locks up to n rows of a range. It waits for rows that others have locked, or passes over them.
-func lockUnits(ctx context.Context, in session, of unitRange, n int, locking string) (units []int64, err error) {
-	if n == 0 {
-		return nil, nil
-	}
-	query := findUnitsSQL + locking
-	if locking == skipLocked && stock.TriesOnce(ctx) {
+// lockFree locks up to n rows of a range. It passes over rows that others have locked.
+func lockFree(ctx context.Context, in session, of unitRange, n int) (units []int64, err error) {
+	query := findUnitsSQL + " AND unit > ? AND unit <= ? LIMIT ? FOR UPDATE SKIP LOCKED"
+	if stock.TriesOnce(ctx) {
 		query = mayWait + query
 	}
 	err = in.SelectContext(ctx, &units, query, of.goodsID, of.sold, of.made, n)
+	return units, err
+}
+
+// lockUnits locks up to n rows of an item. It waits for rows that others have locked. With a condition on the unit, the
+// server would also wait for the row behind the last one, which is of another item.
+func lockUnits(ctx context.Context, in session, goodsID int64, n int) (units []int64, err error) {
+	if n == 0 {
+		return nil, nil
+	}
+	err = in.SelectContext(ctx, &units, findUnitsSQL+" LIMIT ?"+forUpdateSQL(ctx), goodsID, n)
 	return units, err
 }
 

@@ -47,7 +47,20 @@ func (k *knownUnits) of(goodsID int64) unitRange {
 	return unitRange{goodsID: goodsID}
 }
 
-func (k *knownUnits) set(r unitRange) { k.slot(r.goodsID).Store(&r) }
+// extend keeps the larger limits of a range and of what was known.
+func (k *knownUnits) extend(r unitRange) {
+	for slot := k.slot(r.goodsID); ; {
+		known, next := slot.Load(), r
+		if known != nil && known.goodsID == r.goodsID {
+			next.sold, next.made = max(r.sold, known.sold), max(r.made, known.made)
+		}
+		if slot.CompareAndSwap(known, &next) {
+			return
+		}
+	}
+}
+
+func (k *knownUnits) forget(goodsID int64) { k.slot(goodsID).Store(nil) }
 
 func (k *knownUnits) slot(goodsID int64) *atomic.Pointer[unitRange] {
 	return &k[uint64(goodsID)%uint64(len(k))]
@@ -58,9 +71,6 @@ func NewUnits(d stock.Deps) stock.Deducter {
 	store := newStore(d, stock.Units)
 	return unitRows{UnitStore{store}, store, new(atomic.Bool), new(knownUnits)}
 }
-
-// skipLocked is the end of a SELECT that locks the rows that nobody else has locked.
-const skipLocked = " FOR UPDATE SKIP LOCKED"
 
 func (u unitRows) Deduct(ctx context.Context, req stock.Request) (stock.Receipt, error) {
 	if err := u.checkSkipLocked(ctx, req); err != nil {
@@ -99,8 +109,18 @@ func (u unitRows) try(ctx context.Context, req stock.Request, section stock.Sect
 		if !errors.Is(err, errNoMatch) {
 			return receipt, err
 		}
-		if made, err := u.makeFree(ctx, req, known); made || err != nil {
-			return stock.Receipt{}, cmp.Or(err, errNoMatch)
+		item, err := u.item(ctx, req.GoodsID)
+		if err != nil {
+			return stock.Receipt{}, err
+		}
+		if item.Made != known.made {
+			known = u.learn(known, item)
+			if receipt, err := u.takeFree(ctx, req, section, known); !errors.Is(err, errNoMatch) {
+				return receipt, err
+			}
+		}
+		if item.Unmade > 0 {
+			return stock.Receipt{}, cmp.Or(u.makeFree(ctx, req, item), errNoMatch)
 		}
 		if left, err := u.Read(ctx, req.GoodsID); err != nil {
 			return stock.Receipt{}, err
@@ -117,6 +137,17 @@ func (u unitRows) try(ctx context.Context, req stock.Request, section stock.Sect
 	return u.takeAny(ctx, req, section)
 }
 
+// learn returns the range of units of an item that has been read.
+func (u unitRows) learn(known unitRange, item unitItem) unitRange {
+	if item.Made < known.made { // the item was deleted, and added again
+		u.known.forget(known.goodsID)
+		known.sold = 0
+	}
+	known.made = item.Made
+	u.known.extend(known)
+	return known
+}
+
 // takeFree sells units of a range that nobody else has locked. It fails with errNoMatch if there are too few.
 func (u unitRows) takeFree(
 	ctx context.Context, req stock.Request, section stock.Section, in unitRange,
@@ -126,7 +157,7 @@ func (u unitRows) takeFree(
 	}
 	sold := in.sold
 	receipt, err := u.MySQL.DeductInTx(ctx, req, ReadCommitted, func(tx Tx) (stock.Receipt, error) {
-		free, err := lockUnits(ctx, tx, in, req.Count, skipLocked)
+		free, err := lockFree(ctx, tx, in, req.Count)
 		if err != nil {
 			return stock.Receipt{}, err
 		}
@@ -137,36 +168,23 @@ func (u unitRows) takeFree(
 		return u.sell(ctx, req, section, func() error { return deleteUnits(ctx, tx, req.GoodsID, free) })
 	})
 	if err == nil {
-		u.known.set(unitRange{in.goodsID, sold, in.made})
+		u.known.extend(unitRange{in.goodsID, sold, in.made})
 	}
 	return receipt, err
 }
 
-// makeFree makes rows, unless there are more than was known. It reports whether enough rows may be free now: it cannot
-// make any if no units are unmade.
-func (u unitRows) makeFree(ctx context.Context, req stock.Request, known unitRange) (more bool, err error) {
-	err = u.MySQL.use(ctx, []int64{ShareOf(req)}, func(conn *conn) error {
+// makeFree makes rows for another try. It makes none if another request has made some since the item was read.
+func (u unitRows) makeFree(ctx context.Context, req stock.Request, item unitItem) error {
+	return u.MySQL.use(ctx, []int64{ShareOf(req)}, func(conn *conn) error {
 		if err := conn.endBefore(ctx, conn.Conn); err != nil {
 			return err
 		}
-		var item unitItem
-		if err := conn.GetContext(ctx, &item, unitItemSQL, req.GoodsID); err != nil {
-			return orMissing(req.GoodsID, err)
+		made, err := item.makeRows(ctx, conn, req.GoodsID)
+		if err == nil {
+			u.known.extend(unitRange{goodsID: req.GoodsID, made: made})
 		}
-		if item.Made < known.made { // the item was deleted, and added again
-			known.sold = 0
-		}
-		if more = item.Made != known.made || item.Unmade > 0; item.Made == known.made && more {
-			var err error
-			if item.Made, err = item.makeRows(ctx, conn, req.GoodsID); err != nil {
-				return err
-			}
-		}
-		known.made = item.Made
-		u.known.set(known)
-		return nil
+		return err
 	})
-	return more && err == nil, err
 }
 
 // takeAny sells unmade units, and rows for which it waits. Because it has locked the item's row in unit_stock, no unit
@@ -178,8 +196,7 @@ func (u unitRows) takeAny(ctx context.Context, req stock.Request, section stock.
 			return stock.Receipt{}, err
 		}
 		unmade := min(item.Unmade, int64(req.Count))
-		all := unitRange{goodsID: req.GoodsID, made: item.Made}
-		rows, err := lockUnits(ctx, tx, all, req.Count-int(unmade), forUpdateSQL(ctx))
+		rows, err := lockUnits(ctx, tx, req.GoodsID, req.Count-int(unmade))
 		if err != nil {
 			return stock.Receipt{}, err
 		}

@@ -100,7 +100,8 @@ func TestUnitsAreNotSoldOutWhileOneRequestHasLockedAllOfThem(t *testing.T) {
 func TestUnitsOfAnItemDoNotWaitForThoseOfAnother(t *testing.T) {
 	t.Parallel()
 	r := newUnitsReplica(t, stocktest.NewAddresses(t, stock.NeedMySQL))
-	held, free := r.NewItem(t, 16), r.NewItem(t, 16)
+	held, free := r.NewItem(t, 17), r.NewItem(t, 16)
+	stocktest.Sell(t, r, stock.Request{GoodsID: held, Count: 1}) // makes the rows of the others
 	parked := stocktest.Park(t, r, stock.Request{GoodsID: held, Count: 16}, stocktest.BeforeWrite)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
@@ -123,4 +124,81 @@ func TestASaleOfUnitsWithAKeyDoesNotDeadlockWithASet(t *testing.T) {
 	must.Succeed(t, parked.Resume())
 	must.Succeed(t, <-set)
 	r.WantLeft(t, stock.Units, id, 50)
+}
+
+func TestAUnitThatABuyerGaveUpIsSoldAfterThoseBehindIt(t *testing.T) {
+	t.Parallel()
+	a := stocktest.NewAddresses(t, stock.NeedMySQL)
+	r, other := newUnitsReplica(t, a), newUnitsReplica(t, a)
+	id := r.NewItem(t, 3)
+	one := stock.Request{GoodsID: id, Count: 1}
+	stocktest.Sell(t, r, one)
+	ctx, giveUp := context.WithCancel(t.Context())
+	locked, goOn := make(chan struct{}), make(chan struct{})
+	pause := stocktest.Once(stocktest.AfterWrite, func(context.Context) {
+		close(locked)
+		<-goOn
+		giveUp()
+	})
+	second := stocktest.Start(stocktest.WithPause(ctx, pause), other, one)
+	<-locked
+	stocktest.Sell(t, r, one) // the last unit
+	close(goOn)
+	if err := (<-second).Err; !errors.Is(err, context.Canceled) {
+		t.Errorf("second: %v", err)
+	}
+	stocktest.Sell(t, r, one)
+	if _, err := r.Deduct(t.Context(), one); !errors.Is(err, stock.ErrSoldOut) {
+		t.Errorf("after all units were sold: %v", err)
+	}
+}
+
+func TestUnitsOfAnItemThatWasAddedAgainAreSold(t *testing.T) {
+	t.Parallel()
+	r := newUnitsReplica(t, stocktest.NewAddresses(t, stock.NeedMySQL))
+	id := r.NewItem(t, 5)
+	stocktest.Sell(t, r, stock.Request{GoodsID: id, Count: 3})
+	for _, table := range []string{"good_unit", "unit_stock"} {
+		_, err := r.deps.MySQL.ExecContext(t.Context(), "DELETE FROM "+table+" WHERE goods_id = ?", id)
+		must.Succeed(t, err)
+	}
+	r.Set(t, id, 5)
+	stocktest.Sell(t, r, stock.Request{GoodsID: id, Count: 1})
+	r.wantRows(t, id, 4)
+	stocktest.Sell(t, r, stock.Request{GoodsID: id, Count: 4})
+	r.WantLeft(t, stock.Units, id, 0)
+}
+
+// A replica that has just started does not know yet which units have rows.
+func TestABuyerWhoDoesNotWaitGetsUnitsFromANewReplica(t *testing.T) {
+	t.Parallel()
+	a := stocktest.NewAddresses(t, stock.NeedMySQL)
+	r := newUnitsReplica(t, a)
+	id := r.NewItem(t, 3000)
+	stocktest.Sell(t, r, stock.Request{GoodsID: id, Count: 999})
+	r.wantRows(t, id, 1)
+	_, err := newUnitsReplica(t, a).Deduct(stock.LimitWait(t.Context(), 0), stock.Request{GoodsID: id, Count: 2})
+	must.Succeed(t, err)
+	r.wantRows(t, id, 999)
+}
+
+func TestTheLastUnitsOfAnItemDoNotWaitForTheItemBehindIt(t *testing.T) {
+	t.Parallel()
+	a := stocktest.NewAddresses(t, stock.NeedMySQL)
+	r, other := newUnitsReplica(t, a), newUnitsReplica(t, a)
+	id, next := r.NewItem(t, 3), r.NewItem(t, 3)
+	for _, item := range []int64{id, next} { // makes the rows of the others
+		stocktest.Sell(t, r, stock.Request{GoodsID: item, Count: 1})
+	}
+	behind := stocktest.Park(t, r, stock.Request{GoodsID: next, Count: 2}, stocktest.BeforeWrite)
+	first := stocktest.Park(t, other, stock.Request{GoodsID: id, Count: 1}, stocktest.AfterWrite)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	second := stocktest.Start(ctx, r, stock.Request{GoodsID: id, Count: 2})
+	stocktest.WaitForRowLock(t, r.deps.MySQL)
+	must.Succeed(t, first.Resume())
+	if err := (<-second).Err; !errors.Is(err, stock.ErrSoldOut) {
+		t.Errorf("for two units, of which one is left: %v", err)
+	}
+	must.Succeed(t, behind.Resume())
 }

@@ -261,18 +261,19 @@ func (s subject) wantChain(t *testing.T, initial int64, sales []bought) (left in
 // wantExclusive checks that no two critical sections overlap.
 func wantExclusive(t *testing.T, sales []bought) {
 	slices.SortFunc(sales, func(a, b bought) int { return int(a.receipt.Entered - b.receipt.Entered) })
-	overlaps, longest := 0, time.Duration(0)
-	for i, sale := range sales {
+	overlaps, longest, left := 0, int64(0), int64(0)
+	for _, sale := range sales {
 		if sale.receipt.Entered == 0 {
 			t.Fatal("a sale never entered its critical section: call Enter of its stock.Section when exclusion begins")
 		}
-		if i > 0 && sale.receipt.Entered < sales[i-1].receipt.Left {
+		if overlap := left - sale.receipt.Entered; overlap > 0 {
 			overlaps++
-			longest = max(longest, time.Duration(sales[i-1].receipt.Left-sale.receipt.Entered))
+			longest = max(longest, overlap)
 		}
+		left = max(left, sale.receipt.Left)
 	}
 	if overlaps > 0 {
-		t.Errorf("%d of %d critical sections overlap, by up to %v", overlaps, len(sales), longest)
+		t.Errorf("%d of %d critical sections overlap, by up to %v", overlaps, len(sales), time.Duration(longest))
 	}
 }
 

@@ -65,11 +65,11 @@ func (d disturbed) String() string {
 			what = "a cancellation after the sale"
 		}
 	}
-	how := "cut " + string(d.where)
+	how := "whose connection is cut " + string(d.where)
 	if d.late {
-		how = "late"
+		how = "of which a message is late"
 	}
-	return fmt.Sprintf("%s, with %d units in stock, whose message is %s", what, d.units, how)
+	return fmt.Sprintf("%s, with %d units in stock, %s", what, d.units, how)
 }
 
 // strike disturbs the n-th message, and reports whether there was one, and otherwise how the request ended. In the end

@@ -53,7 +53,10 @@ type Options struct {
 
 // MaxUsers is how many users the lab's own servers can serve: raw needs a connection to MySQL for each, in addition to
 // those of two replicas (65 each: --mysql-conns, --mysql-lock-conns and one for readiness) and of the lab.
-const MaxUsers = servers.MySQLConnections - 2*65 - 16
+const MaxUsers = servers.MySQLConnections - 2*65 - forTheLab
+
+// forTheLab is how many connections the lab needs at most to set and read stocks.
+const forTheLab = 16
 
 // Constants of a cell.
 const (

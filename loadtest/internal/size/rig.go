@@ -34,7 +34,7 @@ type Rig struct {
 	catalogue []scenario.Strategy
 	quotas    map[Station]*Quota // empty without root
 	dir       string
-	late      time.Duration // by which proxies delay messages too much
+	late      time.Duration // that proxies add to a delay of a message, measured on one idle connection
 	number    int           // of the latest measurement
 	seed      uint64
 }

@@ -112,7 +112,7 @@ def buy(request, item):
         status = 200
     elif any(text in message for text in SHORT for message in told):
         status = 409
-    else:  # such as Django's 400 if it cannot save a session, perhaps that of a buyer whose order was placed
+    else:  # such as Django's 400 if it cannot save a session: the order may have been placed nevertheless
         status = 500
     return HttpResponse("\n".join([place, *told]), status=status)
 

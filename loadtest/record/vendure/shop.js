@@ -75,7 +75,8 @@ async function buy(url, item, quantity) {
   ]
   for (const [query, variables] of steps) {
     const result = await ask(query, variables)
-    // A step to another state tells all its errors in the same way, even that the connection to the database was cut.
+    // A step to another state tells all its errors in the same way, even that the connection to the database was cut. If
+    // too few units are left, the first step adds those to the order; the buyer stops there.
     const why = result?.transitionError ?? result?.errorCode
     if (why === "INSUFFICIENT_STOCK_ERROR" || why?.includes("insufficient stock")) return why
     if (why) throw new Error(why)
