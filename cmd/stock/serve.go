@@ -24,8 +24,8 @@ import (
 	"stock/internal/access"
 	"stock/internal/stock"
 	"stock/internal/stock/catalogue"
+	"stock/internal/stock/health"
 	"stock/internal/stock/httpapi"
-	"stock/internal/stock/mysql"
 	"stock/internal/stock/retention"
 	"stock/internal/stock/share"
 )
@@ -373,7 +373,7 @@ func (o *serveOptions) checkGalera(ctx context.Context) error {
 	case db == nil:
 		return nil
 	case !o.galera:
-		if err := mysql.CheckWritable(ctx, db, false); errors.Is(err, mysql.ErrNeedsGaleraFlag) {
+		if err := health.CheckMySQL(ctx, db, false); errors.Is(err, health.ErrNeedsGaleraFlag) {
 			return err
 		}
 		return nil

@@ -69,12 +69,6 @@ func (s UnitStore) Restock(ctx context.Context, goodsID, units int64) (left int6
 	return left, err
 }
 
-// item reads an item's row in unit_stock.
-func (s UnitStore) item(ctx context.Context, goodsID int64) (item unitItem, err error) {
-	err = s.MySQL.get(ctx, goodsID, &item, unitItemSQL, goodsID)
-	return item, err
-}
-
 // lockUnitItem locks an item's row in unit_stock. Nobody else can then add units, with or without a row.
 func lockUnitItem(ctx context.Context, tx Tx, goodsID int64) (item unitItem, err error) {
 	err = tx.GetContext(ctx, &item, unitItemSQL+forUpdateSQL(ctx), goodsID)
@@ -86,22 +80,28 @@ func (i unitItem) write(ctx context.Context, tx Tx, goodsID int64) error {
 	return err
 }
 
-// makeRows makes rows for some of the unmade units, and returns the last unit that has one. If somebody else has made
-// rows since the item was read, that is the last one as read. It sends its transaction in one message: while rows are
-// made, all buyers of the item wait.
-func (i unitItem) makeRows(ctx context.Context, conn *conn, goodsID int64) (made int64, err error) {
-	n := min(i.Unmade, unitChunk)
-	_, err = conn.together(ctx, "UPDATE unit_stock SET unmade = unmade - ?, made = made + ? "+
-		"WHERE goods_id = ? AND made = ? AND unmade >= ?; "+expectOneRow+"; "+
-		"INSERT INTO good_unit (goods_id, unit) SELECT ?, ? + n FROM ("+numbersSQL+") numbers "+
-		"WHERE n <= ?", n, n, goodsID, i.Made, n, goodsID, i.Made, n)
-	switch {
-	case otherRowCount(err):
-		return i.Made, nil
-	case err != nil:
-		return 0, err
-	}
-	return i.Made + n, nil
+// makeRows makes rows for some of the unmade units of an item, and returns the last unit that has one. If somebody else
+// has made rows since the item was read, that is the last one as read. It sends its transaction in one message: while
+// rows are made, all buyers of the item wait.
+func (s UnitStore) makeRows(ctx context.Context, req stock.Request, item unitItem) (made int64, err error) {
+	err = s.MySQL.use(ctx, []int64{ShareOf(req)}, func(conn *conn) error {
+		if err := conn.endBefore(ctx, conn.Conn); err != nil {
+			return err
+		}
+		n := min(item.Unmade, unitChunk)
+		_, err := conn.together(ctx, "UPDATE unit_stock SET unmade = unmade - ?, made = made + ? "+
+			"WHERE goods_id = ? AND made = ? AND unmade >= ?; "+expectOneRow+"; "+
+			"INSERT INTO good_unit (goods_id, unit) SELECT ?, ? + n FROM ("+numbersSQL+") numbers "+
+			"WHERE n <= ?", n, n, req.GoodsID, item.Made, n, req.GoodsID, item.Made, n)
+		switch {
+		case err == nil:
+			made = item.Made + n
+		case otherRowCount(err):
+			made, err = item.Made, nil
+		}
+		return err
+	})
+	return made, err
 }
 
 // numbersSQL selects the numbers n from 1 to unitChunk.
@@ -111,8 +111,8 @@ var numbersSQL = func() string {
 	return "SELECT 1 + a.d + 10 * b.d + 100 * c.d AS n FROM " + digits + "a JOIN " + digits + "b JOIN " + digits + "c"
 }()
 
-// lockFree locks up to n rows of a range. It passes over rows that others have locked.
-func lockFree(ctx context.Context, in session, of unitRange, n int) (units []int64, err error) {
+// lockFree locks up to n rows of known units. It passes over rows that others have locked.
+func lockFree(ctx context.Context, in session, of knownUnits, n int) (units []int64, err error) {
 	query := findUnitsSQL + " AND unit > ? AND unit <= ? LIMIT ? FOR UPDATE SKIP LOCKED"
 	if stock.TriesOnce(ctx) {
 		query = mayWait + query

@@ -1,7 +1,6 @@
 package mysql
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,46 +29,23 @@ type unitRows struct {
 	UnitStore
 	stock.Canceller
 	locks *atomic.Bool // the server is known to lock rows with SKIP LOCKED
-	known *knownUnits
+	known *[256]atomic.Pointer[knownUnits]
 }
 
-// knownUnits is where a replica looks for free units of each item. An item may displace another one, whose next buyer
-// then begins at the first unit.
-type knownUnits [256]atomic.Pointer[unitRange]
+// knownUnits is where a replica looks for free units of an item: behind the one that it sold last, up to the last one
+// whose row is committed.
+type knownUnits struct{ goodsID, sold, made int64 }
 
-// unitRange are the units of an item behind sold, which was sold last, up to made, the last one whose row is committed.
-type unitRange struct{ goodsID, sold, made int64 }
-
-func (k *knownUnits) of(goodsID int64) unitRange {
-	if known := k.slot(goodsID).Load(); known != nil && known.goodsID == goodsID {
-		return *known
-	}
-	return unitRange{goodsID: goodsID}
-}
-
-// extend keeps the larger limits of a range and of what was known.
-func (k *knownUnits) extend(r unitRange) {
-	for slot := k.slot(r.goodsID); ; {
-		known, next := slot.Load(), r
-		if known != nil && known.goodsID == r.goodsID {
-			next.sold, next.made = max(r.sold, known.sold), max(r.made, known.made)
-		}
-		if slot.CompareAndSwap(known, &next) {
-			return
-		}
-	}
-}
-
-func (k *knownUnits) forget(goodsID int64) { k.slot(goodsID).Store(nil) }
-
-func (k *knownUnits) slot(goodsID int64) *atomic.Pointer[unitRange] {
-	return &k[uint64(goodsID)%uint64(len(k))]
+// place is where the replica keeps what it knows of an item. Items may share a place: the next buyer of the one that is
+// displaced begins at the first unit.
+func (u unitRows) place(goodsID int64) *atomic.Pointer[knownUnits] {
+	return &u.known[uint64(goodsID)%uint64(len(u.known))]
 }
 
 // NewUnits makes the strategy `units`.
 func NewUnits(d stock.Deps) stock.Deducter {
 	store := newStore(d, stock.Units)
-	return unitRows{UnitStore{store}, store, new(atomic.Bool), new(knownUnits)}
+	return unitRows{UnitStore{store}, store, new(atomic.Bool), new([256]atomic.Pointer[knownUnits])}
 }
 
 func (u unitRows) Deduct(ctx context.Context, req stock.Request) (stock.Receipt, error) {
@@ -103,59 +79,56 @@ func (u unitRows) checkSkipLocked(ctx context.Context, req stock.Request) error 
 // try sells units that are free. If too few are, it makes rows for another try. If it cannot, and the item is not sold
 // out, it sells what is left.
 func (u unitRows) try(ctx context.Context, req stock.Request, section stock.Section) (stock.Receipt, error) {
-	if req.Count <= unitChunk {
-		known := u.known.of(req.GoodsID)
-		receipt, err := u.takeFree(ctx, req, section, known)
-		if !errors.Is(err, errNoMatch) {
+	if req.Count > unitChunk {
+		return u.takeAny(ctx, req, section)
+	}
+	known := knownUnits{goodsID: req.GoodsID}
+	if kept := u.place(req.GoodsID).Load(); kept != nil && kept.goodsID == req.GoodsID {
+		known = *kept
+	}
+	receipt, err := u.takeFree(ctx, req, section, known)
+	if !errors.Is(err, errNoMatch) {
+		return receipt, err
+	}
+	var item unitItem
+	if err := u.MySQL.get(ctx, req.GoodsID, &item, unitItemSQL, req.GoodsID); err != nil {
+		return stock.Receipt{}, err
+	}
+	if item.Made != known.made {
+		if item.Made < known.made { // the item was deleted, and added again
+			known.sold = 0
+		}
+		known.made = item.Made
+		if receipt, err := u.takeFree(ctx, req, section, known); !errors.Is(err, errNoMatch) {
 			return receipt, err
 		}
-		item, err := u.item(ctx, req.GoodsID)
-		if err != nil {
+	}
+	if item.Unmade > 0 {
+		if known.made, err = u.makeRows(ctx, req, item); err != nil {
 			return stock.Receipt{}, err
 		}
-		if item.Made != known.made {
-			known = u.learn(known, item)
-			if receipt, err := u.takeFree(ctx, req, section, known); !errors.Is(err, errNoMatch) {
-				return receipt, err
-			}
-		}
-		if item.Unmade > 0 {
-			return stock.Receipt{}, cmp.Or(u.makeFree(ctx, req, item), errNoMatch)
-		}
-		if left, err := u.Read(ctx, req.GoodsID); err != nil {
-			return stock.Receipt{}, err
-		} else if left < int64(req.Count) {
-			return stock.Receipt{}, soldOut(req, left)
-		}
-		if known.sold > 0 {
-			known.sold = 0
-			if receipt, err := u.takeFree(ctx, req, section, known); !errors.Is(err, errNoMatch) {
-				return receipt, err
-			}
-		}
+		u.place(req.GoodsID).Store(&known)
+		return stock.Receipt{}, errNoMatch
+	}
+	if left, err := u.Read(ctx, req.GoodsID); err != nil {
+		return stock.Receipt{}, err
+	} else if left < int64(req.Count) {
+		return stock.Receipt{}, soldOut(req, left)
+	}
+	known.sold = 0
+	if receipt, err := u.takeFree(ctx, req, section, known); !errors.Is(err, errNoMatch) {
+		return receipt, err
 	}
 	return u.takeAny(ctx, req, section)
 }
 
-// learn returns the range of units of an item that has been read.
-func (u unitRows) learn(known unitRange, item unitItem) unitRange {
-	if item.Made < known.made { // the item was deleted, and added again
-		u.known.forget(known.goodsID)
-		known.sold = 0
-	}
-	known.made = item.Made
-	u.known.extend(known)
-	return known
-}
-
-// takeFree sells units of a range that nobody else has locked. It fails with errNoMatch if there are too few.
+// takeFree sells units that nobody else has locked. It fails with errNoMatch if there are too few.
 func (u unitRows) takeFree(
-	ctx context.Context, req stock.Request, section stock.Section, in unitRange,
+	ctx context.Context, req stock.Request, section stock.Section, in knownUnits,
 ) (stock.Receipt, error) {
 	if in.made-in.sold < int64(req.Count) {
 		return stock.Receipt{}, errNoMatch
 	}
-	sold := in.sold
 	receipt, err := u.MySQL.DeductInTx(ctx, req, ReadCommitted, func(tx Tx) (stock.Receipt, error) {
 		free, err := lockFree(ctx, tx, in, req.Count)
 		if err != nil {
@@ -164,27 +137,13 @@ func (u unitRows) takeFree(
 		if len(free) < req.Count {
 			return stock.Receipt{}, errNoMatch
 		}
-		sold = free[len(free)-1]
+		in.sold = free[len(free)-1]
 		return u.sell(ctx, req, section, func() error { return deleteUnits(ctx, tx, req.GoodsID, free) })
 	})
 	if err == nil {
-		u.known.extend(unitRange{in.goodsID, sold, in.made})
+		u.place(req.GoodsID).Store(&in)
 	}
 	return receipt, err
-}
-
-// makeFree makes rows for another try. It makes none if another request has made some since the item was read.
-func (u unitRows) makeFree(ctx context.Context, req stock.Request, item unitItem) error {
-	return u.MySQL.use(ctx, []int64{ShareOf(req)}, func(conn *conn) error {
-		if err := conn.endBefore(ctx, conn.Conn); err != nil {
-			return err
-		}
-		made, err := item.makeRows(ctx, conn, req.GoodsID)
-		if err == nil {
-			u.known.extend(unitRange{goodsID: req.GoodsID, made: made})
-		}
-		return err
-	})
 }
 
 // takeAny sells unmade units, and rows for which it waits. Because it has locked the item's row in unit_stock, no unit

@@ -1,4 +1,4 @@
-package mysql
+package health
 
 import (
 	"context"
@@ -9,18 +9,19 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"stock/internal/stock"
+	"stock/internal/stock/mysql"
 )
 
-// ErrNeedsGaleraFlag means that MySQL is a node of Galera, and the replica was not told so: see addOneByOne.
+// ErrNeedsGaleraFlag means that MySQL is a node of Galera, and the replica was not told so: see stock.Deps.
 var ErrNeedsGaleraFlag = errors.New("MySQL is a node of Galera: start the replica with --galera, or it may lose sales")
 
-// CheckWritable reports whether the server lets the account of a pool in and takes writes. A password that has changed
+// CheckMySQL reports whether the server lets the account of a pool in and takes writes. A password that has changed
 // shows only on a new connection, so the pool should keep no idle ones. ErrBusy means that the server has no connection
 // left for the question; the connections that are open still work.
 //
 // A read-only server is refused even if this account could still write: what a former primary accepts is lost when it
 // becomes a replica.
-func CheckWritable(ctx context.Context, db *sqlx.DB, galera bool) error {
+func CheckMySQL(ctx context.Context, db *sqlx.DB, galera bool) error {
 	// No server has all of these, and some have values besides ON and OFF.
 	const query = `SHOW GLOBAL VARIABLES WHERE Variable_name IN
 		('read_only', 'innodb_read_only', 'tidb_restricted_read_only', 'tidb_super_read_only', 'wsrep_on')`
@@ -29,7 +30,7 @@ func CheckWritable(ctx context.Context, db *sqlx.DB, galera bool) error {
 		Value string `db:"Value"`
 	}
 	err := db.SelectContext(ctx, &variables, query)
-	if IsBusy(err) {
+	if mysql.IsBusy(err) {
 		return fmt.Errorf("%w: MySQL: %w", stock.ErrBusy, err)
 	}
 	for _, v := range variables {
