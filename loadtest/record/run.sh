@@ -13,8 +13,8 @@ cd "$(dirname "$0")/../.."
 shops='oscar-4.2.1 1 0
 oscar-4.2.1/postgres 1 -
 vendure-3.6.3 1 -
-vendure-3.8.0-minor-202609120217 1 0
-pretix-4.20.4/mysql 0 0
+vendure-3.8.0-minor-202609120217 1 -
+pretix-4.20.4/mysql 0 -
 pretix-4.20.4/redis 1 0'
 
 missing() {

@@ -190,9 +190,8 @@ func readScenarios(list []byte) (scenarios []Scenario) {
 	}
 	for i := range scenarios {
 		s := &scenarios[i]
-		story, _, _ := strings.Cut(s.Name, "/")
 		if s.Play = plays[s.Name]; s.Play == nil {
-			s.Play = plays[story]
+			s.Play = plays[strings.Split(s.Name, "/")[0]]
 		}
 		if s.Play == nil && s.For != nil {
 			panic(fmt.Sprintf("scenarios.yaml: %s has no play: add it to one of the families", s.Name))
