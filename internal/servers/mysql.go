@@ -116,8 +116,8 @@ func (m *MySQL) initSQL() string {
 		"GRANT ALL PRIVILEGES ON *.* TO 'root'@'127.0.0.1' WITH GRANT OPTION;\n"
 }
 
-// MySQLConnections is the limit of concurrent connections of a server: 65 for each of two replicas, and the rest for the
-// lab.
+// MySQLConnections is the limit of concurrent connections of a server: 65 for each of two replicas, and the rest for
+// the lab.
 const MySQLConnections = 512
 
 func (p mysqlProgram) args(dir *Dir, port string, o MySQLOptions) []string {

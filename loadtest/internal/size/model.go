@@ -179,8 +179,8 @@ func (c Cost) slowFactor(station Station) float64 {
 }
 
 // needs stores in dst the CPU time of a sale at each station if so much is sold per second. Below Rate, it grows with
-// the logarithm of the rate, up to Slow times as much. A station at its limit of cores is stopped and started instead of
-// sleeping, and was measured to need about half of this extra time.
+// the logarithm of the rate, up to Slow times as much. A station at its limit of cores is stopped and started instead
+// of sleeping, and was measured to need about half of this extra time.
 func (c Cost) needs(sales float64, cores, dst map[Station]float64) {
 	idle := 0.0
 	if c.RateSlow > 0 && c.RateSlow < c.Rate {
