@@ -140,10 +140,10 @@ func (f found) String() string {
 	for _, d := range f.Wrong {
 		kinds = append(kinds, "**"+d.Kind+"**"+d.after())
 	}
-	for _, d := range f.Reported {
-		kinds = append(kinds, d.Kind+d.after())
-	}
 	result := cmp.Or(strings.Join(kinds, ", "), "right")
+	for _, d := range f.Reported {
+		result += ", but " + d.Kind + d.after()
+	}
 	if f.All {
 		return fmt.Sprintf("%s; all %d schedules", result, f.Schedules)
 	}
