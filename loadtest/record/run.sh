@@ -49,6 +49,7 @@ install_vendure() {
 explore() { # DIRECTORY EXIT-STATUS FLAG...
 	to=$1 want=$2 status=0
 	shift 2
+	rm -rf "$to" # the results of an earlier run
 	[ "$want" != - ] || return 0
 	bin/loadtest explore --service "$out/shop.yaml" --workloads last --lanes 2 --out "$to" "$@" || status=$?
 	[ "$status" = "$want" ] || {

@@ -22,34 +22,49 @@ var ErrNeedsGaleraFlag = errors.New("MySQL is a node of Galera: start the replic
 // A read-only server is refused even if this account could still write: what a former primary accepts is lost when it
 // becomes a replica.
 func CheckMySQL(ctx context.Context, db *sqlx.DB, galera bool) error {
-	// No server has all of these, and some have values besides ON and OFF.
-	const query = `SHOW GLOBAL VARIABLES WHERE Variable_name IN
-		('read_only', 'innodb_read_only', 'tidb_restricted_read_only', 'tidb_super_read_only', 'wsrep_on')`
+	on, err := variablesThatAreOn(ctx, db)
+	switch {
+	case mysql.IsBusy(err):
+		return fmt.Errorf("%w: MySQL: %w", stock.ErrBusy, err)
+	case err != nil:
+		return err
+	case on[wsrepOn] != "" && !galera:
+		return ErrNeedsGaleraFlag
+	}
+	for name, value := range on {
+		if name != wsrepOn {
+			return fmt.Errorf("MySQL takes no writes: %s is %s", name, value)
+		}
+	}
+	if on[wsrepOn] != "" {
+		return checkNode(ctx, db)
+	}
+	return nil
+}
+
+const wsrepOn = "wsrep_on"
+
+// variablesThatAreOn returns those of the variables that matter here. No server has all of them, and some have values
+// besides ON and OFF.
+func variablesThatAreOn(ctx context.Context, db *sqlx.DB) (map[string]string, error) {
 	var variables []struct {
 		Name  string `db:"Variable_name"`
 		Value string `db:"Value"`
 	}
-	err := db.SelectContext(ctx, &variables, query)
-	if mysql.IsBusy(err) {
-		return fmt.Errorf("%w: MySQL: %w", stock.ErrBusy, err)
-	}
+	err := db.SelectContext(ctx, &variables, `SHOW GLOBAL VARIABLES WHERE Variable_name IN
+		('read_only', 'innodb_read_only', 'tidb_restricted_read_only', 'tidb_super_read_only', '`+wsrepOn+`')`)
+	on := map[string]string{}
 	for _, v := range variables {
-		switch set := !strings.EqualFold(v.Value, "OFF") && v.Value != "0"; {
-		case set && v.Name == "wsrep_on":
-			return checkNode(ctx, db, galera)
-		case set:
-			return fmt.Errorf("MySQL takes no writes: %s is %s", v.Name, v.Value)
+		if !strings.EqualFold(v.Value, "OFF") && v.Value != "0" {
+			on[v.Name] = v.Value
 		}
 	}
-	return err
+	return on, err
 }
 
-// checkNode returns an error if a node of Galera does not take part in its cluster, or if the replica was not told that
-// it is one. A node without a majority answers SHOW, and refuses all other statements.
-func checkNode(ctx context.Context, db *sqlx.DB, told bool) error {
-	if !told {
-		return ErrNeedsGaleraFlag
-	}
+// checkNode returns an error if a node of Galera does not take part in its cluster. A node without a majority answers
+// SHOW, and refuses all other statements.
+func checkNode(ctx context.Context, db *sqlx.DB) error {
 	var name, ready string
 	row := db.QueryRowContext(ctx, "SHOW GLOBAL STATUS LIKE 'wsrep_ready'")
 	if err := row.Scan(&name, &ready); err != nil {

@@ -80,9 +80,9 @@ func (i unitItem) write(ctx context.Context, tx Tx, goodsID int64) error {
 	return err
 }
 
-// makeRows makes rows for some of the unmade units of an item, and returns the last unit that has one. If somebody else
-// has made rows since the item was read, that is the last one as read. It sends its transaction in one message: while
-// rows are made, all buyers of the item wait.
+// makeRows makes rows for some of the unmade units of an item, and returns the last unit that has one. If the item has
+// changed since it was read, it makes none, and returns item.Made. Buyers who find no free row wait meanwhile, so it
+// sends its transaction in one message.
 func (s UnitStore) makeRows(ctx context.Context, req stock.Request, item unitItem) (made int64, err error) {
 	err = s.MySQL.use(ctx, []int64{ShareOf(req)}, func(conn *conn) error {
 		if err := conn.endBefore(ctx, conn.Conn); err != nil {

@@ -76,8 +76,8 @@ func (u unitRows) checkSkipLocked(ctx context.Context, req stock.Request) error 
 	return nil
 }
 
-// try sells units that are free. If too few are, it makes rows for another try. If it cannot, and the item is not sold
-// out, it sells what is left.
+// try sells units that are free. If too few are, it makes rows for another try. If no units are unmade, and the item is
+// not sold out, it looks from the first unit, and at last waits for rows that others have locked.
 func (u unitRows) try(ctx context.Context, req stock.Request, section stock.Section) (stock.Receipt, error) {
 	if req.Count > unitChunk {
 		return u.takeAny(ctx, req, section)
@@ -146,8 +146,8 @@ func (u unitRows) takeFree(
 	return receipt, err
 }
 
-// takeAny sells unmade units, and rows for which it waits. Because it has locked the item's row in unit_stock, no unit
-// can be added meanwhile: what it finds is the whole stock.
+// takeAny sells unmade units first, and then rows, and waits for those that are locked. Because it has locked the row
+// of the item in unit_stock, no unit can be added meanwhile: what it finds is the whole stock.
 func (u unitRows) takeAny(ctx context.Context, req stock.Request, section stock.Section) (stock.Receipt, error) {
 	return u.MySQL.DeductInTx(ctx, req, ReadCommitted, func(tx Tx) (stock.Receipt, error) {
 		item, err := lockUnitItem(ctx, tx, req.GoodsID)
