@@ -115,9 +115,11 @@ func (u unitRows) try(ctx context.Context, req stock.Request, section stock.Sect
 	} else if left < int64(req.Count) {
 		return stock.Receipt{}, soldOut(req, left)
 	}
-	known.sold = 0
-	if receipt, err := u.takeFree(ctx, req, section, known); !errors.Is(err, errNoMatch) {
-		return receipt, err
+	if known.sold > 0 {
+		known.sold = 0
+		if receipt, err := u.takeFree(ctx, req, section, known); !errors.Is(err, errNoMatch) {
+			return receipt, err
+		}
 	}
 	return u.takeAny(ctx, req, section)
 }

@@ -70,6 +70,27 @@ func TestBuyersWhoRunOutOfRowsTogetherMakeThemOnce(t *testing.T) {
 	r.wantRows(t, id, 1000-buyers)
 }
 
+// deletes starts a request that has deleted its units when deletes returns. giveUp ends it, and its sale is rolled back.
+func deletes(t *testing.T, r unitsReplica, req stock.Request) (giveUp func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	deleted, goOn := make(chan struct{}), make(chan struct{})
+	pause := stocktest.Once(stocktest.AfterWrite, func(context.Context) {
+		close(deleted)
+		<-goOn
+		cancel()
+	})
+	answer := stocktest.Start(stocktest.WithPause(ctx, pause), r, req)
+	<-deleted
+	return func() {
+		t.Helper()
+		close(goOn)
+		if err := (<-answer).Err; !errors.Is(err, context.Canceled) {
+			t.Errorf("who gave up: %v", err)
+		}
+	}
+}
+
 // A buyer who has locked all units gives up. Those who wait for them are sold some.
 func TestUnitsAreNotSoldOutWhileOneRequestHasLockedAllOfThem(t *testing.T) {
 	t.Parallel()
@@ -77,21 +98,10 @@ func TestUnitsAreNotSoldOutWhileOneRequestHasLockedAllOfThem(t *testing.T) {
 	r, other := newUnitsReplica(t, a), newUnitsReplica(t, a)
 	id := r.NewItem(t, 4)
 	stocktest.Sell(t, r, stock.Request{GoodsID: id, Count: 1}) // makes the rows of the others
-	ctx, giveUp := context.WithCancel(t.Context())
-	locked, goOn := make(chan struct{}), make(chan struct{})
-	pause := stocktest.Once(stocktest.AfterWrite, func(context.Context) {
-		close(locked)
-		<-goOn
-		giveUp()
-	})
-	first := stocktest.Start(stocktest.WithPause(ctx, pause), r, stock.Request{GoodsID: id, Count: 3})
-	<-locked
+	giveUp := deletes(t, r, stock.Request{GoodsID: id, Count: 3})
 	second := stocktest.Start(t.Context(), other, stock.Request{GoodsID: id, Count: 2})
 	stocktest.WaitForRowLock(t, other.deps.MySQL)
-	close(goOn)
-	if err := (<-first).Err; !errors.Is(err, context.Canceled) {
-		t.Errorf("first: %v", err)
-	}
+	giveUp()
 	must.Succeed(t, (<-second).Err) // the units were only locked
 	r.WantLeft(t, stock.Units, id, 1)
 }
@@ -133,20 +143,9 @@ func TestAUnitThatABuyerGaveUpIsSoldAfterThoseBehindIt(t *testing.T) {
 	id := r.NewItem(t, 3)
 	one := stock.Request{GoodsID: id, Count: 1}
 	stocktest.Sell(t, r, one)
-	ctx, giveUp := context.WithCancel(t.Context())
-	locked, goOn := make(chan struct{}), make(chan struct{})
-	pause := stocktest.Once(stocktest.AfterWrite, func(context.Context) {
-		close(locked)
-		<-goOn
-		giveUp()
-	})
-	second := stocktest.Start(stocktest.WithPause(ctx, pause), other, one)
-	<-locked
+	giveUp := deletes(t, other, one)
 	stocktest.Sell(t, r, one) // the last unit
-	close(goOn)
-	if err := (<-second).Err; !errors.Is(err, context.Canceled) {
-		t.Errorf("second: %v", err)
-	}
+	giveUp()
 	stocktest.Sell(t, r, one)
 	if _, err := r.Deduct(t.Context(), one); !errors.Is(err, stock.ErrSoldOut) {
 		t.Errorf("after all units were sold: %v", err)
@@ -156,17 +155,34 @@ func TestAUnitThatABuyerGaveUpIsSoldAfterThoseBehindIt(t *testing.T) {
 func TestUnitsOfAnItemThatWasAddedAgainAreSold(t *testing.T) {
 	t.Parallel()
 	r := newUnitsReplica(t, stocktest.NewAddresses(t, stock.NeedMySQL))
-	id := r.NewItem(t, 5)
-	stocktest.Sell(t, r, stock.Request{GoodsID: id, Count: 3})
+	id := r.NewItem(t, 3000)
+	for range 2 {
+		stocktest.Sell(t, r, stock.Request{GoodsID: id, Count: 1000})
+	}
 	for _, table := range []string{"good_unit", "unit_stock"} {
 		_, err := r.deps.MySQL.ExecContext(t.Context(), "DELETE FROM "+table+" WHERE goods_id = ?", id)
 		must.Succeed(t, err)
 	}
-	r.Set(t, id, 5)
+	r.Set(t, id, 1500)
 	stocktest.Sell(t, r, stock.Request{GoodsID: id, Count: 1})
-	r.wantRows(t, id, 4)
-	stocktest.Sell(t, r, stock.Request{GoodsID: id, Count: 4})
-	r.WantLeft(t, stock.Units, id, 0)
+	r.wantRows(t, id, 999) // as many as for a new item
+	r.WantLeft(t, stock.Units, id, 1499)
+}
+
+// What a replica knows of an item is kept in one of 256 places.
+func TestUnitsOfItemsThatShareAPlaceAreSold(t *testing.T) {
+	t.Parallel()
+	r := newUnitsReplica(t, stocktest.NewAddresses(t, stock.NeedMySQL))
+	first := r.NewItem(t, 4)
+	second := first - 256*1000 // no other test has it
+	r.Set(t, second, 4)
+	for _, sale := range []stock.Request{
+		{GoodsID: first, Count: 3}, {GoodsID: second, Count: 1}, {GoodsID: first, Count: 1}, {GoodsID: second, Count: 3},
+	} {
+		stocktest.Sell(t, r, sale)
+	}
+	r.WantLeft(t, stock.Units, first, 0)
+	r.WantLeft(t, stock.Units, second, 0)
 }
 
 // A replica that has just started does not know yet which units have rows.
