@@ -24,10 +24,8 @@ var ErrNeedsGaleraFlag = errors.New("MySQL is a node of Galera: start the replic
 func CheckMySQL(ctx context.Context, db *sqlx.DB, galera bool) error {
 	on, err := variablesThatAreOn(ctx, db)
 	switch {
-	case mysql.IsBusy(err):
-		return fmt.Errorf("%w: MySQL: %w", stock.ErrBusy, err)
 	case err != nil:
-		return err
+		return classify(err)
 	case on[wsrepOn] != "" && !galera:
 		return ErrNeedsGaleraFlag
 	}
@@ -40,6 +38,13 @@ func CheckMySQL(ctx context.Context, db *sqlx.DB, galera bool) error {
 		return checkNode(ctx, db)
 	}
 	return nil
+}
+
+func classify(err error) error {
+	if mysql.IsBusy(err) {
+		return fmt.Errorf("%w: MySQL: %w", stock.ErrBusy, err)
+	}
+	return err
 }
 
 const wsrepOn = "wsrep_on"
@@ -68,7 +73,7 @@ func checkNode(ctx context.Context, db *sqlx.DB) error {
 	var name, ready string
 	row := db.QueryRowContext(ctx, "SHOW GLOBAL STATUS LIKE 'wsrep_ready'")
 	if err := row.Scan(&name, &ready); err != nil {
-		return err
+		return classify(err)
 	}
 	if ready != "ON" {
 		return errors.New("MySQL is a node of Galera that has no majority, or is not up to date yet (wsrep_ready)")
