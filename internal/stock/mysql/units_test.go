@@ -70,7 +70,8 @@ func TestBuyersWhoRunOutOfRowsTogetherMakeThemOnce(t *testing.T) {
 	r.wantRows(t, id, 1000-buyers)
 }
 
-// deletes starts a request that has deleted its units when deletes returns. giveUp ends it, and its sale is rolled back.
+// deletes starts a request that has deleted its units when deletes returns. giveUp ends the request, and its sale is
+// rolled back.
 func deletes(t *testing.T, r unitsReplica, req stock.Request) (giveUp func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
