@@ -95,10 +95,7 @@ func more(users int) int { return users + max(1, users/8) }
 // largestPart names the largest part of the time for which a sale keeps others out.
 func (p *Profile) largestPart(s Setting) string {
 	c := p.at(s)
-	statements := 0.0
-	for station, need := range c.CPU {
-		statements += p.serialShare(station) * need
-	}
+	statements := (1 - c.Overlap) * p.serialCPU(c)
 	name, longest, flushed := "statements", 0.0, c.Flushes*p.FlushTime
 	for _, part := range []struct {
 		name string

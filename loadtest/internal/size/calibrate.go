@@ -60,12 +60,15 @@ func (r *Rig) Calibrate(ctx context.Context, strategy string, b Basis, progress 
 	return p, nil
 }
 
+// sample returns the sample of a calibration.
+func (p *Profile) sample(of Setting) Sample {
+	return p.Samples[slices.IndexFunc(p.Samples, func(s Sample) bool { return s.String() == of.String() })]
+}
+
 // Fit computes the costs from the samples, which were measured on a machine.
 func (p *Profile) Fit(m Machine) {
 	of := func(users, items int, rtt, flush time.Duration) Sample {
-		want := Setting{Users: users, Items: items, Replicas: usualReplicas, AddedRTT: rtt, AddedFlush: flush}
-		i := slices.IndexFunc(p.Samples, func(s Sample) bool { return s.String() == want.String() })
-		return p.Samples[i]
+		return p.sample(Setting{Users: users, Items: items, Replicas: usualReplicas, AddedRTT: rtt, AddedFlush: flush})
 	}
 	// What one user waits for is the sum of all delays.
 	extra := func(slower Sample, delay time.Duration) float64 {
@@ -130,8 +133,7 @@ func (p *Profile) fitFactors() {
 // fitResiduals finds what the costs do not explain of the samples without delays.
 func (p *Profile) fitResiduals(m Machine) {
 	of := func(s Setting) float64 { // beyond what was found so far
-		i := slices.IndexFunc(p.Samples, func(sample Sample) bool { return sample.String() == s.String() })
-		return math.Log(p.Samples[i].Goodput / p.Predict(m, s).Goodput)
+		return math.Log(p.sample(s).Goodput / p.Predict(m, s).Goodput)
 	}
 	for i := range p.Costs {
 		c := &p.Costs[i]
@@ -148,18 +150,22 @@ func (p *Profile) fitResiduals(m Machine) {
 	}
 }
 
-// fitLevel finds the Serial, RoundTrips and Flushes that explain the three samples of a level best, by a pattern search
-// whose steps become smaller (Hooke and Jeeves, 1961). Its axes are the times for which a sale keeps others out: as it
-// is, with slower round trips, and with slower flushes.
+// fitLevel finds the Serial, Overlap, RoundTrips and Flushes that explain the three samples of a level best, by a
+// pattern search whose steps become smaller (Hooke and Jeeves, 1961). Its axes are the times for which a sale keeps
+// others out, not counting CPU time: as it is, with slower round trips, and with slower flushes. The first is negative
+// if sales overlap.
 func (p *Profile) fitLevel(m Machine, c *Cost, samples []Sample) {
 	type point [3]float64
 	set := func(x point) {
-		c.Serial = x[0]
 		c.RoundTrips = min(p.RoundTrips, max(0, x[1]-x[0])/longRTT.Seconds())
 		if c.Users == Levels[len(Levels)-1] { // the round trips inside show only where users wait
 			p.Inside = c.RoundTrips
 		}
 		c.Flushes = min(p.Flushes, max(0, x[2]-x[0])/slowFlushes.Seconds())
+		c.Serial, c.Overlap = max(0, x[0]), 0
+		if x[0] < 0 {
+			c.Overlap = min(1, -x[0]/p.serialCPU(*c))
+		}
 	}
 	away := func(x point) (sum float64) {
 		set(x)
@@ -179,7 +185,7 @@ func (p *Profile) fitLevel(m Machine, c *Cost, samples []Sample) {
 			for axis := range best {
 				for _, by := range []float64{-step[axis], step[axis]} {
 					next := best
-					next[axis] = max(0, next[axis]+by)
+					next[axis] += by
 					if d := away(next); d < least*(1-1e-6) {
 						best, least, moved = next, d, true
 					}

@@ -23,6 +23,9 @@ type Cost struct {
 	// Serial is how long a sale keeps others from selling the same item, in seconds, not counting CPU time. All sales of
 	// a batch share one such time.
 	Serial float64 `json:"serial"`
+	// Overlap is the share of serialShare in which others sell the same item nevertheless, for instance from another of
+	// its rows.
+	Overlap float64 `json:"overlap,omitempty"`
 	// RoundTrips and Flushes are how many of each are in the time that a sale keeps others out.
 	RoundTrips float64 `json:"round_trips"`
 	Flushes    float64 `json:"flushes"`
@@ -78,6 +81,14 @@ func (p *Profile) serialShare(station Station) float64 {
 		return p.Inside / (p.RoundTrips + 2)
 	}
 	return 0
+}
+
+// serialCPU is the CPU time of a sale that falls into the time for which it keeps others out, if none overlap.
+func (p *Profile) serialCPU(c Cost) (sum float64) {
+	for _, station := range Stations {
+		sum += p.serialShare(station) * c.CPU[station]
+	}
+	return sum
 }
 
 // sameness is 1 if all users want the same item, 0 if there are at least itemsEach times as many items as users, and in
@@ -158,7 +169,7 @@ func (p *Profile) between(users float64) Cost {
 	c := Cost{
 		CPU: map[Station]float64{}, Apart: map[Station]float64{}, Slow: map[Station]float64{},
 		Rate: mix(a.Rate, b.Rate), RateApart: mix(a.RateApart, b.RateApart), RateSlow: mix(a.RateSlow, b.RateSlow),
-		Serial:     mix(a.Serial, b.Serial),
+		Serial: mix(a.Serial, b.Serial), Overlap: mix(a.Overlap, b.Overlap),
 		RoundTrips: mix(a.RoundTrips, b.RoundTrips), Flushes: mix(a.Flushes, b.Flushes),
 		Residual: mix(a.Residual, b.Residual), ResidualApart: mix(a.ResidualApart, b.ResidualApart),
 	}
@@ -214,10 +225,10 @@ func (p *Profile) Predict(m Machine, s Setting) Prediction {
 	return computed
 }
 
-// solve repeats the approximate mean value analysis of Schweitzer (1979) until the throughput is stable: a user who
-// arrives somewhere finds (n-1)/n of the mean queue. Two things are not in the textbook
-// model. Stations slow each other down where they share cores. And a sale that keeps others out also waits for CPU time
-// meanwhile, which the time of the item includes (the method of surrogates: Jacobson and Lazowska, 1982).
+// solve repeats the approximate mean value analysis of Schweitzer (1979) until the throughput and the queue are stable:
+// a user who arrives somewhere finds (n-1)/n of the mean queue. Two things are not in the textbook model. Stations slow
+// each other down where they share cores. And a sale that keeps others out also waits for CPU time meanwhile, which the
+// time of the item includes (the method of surrogates: Jacobson and Lazowska, 1982).
 func (m Machine) solve(c Cost, p *Profile, s Setting) Prediction {
 	n, items := float64(s.Users), float64(s.Items)
 	seen := (n - 1) / n
@@ -236,7 +247,7 @@ func (m Machine) solve(c Cost, p *Profile, s Setting) Prediction {
 		serial, outside := fixed, delay
 		for _, station := range Stations { // in order: sums of floats depend on it
 			need := needs[station]
-			inside := p.serialShare(station) * need
+			inside := (1 - c.Overlap) * p.serialShare(station) * need
 			serial += inside * times[station].perCPU()
 			outside += (need - inside) * times[station].perCPU()
 		}
@@ -244,10 +255,11 @@ func (m Machine) solve(c Cost, p *Profile, s Setting) Prediction {
 		next := n / (outside + there)
 		step := damping * (next - throughput)
 		throughput += step
-		queue += damping * (throughput*there/items - queue)
+		join := damping * (throughput*there/items - queue)
+		queue += join
 		m.slowDown(times, needs, s, throughput*seen, damping)
 		result = Prediction{Goodput: throughput, Latency: outside + there, Bottleneck: bottleneck(times, needs, there-serial)}
-		if math.Abs(step) < precise*damping*throughput {
+		if math.Abs(step) < precise*damping*throughput && math.Abs(join) < precise*damping*max(queue, 1) {
 			break
 		}
 	}

@@ -132,9 +132,25 @@ func lock() *Profile {
 	return p
 }
 
-func TestAFitFindsTheCosts(t *testing.T) {
+func TestAFitFindsTheCosts(t *testing.T) { testFit(t, lock()) }
+
+func TestAFitFindsThatSalesOverlap(t *testing.T) {
 	made := lock()
-	fitted := &Profile{Strategy: made.Strategy}
+	for i := range made.Costs {
+		made.Costs[i].Serial, made.Costs[i].Overlap = 0, 0.4
+	}
+	fitted := testFit(t, made)
+	for _, c := range fitted.Costs {
+		if math.Abs(c.Overlap-0.4) > 0.1 || math.Abs(c.Residual) > 0.02 {
+			t.Errorf("%d users: an overlap of %.2f with a residual of %.3f, want 0.4 without", c.Users, c.Overlap, c.Residual)
+		}
+	}
+}
+
+// testFit fits a profile to samples without noise of the one that was made, and compares their predictions.
+func testFit(t *testing.T, made *Profile) (fitted *Profile) {
+	t.Helper()
+	fitted = &Profile{Strategy: made.Strategy}
 	for _, s := range Calibrations() {
 		fitted.Samples = append(fitted.Samples, Sample{
 			Setting: s, Goodput: made.Predict(Host(), s).Goodput, CPU: made.Costs[0].CPU,
@@ -145,6 +161,24 @@ func TestAFitFindsTheCosts(t *testing.T) {
 		want, got := made.Predict(Host(), s).Goodput, fitted.Predict(Host(), s).Goodput
 		if math.Abs(got/want-1) > 0.05 {
 			t.Errorf("%v: %.0f sales/s, want %.0f", s, got, want)
+		}
+	}
+	return fitted
+}
+
+func TestMoreItemsNeverLeadToFarFewerSales(t *testing.T) {
+	p := lock()
+	for i := range p.Costs {
+		p.Costs[i].Serial, p.Costs[i].Flushes = 0, 0
+	}
+	for _, users := range []int{40, 52, 78, 109} {
+		last := 0.0
+		for items := 1; items <= 64; items++ {
+			got := p.Predict(Host(), Setting{Users: users, Items: items, Replicas: usualReplicas}).Goodput
+			if got < 0.97*last {
+				t.Errorf("%d users, %d items: %.0f sales/s, but %.0f with one item less", users, items, got, last)
+			}
+			last = got
 		}
 	}
 }
