@@ -68,8 +68,9 @@ const cleanUpLimit = 2 * time.Second
 func (o *serveOptions) drain(public *server, cancelRequests context.CancelCauseFunc) error {
 	ctx, cancel := context.WithTimeout(context.Background(), o.drainLimit)
 	defer cancel()
+	public.closing.Store(true) // before a connection is refused, which tells clients of the shutdown
 	public.stopListening()
-	public.closeConnections(ctx)
+	public.waitForConnections(ctx)
 	if err := public.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
@@ -89,7 +90,9 @@ type server struct {
 	listener    net.Listener
 	served      chan struct{} // closed when Serve has returned
 	connections atomic.Int64
-	closing     atomic.Bool // close each connection with its next reply
+	// closing closes each connection with the reply to the next request that begins on it, and so tells the client not to
+	// use it again. The reply to a request already in progress leaves its connection open.
+	closing atomic.Bool
 }
 
 // newServer limits how long clients may take, as some are slow on purpose.
@@ -156,14 +159,11 @@ func (s *server) stopListening() {
 	<-s.served // if Serve had not returned, Shutdown would close the listener again, and fail
 }
 
-// closeLimit is how long closeConnections waits until all connections are closed.
+// closeLimit is how long waitForConnections waits until all connections are closed.
 const closeLimit = time.Second
 
-// closeConnections closes each connection with the reply to the next request that begins on it, and so tells the
-// client not to use it again. The reply to a request already in progress leaves its connection open. It returns when
-// no connection is left, after closeLimit or when ctx ends.
-func (s *server) closeConnections(ctx context.Context) {
-	s.closing.Store(true)
+// waitForConnections returns when no connection is left, after closeLimit or when ctx ends.
+func (s *server) waitForConnections(ctx context.Context) {
 	limit := time.After(closeLimit)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
