@@ -64,7 +64,7 @@ explored: build ## explore every strategy, and update its page (20 minutes; or E
 		--workloads one,one-key,enough,last,two-keys,too-many,same-key
 	go test . -count=1 -run '^(TestEveryStrategyHasAPage|TestTablesAreUpToDate)$$' -update -explored '$(EXPLORED)'
 
-record: servers build ## explore the checkout of real shops, from PyPI and npm (an hour; or RECORD=NAME)
+record: servers build ## explore the checkout of real shops, from PyPI and npm (1.5 hours; or RECORD=NAME)
 	@$(WITH_MAKE) sh loadtest/record/run.sh $(RECORD)
 
 # Packages that start no goroutine, in tests either, are tested without the race detector, in a fraction of the time.

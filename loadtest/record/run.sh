@@ -10,7 +10,10 @@ cd "$(dirname "$0")/../.."
 
 # The shops, and the exit status of loadtest explore without faults and with one: 1 if the stock does not agree with the
 # answers; -: it is not explored. What follows a slash is the database, or where the shop keeps its lock.
-shops='oscar-4.2.1 1 0
+shops='medusa-2.21.2/memory 1 -
+medusa-2.21.2/postgres 0 -
+medusa-2.21.2/redis 0 -
+oscar-4.2.1 1 0
 oscar-4.2.1/postgres 1 -
 vendure-3.6.3 1 -
 vendure-3.8.0-minor-202609120217 1 -
@@ -37,13 +40,22 @@ install_pretix() {
 	install_venv "$1" "pretix==$2"
 }
 
-install_vendure() {
+install_npm() { # DIRECTORY, with package.json in it
 	command -v node >/dev/null && command -v npm >/dev/null || missing "node and npm are needed"
+	(cd "$1" && npm install --no-audit --no-fund --loglevel=error) || missing "$1 cannot be installed from npm"
+}
+
+install_medusa() {
+	printf '{"private": true, "dependencies": {"@medusajs/medusa": "%s", "@medusajs/framework": "%s",
+		"@medusajs/cli": "%s"}}\n' "$2" "$2" "$2" >"$1/package.json"
+	install_npm "$1"
+}
+
+install_vendure() {
 	# A prerelease of the core asks for one of @vendure/common, which is not in the registry.
 	printf '{"private": true, "dependencies": {"@vendure/core": "%s", "mysql2": "3.24.6"},
 		"overrides": {"@vendure/common": "%s"}}\n' "$2" "$(echo "$2" | sed 's/^3\.8.*/3.7.3/')" >"$1/package.json"
-	(cd "$1" && npm install --no-audit --no-fund --loglevel=error) ||
-		missing "@vendure/core $2 cannot be installed from npm"
+	install_npm "$1"
 }
 
 explore() { # DIRECTORY EXIT-STATUS FLAG...
@@ -62,7 +74,7 @@ try() { # NAME EXIT-STATUS EXIT-STATUS-WITH-A-FAULT
 	release=${1%%/*} shop=${1%%-*}
 	version=${release#*-} home=out/record/$release out=out/record/$1
 	mkdir -p "$out"
-	cp "loadtest/record/$shop/"shop.[jp]* "$home"
+	cp "loadtest/record/$shop/"*.[jp]* "$home"
 	description=loadtest/record/$shop/${1#*/}.yaml
 	[ -e "$description" ] || description=loadtest/record/$shop/shop.yaml
 	sed "s/VERSION/$version/; s/WAY/${1#*/}/" "$description" >"$out/shop.yaml"

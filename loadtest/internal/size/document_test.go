@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"flag"
 	"io"
+	"math"
 	"os"
 	"regexp"
 	"testing"
@@ -48,5 +49,20 @@ func TestTheDocumentShowsTheRecord(t *testing.T) {
 		}
 	} else if !bytes.Equal(text, want) {
 		t.Errorf("%s does not show docs/size.json: run go test ./loadtest/internal/size -update", document)
+	}
+}
+
+// A prediction that was tested says nothing about a model that was changed since.
+func TestTheModelStillPredictsWhatWasTested(t *testing.T) {
+	record, err := ReadRecord(docs.Size)
+	if err != nil {
+		t.Fatal(err)
+	}
+	machine := Machine{Cores: 2} // of the record
+	for _, test := range record.Tests {
+		now := record.Profile(test.Strategy).Predict(machine, test.Setting).Goodput
+		if math.Abs(now/test.Predicted-1) > 0.05 {
+			t.Errorf("%s with %v: %.0f sales/s, but %.0f was tested", test.Strategy, test.Setting, now, test.Predicted)
+		}
 	}
 }
