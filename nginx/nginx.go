@@ -35,7 +35,8 @@ func Main() string {
 	).Replace(mainConf)
 }
 
-// Render fills in the template as docker compose does: upstream is a name, and listen and replicas are host:port.
+// Render fills in the template as docker compose does: upstream is a host name, which replicas get as Host,
+// and listen and replicas are host:port.
 func Render(upstream, listen string, replicas []string) string {
 	var servers []string
 	for _, replica := range replicas {

@@ -143,7 +143,7 @@ func (s *server) start(address string, failed chan<- error) (url string, err err
 	}
 	go func() {
 		defer close(s.served)
-		err := s.Serve(s.listener)
+		err := s.Serve(problemListener{s.listener})
 		if !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
 			failed <- err
 		}

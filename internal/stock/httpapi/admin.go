@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/pprof"
+	"sync"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
@@ -23,11 +24,24 @@ func (a *API) Admin() http.Handler {
 	r.Method(http.MethodGet, "/metrics", promhttp.HandlerFor(a.Registry, promhttp.HandlerOpts{Registry: a.Registry}))
 	r.Get("/debug/pprof/", pprof.Index)
 	r.Get("/debug/pprof/cmdline", pprof.Cmdline)
-	r.Get("/debug/pprof/profile", pprof.Profile)
+	r.Get("/debug/pprof/profile", a.oneAtATime(pprof.Profile))
 	r.Get("/debug/pprof/symbol", pprof.Symbol)
-	r.Get("/debug/pprof/trace", pprof.Trace)
+	r.Get("/debug/pprof/trace", a.oneAtATime(pprof.Trace))
 	r.Get("/debug/pprof/{profile}", pprof.Index)
 	return r
+}
+
+// oneAtATime refuses a profile while another one is being taken, of which a process can take one.
+func (a *API) oneAtATime(profile http.HandlerFunc) http.HandlerFunc {
+	var taking sync.Mutex
+	return func(w http.ResponseWriter, r *http.Request) {
+		if !taking.TryLock() {
+			a.fail(w, r, describe(stock.ErrBusy, "another profile is being taken: try again when it has ended"))
+			return
+		}
+		defer taking.Unlock()
+		profile(w, r)
+	}
 }
 
 // protect refuses requests that pages in a browser of this network send, because the listener has no login.

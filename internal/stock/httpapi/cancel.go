@@ -30,10 +30,12 @@ type given[T any] struct {
 	is    bool
 }
 
+var errNull = errors.New("null")
+
 // UnmarshalJSONFrom implements jsonv2.UnmarshalerFrom.
 func (g *given[T]) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	if d.PeekKind() == 'n' {
-		return errors.New("null")
+		return errNull
 	}
 	g.is = true
 	return jsonv2.UnmarshalDecode(d, &g.value)

@@ -11,6 +11,9 @@ import (
 // in quotes. Most clients send the key without quotes, which is accepted as the same key. It is empty if there is no
 // header.
 func idempotencyKey(r *http.Request) (string, error) {
+	if err := checkNoKeyElsewhere(r); err != nil {
+		return "", err
+	}
 	given := r.Header["Idempotency-Key"]
 	switch len(given) {
 	case 0:
@@ -26,8 +29,22 @@ func idempotencyKey(r *http.Request) (string, error) {
 			"or visible ASCII characters other than \" \\ , and ;")
 	case key == "", len(key) > stock.MaxKey:
 		return "", describe(errMalformed, "Idempotency-Key has %d characters: it must have 1 to %d", len(key), stock.MaxKey)
+	case key == ".", key == "..": // clients and proxies drop such a part of a path
+		return "", describe(errMalformed, "Idempotency-Key is %q: such a key cannot be named in the path of a cancellation", key)
 	}
 	return key, nil
+}
+
+// checkNoKeyElsewhere refuses a key that the client gives where it does not count: the request would be carried out
+// without it. A trailer is known once the body was read, and before if it is announced.
+func checkNoKeyElsewhere(r *http.Request) error {
+	if _, ok := r.Header["Idempotency_key"]; ok {
+		return describe(errMalformed, "the header Idempotency_Key is not known: name it Idempotency-Key; nothing was done")
+	}
+	if _, ok := r.Trailer["Idempotency-Key"]; ok {
+		return describe(errMalformed, "Idempotency-Key is given in a trailer: send it as a header; nothing was done")
+	}
+	return nil
 }
 
 // unquote returns the text of a String of RFC 8941, section 3.3.3. It returns a key without quotes unchanged.

@@ -51,6 +51,9 @@ func readJSON(r *http.Request, limit int, v any) error {
 	if err := checkMediaType(r.Header.Get("Content-Type")); err != nil {
 		return err
 	}
+	if coding := r.Header.Get("Content-Encoding"); coding != "" && coding != "identity" {
+		return describe(errMediaType, "the body has Content-Encoding: %s, and must have none: send it uncompressed", coding)
+	}
 	pooled := bodies.Get().(*[maxBody + 1]byte)
 	defer bodies.Put(pooled)
 	room := pooled[:]
@@ -108,6 +111,9 @@ func describeJSON(err error) error {
 		return describe(errMalformed, "unknown member %q", member(e.JSONPointer))
 	}
 	given, wanted := kindName(e.JSONKind), ""
+	if errors.Is(err, errNull) {
+		given = "null"
+	}
 	if len(e.JSONValue) > 0 {
 		given += " " + string(e.JSONValue)
 	}

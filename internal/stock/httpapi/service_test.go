@@ -216,3 +216,22 @@ func TestProfilesAreOnTheAdminListener(t *testing.T) {
 		}
 	}
 }
+
+// A process can take one profile at a time.
+func TestASecondProfileIsRefusedAsBusy(t *testing.T) {
+	r := newReplica(t, options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	first := make(chan struct{})
+	go func() {
+		defer close(first)
+		for ctx.Err() == nil { // the other one may be first
+			_, _ = try(ctx, request{method: "GET", url: r.admin + "/debug/pprof/profile?seconds=300"})
+		}
+	}()
+	serverstest.Eventually(t, "the second profile is refused", func() bool {
+		got, err := try(t.Context(), request{method: "GET", url: r.admin + "/debug/pprof/profile?seconds=1"})
+		return err == nil && got.status == 503 && got.slug() == "busy"
+	})
+	cancel()
+	<-first
+}

@@ -42,7 +42,7 @@ func (t *Topology) balance(ctx context.Context, o Options) error {
 		}
 		t.Fewer[n] = "http://" + listen
 		ready = append(ready, t.Fewer[n])
-		sites.WriteString(render("stock_"+strconv.Itoa(n), listen, replicas[:n]))
+		sites.WriteString(render("stock-"+strconv.Itoa(n), listen, replicas[:n]))
 	}
 	t.SingleURL = t.Fewer[1]
 	if len(o.Bare) > 0 {

@@ -62,6 +62,26 @@ func TestNginxBalancesAllReplicasOrTheFirst(t *testing.T) {
 	}
 }
 
+// Replicas get the name of the upstream as Host. Some servers, such as Tomcat, refuse one with an underscore.
+func TestUpstreamsHaveHostNames(t *testing.T) {
+	sites, err := filepath.Glob(filepath.Join(filepath.Dir(lab.Nginx.Conf), "conf.d", "*.conf"))
+	must.Succeed(t, err)
+	found := 0
+	for _, site := range sites {
+		text, err := os.ReadFile(site)
+		must.Succeed(t, err)
+		for _, upstream := range regexp.MustCompile(`(?m)^upstream (\S+)`).FindAllStringSubmatch(string(text), -1) {
+			found++
+			if strings.Contains(upstream[1], "_") {
+				t.Errorf("%s is no host name", upstream[1])
+			}
+		}
+	}
+	if found != 2 {
+		t.Errorf("there are %d upstreams, want 2", found)
+	}
+}
+
 func TestRestartedReplicaKeepsItsAddress(t *testing.T) {
 	replica := lab.Replicas[1]
 	url, pid := replica.URL, replica.PID
