@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"strconv"
 	"strings"
@@ -75,7 +77,27 @@ func (r *Running) Close() {
 }
 
 // client opens a connection for each request: a replica may have been restarted.
-var client = &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+var client = &http.Client{
+	Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}, CheckRedirect: staysAtOrigin,
+}
+
+// staysAtOrigin refuses a redirect to another origin, which would get the headers, with their secrets, and the body.
+func staysAtOrigin(to *http.Request, via []*http.Request) error {
+	if from := origin(via[0].URL); origin(to.URL) != from {
+		return fmt.Errorf("your service redirects to another origin than %s, which is not followed: if it runs "+
+			"there, give that origin as its url", from)
+	}
+	if len(via) == 10 {
+		return errors.New("stopped after 10 redirects")
+	}
+	return nil
+}
+
+// origin returns scheme, host and port of a URL, each of which must be the same for the same origin (RFC 6454).
+func origin(u *url.URL) string {
+	port := cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[u.Scheme])
+	return u.Scheme + "://" + net.JoinHostPort(strings.ToLower(u.Hostname()), port)
+}
 
 // SetStock sets the units of each item.
 func (r *Running) SetStock(ctx context.Context, units map[int64]int64) error {
