@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -289,13 +290,134 @@ func TestADescriptionThatIsWrongIsAClearError(t *testing.T) {
 				urls[0] = strings.Replace(test.url, "127.0.0.1/%s", strings.TrimPrefix(urls[0], "http://"), 1)
 			}
 			got, dir := runShop(t, describe(t, urls, test.more))
-			if lines := strings.Count(strings.TrimSpace(got.stderr), "\n"); got.code != exitUnusable || lines > 0 ||
-				!strings.Contains(got.stderr, test.want) {
+			text := strings.TrimSuffix(strings.TrimSpace(got.stderr), ":\nsold_out: {status: 410}")
+			if got.code != exitUnusable || strings.Contains(text, "\n") || !strings.Contains(text, test.want) {
 				t.Errorf("exit status %d, want %d and %q in one line\n%s", got.code, exitUnusable, test.want, got.stderr)
 			}
 			if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 				t.Errorf("%v, left behind: %v", err, left)
 			}
+		})
+	}
+}
+
+// soldOut returns a sell that answers in one way if there is a unit, and in another way if there is none. @ stands for a
+// number that differs from answer to answer.
+func soldOut(status int, sale string, noneStatus int, none string) func(*shop, http.ResponseWriter, string) {
+	return func(s *shop, w http.ResponseWriter, item string) {
+		status, answer := status, sale
+		if s.stock[item] < 1 {
+			status, answer = noneStatus, none
+		} else {
+			s.stock[item]--
+		}
+		w.WriteHeader(status)
+		fmt.Fprint(w, strings.ReplaceAll(answer, "@", strconv.Itoa(s.asked)))
+	}
+}
+
+// A correct service must not be called wrong because its description does not say how it answers when it is sold out.
+func TestAnAnswerForSoldOutThatIsNotDescribedIsAClearError(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		status     int
+		sale       string
+		noneStatus int
+		none       string
+		more       string // of the description
+		lines      string // that the error has
+	}{
+		"field": {200, `{"ok":true}`, 200, `{"ok":false}`, "", "sold_out: {field: ok, value: false}"},
+		"no field in sales": {
+			200, `{"id":"a@"}`, 200, `{"id":"a@","error":"sold out"}`, "", `sold_out: {field: error, value: "sold out"}`,
+		},
+		"field only in sales": {
+			200, `{"done":true,"left":"@"}`, 200, `{}`, "", "sold: {field: done, value: true}\nsold_out: {status: 200}",
+		},
+		"text within": {
+			200, `{"code":0,"data":{"msg":"order @"}}`, 200, `{"code":0,"data":{"msg":"too late"}}`, "",
+			`sold_out: {field: data.msg, value: "too late"}`,
+		},
+		"code": {200, `{"code":0,"took":@}`, 200, `{"code":1,"took":@}`, "", "sold_out: {field: code, value: 1}"},
+		"status": {201, `{"order":@}`, 200, `{"order":null}`, "",
+			"sold: {status: 201}\nsold_out: {status: 200}"},
+		"field, and sold has another": {
+			200, `{"code":0,"msg":"yours"}`, 200, `{"code":0,"msg":"gone"}`, "sold: {field: code, value: 0}",
+			"sold: {field: msg, value: yours}\nsold_out: {field: msg, value: gone}",
+		},
+		"not a sale": {
+			200, `{"code":0}`, 200, `{"code":1}`, "sold: {field: code, value: 0}", "sold_out: {field: code, value: 1}",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := &shop{sell: soldOut(test.status, test.sale, test.noneStatus, test.none)}
+			urls := s.start(t, 2)
+			got, _ := runShop(t, describe(t, urls, test.more))
+			answer := fmt.Sprintf("answered %d %s: ", test.noneStatus, http.StatusText(test.noneStatus))
+			got.want(t, exitUnusable, answer, "with nothing in stock", "\n"+test.lines+"\n")
+			if strings.Contains(test.lines, "sold:") {
+				test.more = ""
+			}
+			got, _ = runShop(t, describe(t, urls, test.more+"\n"+test.lines), "--requests", "300")
+			got.want(t, exitHeld)
+		})
+	}
+	s := &shop{sell: soldOut(200, "sold", 200, "sold out")}
+	got, _ := runShop(t, describe(t, s.start(t, 1), ""))
+	got.want(t, exitUnusable, "200 OK: sold out to POST /items/1", "give it a status, or a field of JSON")
+}
+
+func TestTheExplorerAsksForSoldOutToo(t *testing.T) {
+	t.Parallel()
+	if err := exec.CommandContext(t.Context(), "/usr/bin/python3", "-c", "import pymysql").Run(); err != nil {
+		t.Skip("Python has no client of MySQL")
+	}
+	program, err := filepath.Abs("internal/explore/testdata/odd.py")
+	must.Succeed(t, err)
+	file := filepath.Join(t.TempDir(), "shop.yaml")
+	text := fmt.Sprintf(`command: /usr/bin/python3 %s usual
+migrate: /usr/bin/python3 %[1]s migrate
+request: {path: '/items/{item}/{count}', headers: {Authorization: secret}}
+stock:
+  sql:
+    set: INSERT INTO good_stock VALUES ({item}, {count}) ON DUPLICATE KEY UPDATE stock = {count}
+    read: SELECT stock FROM good_stock WHERE goods_id = {item}
+`, program)
+	const line = "sold_out: {field: sold, value: false}\n"
+	for text, code := range map[string]int{text: exitUnusable, text + line: exitHeld} {
+		must.Succeed(t, os.WriteFile(file, []byte(text), 0o600))
+		got := finish(t, "explore", "--quick", "--lanes", "1", "--service", file)
+		if got.want(t, code); code == exitUnusable {
+			got.want(t, code, `answered 200 OK: {"sold": false} to POST /items/`, "\n"+line)
+		}
+	}
+}
+
+// What sells at a stock of 0 answers as to any sale. The load convicts it.
+func TestASaleOfNothingIsNotTakenForSoldOut(t *testing.T) {
+	t.Parallel()
+	for name, answers := range map[string][]string{
+		"same":            {`{"ok":true}`},
+		"numbers and ids": {`{"ok":true,"left":%d,"id":"x@","at":"12:@","order":"abc"}`},
+		"servers":         {`{"server":"a"}`, `{"server":"b"}`, `{"server":"b"}`, `{"server":"b"}`},
+		"stock":           nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := &shop{sell: func(s *shop, w http.ResponseWriter, item string) {
+				had := s.stock[item]
+				s.stock[item] = max(0, had-1)
+				if answers == nil {
+					s.stock[item] = had - 1
+					fmt.Fprintf(w, `{"last": %v}`, had < 1)
+					return
+				}
+				answer := strings.ReplaceAll(answers[s.asked%len(answers)], "@", strconv.Itoa(s.asked))
+				fmt.Fprint(w, strings.ReplaceAll(answer, "%d", strconv.FormatInt(s.stock[item], 10)))
+			}}
+			got, _ := runShop(t, describe(t, s.start(t, 1), ""), "--requests", "300")
+			got.want(t, exitNotHeld, "units sold beyond the stock")
 		})
 	}
 }

@@ -3,6 +3,7 @@ package scenario
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"time"
 
 	"stock/internal/monotonic"
@@ -46,10 +47,11 @@ func TrySale(ctx context.Context, own *service.Running, item int64, timeout time
 		trial := trial{Running: own, url: url, op: history.Op{
 			Kind: history.Deduct, Name: fmt.Sprintf("trial-%d-%d", i, time.Now().UnixNano()), GoodsID: item, Count: 1,
 		}, timeout: timeout}
-		if err := trial.sell(ctx); err != nil {
-			return err
+		sale, err := trial.sell(ctx)
+		if err == nil {
+			err = trial.sellNone(ctx, sale)
 		}
-		if err := trial.sellNone(ctx); err != nil {
+		if err != nil {
 			return err
 		}
 	}
@@ -63,63 +65,109 @@ type trial struct {
 	timeout time.Duration
 }
 
-func (t trial) sell(ctx context.Context) error {
-	op, err := t.ask(ctx, trialStock)
+// sell returns the answer to a sale.
+func (t trial) sell(ctx context.Context) (answer service.Reply, err error) {
+	op, answer, err := t.ask(ctx, trialStock, "sale")
 	if err != nil {
-		return err
+		return answer, err
 	}
-	request := t.Line(&t.op)
+	request := t.Line(&op)
 	if op.Outcome != history.Sold {
-		return fmt.Errorf("your service answered %s to %s at %s, with %d units in stock. That does not mean that a unit was "+
-			"sold: see sold, sold_out, refused and request in the description", op.Error, request, t.url, trialStock)
+		return answer, fmt.Errorf("your service answered %s to %s at %s, with %d units in stock. That does not mean that a "+
+			"unit was sold: see sold, sold_out, refused and request in the description", answer, request, t.url, trialStock)
 	}
 	left, err := t.awaitStock(ctx, trialStock-1)
 	switch {
 	case err != nil:
-		return err
 	case left != trialStock-1:
-		return fmt.Errorf("your service answered %d to %s at %s, so a unit was sold, but the stock went from %d to %d: is "+
+		err = fmt.Errorf("your service answered %d to %s at %s, so a unit was sold, but the stock went from %d to %d: is "+
 			"stock.read about the stock that the service sells, and does every answer like this one mean that it has sold?",
 			op.Status, request, t.url, trialStock, left)
 	case t.Remaining != "" && op.OmitsRemaining:
-		return fmt.Errorf("the answer to %s has no number in the field %s (remaining)", request, t.Remaining)
+		err = fmt.Errorf("the answer to %s has no number in the field %s (remaining)", request, t.Remaining)
 	case t.Remaining != "" && op.Remaining != left:
-		return fmt.Errorf("the answer to %s says that %d units remain (%s), but %d do: leave remaining out of the "+
+		err = fmt.Errorf("the answer to %s says that %d units remain (%s), but %d do: leave remaining out of the "+
 			"description unless it is what the sale has left", request, op.Remaining, t.Remaining, left)
+	}
+	return answer, err
+}
+
+// sellNone asks for a unit although there is none. Whether the service sells it is for the load to show, unless the
+// answer only counts as a sale because the description does not say how the service answers when it is sold out.
+func (t trial) sellNone(ctx context.Context, sale service.Reply) error {
+	op, none, err := t.ask(ctx, 0, "none")
+	if err != nil || op.Outcome == history.SoldOut {
+		return err
+	}
+	counts := op.Outcome == history.Sold
+	if counts {
+		if differ, _ := t.TellSoldOut([]service.Reply{sale}, []service.Reply{none}); !differ {
+			return nil
+		}
+		if left, err := t.awaitStock(ctx, -1); err != nil || left != 0 {
+			return err
+		}
+	}
+	differ, lines, err := t.compareAgain(ctx, sale, none)
+	request := t.Line(&op)
+	switch {
+	case err != nil:
+		return err
+	case !counts:
+		return fmt.Errorf("your service answered %s to %s at %s with nothing in stock: say in the description which answer "+
+			"means sold_out%s", none, request, t.url, lines)
+	case differ && lines == "":
+		return fmt.Errorf("your service answered %s to %s at %s with nothing in stock, and %s with %d units. Both count as "+
+			"sales. If the first is the answer for sold out, give it a status, or a field of JSON, that sales do not have",
+			none, request, t.url, sale, trialStock)
+	case differ:
+		return fmt.Errorf("your service answered %s to %s at %s with nothing in stock. That counts as a sale, but the stock "+
+			"stayed 0: if this is the answer for sold out, describe it%s", none, request, t.url, lines)
 	}
 	return nil
 }
 
-// sellNone asks for a unit although there is none. Whether the service sells it is for the load to show.
-func (t trial) sellNone(ctx context.Context) error {
-	t.op.Name += "-none"
-	op, err := t.ask(ctx, 0)
-	if err == nil && op.Outcome != history.Sold && op.Outcome != history.SoldOut {
-		return fmt.Errorf("your service answered %s to %s at %s with nothing in stock: say in the description which answer "+
-			"means sold_out", op.Error, t.Line(&t.op), t.url)
+// compareAgain compares the answers to a sale and to a request with nothing in stock with those to two more: what
+// changes from answer to answer, such as an id, tells nothing. lines tell the two apart in a description, if any do.
+func (t trial) compareAgain(ctx context.Context, sale, none service.Reply) (differ bool, lines string, err error) {
+	_, noneAgain, err := t.ask(ctx, 0, "none-again")
+	if err != nil {
+		return false, "", err
 	}
-	return err
+	_, saleAgain, err := t.ask(ctx, trialStock, "sale-again")
+	if err != nil {
+		return false, "", err
+	}
+	differ, lines = t.TellSoldOut([]service.Reply{sale, saleAgain}, []service.Reply{none, noneAgain})
+	if none.Status >= http.StatusInternalServerError { // an error, which should not pass for sold out
+		return differ, "", nil
+	}
+	if lines != "" {
+		lines = ":\n" + lines
+	}
+	return differ, lines, nil
 }
 
-// ask sends the request when there are so many units.
-func (t trial) ask(ctx context.Context, units int64) (history.Op, error) {
-	item := t.op.GoodsID
-	if err := t.SetStock(ctx, map[int64]int64{item: units}); err != nil {
-		return t.op, err
+// ask sends a request when there are so many units. Each has a name of its own.
+func (t trial) ask(ctx context.Context, units int64, name string) (op history.Op, answer service.Reply, err error) {
+	op = t.op
+	op.Name += "-" + name
+	if err := t.SetStock(ctx, map[int64]int64{op.GoodsID: units}); err != nil {
+		return op, answer, err
 	}
-	if found, err := t.ReadStock(ctx, []int64{item}); err != nil || found[item] != units {
+	if found, err := t.ReadStock(ctx, []int64{op.GoodsID}); err != nil || found[op.GoodsID] != units {
 		if err == nil {
 			err = fmt.Errorf("stock.set has set the stock of item %d to %d, and stock.read finds %d: the two must be about "+
-				"the same stock, and set must also add an item that is not there", item, units, found[item])
+				"the same stock, and set must also add an item that is not there", op.GoodsID, units, found[op.GoodsID])
 		}
-		return t.op, err
+		return op, answer, err
 	}
 	load := traffic.Load{Service: t.Description, Timeout: t.timeout}
-	op, err := traffic.SendOne(ctx, t.url, load, t.op)
-	if err == nil && op.Status == 0 {
-		err = fmt.Errorf("your service did not answer %s at %s: %s", t.Line(&t.op), t.url, op.Error)
+	op, answer.Body, err = traffic.AskOne(ctx, t.url, load, op)
+	if answer.Status = op.Status; err == nil && op.Status == 0 {
+		err = fmt.Errorf("your service did not answer %s at %s: %s", t.Line(&op), t.url, op.Error)
 	}
-	return op, err
+	return op, answer, err
 }
 
 // awaitStock reads the stock until it is what it should be, or has had the time to become so.

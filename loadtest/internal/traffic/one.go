@@ -2,6 +2,7 @@ package traffic
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"stock/loadtest/internal/history"
@@ -10,12 +11,19 @@ import (
 // SendOne sends the request that op describes to the service at base, on a connection of its own, and returns it with
 // its answer. The load says everything that op does not.
 func SendOne(ctx context.Context, base string, load Load, op history.Op) (history.Op, error) {
+	op, _, err := AskOne(ctx, base, load, op)
+	return op, err
+}
+
+// AskOne is SendOne, and also returns the body of the answer.
+func AskOne(ctx context.Context, base string, load Load, op history.Op) (asked history.Op, body []byte, err error) {
 	u, end, err := oneUser(ctx, base, load)
 	if err != nil {
-		return op, err
+		return op, nil, err
 	}
 	defer end()
-	return u.send(ctx, op), nil
+	asked = u.send(ctx, op)
+	return asked, slices.Clone(u.connection.reply.Body()), nil
 }
 
 // RestockOne is SendOne for a restock of a store, through the admin listener of a replica.
