@@ -60,7 +60,8 @@ func TestExamplesAreJudged(t *testing.T) {
 				finish(t, "explore", "--quick", "--lanes", "1", "--service", file).
 					want(t, want, language+"-"+variant+" on "+store)
 			}
-			finish(t, "compare", dirs[0], dirs[1]).want(t, exitHeld)
+			finish(t, "compare", dirs[0], dirs[1]).want(t, exitUnusable, "nothing in common")
+			finish(t, "compare", dirs[0], dirs[0]).want(t, exitHeld)
 		})
 	}
 }

@@ -103,7 +103,8 @@ func compareCommand() *cobra.Command {
 		Short: "Compare two reports",
 		Long: `compare shows, for every row of both reports, whether it became faster or slower, and with what
 confidence. It compares figures as multiples of noop's in the same round, because the machine may be busier in one
-of the runs, and corrects for the number of rows. BEFORE and AFTER are reports, or directories that hold one.`,
+of the runs, and corrects for the number of rows. BEFORE and AFTER are reports, or directories that hold one. If they
+have nothing in common, the exit status is 2.`,
 		Example: `  loadtest compare out/before out/after`,
 		Args:    exactArgs(2, "compare needs two reports, such as out/before out/after"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -114,6 +115,10 @@ of the runs, and corrects for the number of rows. BEFORE and AFTER are reports, 
 			after, err := lab.ReadReport(args[1])
 			if err != nil {
 				return err
+			}
+			if !report.HaveCommon(before, after) {
+				return fmt.Errorf("%s and %s have nothing in common: neither a strategy or service of the same name with the "+
+					"same load (users, rate, hold, goods, counts, restocks), nor a fault scenario", args[0], args[1])
 			}
 			return report.Compare(before, after).WriteText(cmd.OutOrStdout(), report.Colour(cmd.OutOrStdout()))
 		},

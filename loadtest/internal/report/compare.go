@@ -105,6 +105,20 @@ func Compare(before, after *Report) *Comparison {
 	return c
 }
 
+// HaveCommon reports whether two reports have anything to compare: a row, but for the baseline, or a fault scenario.
+func HaveCommon(before, after *Report) bool {
+	type fault struct{ scenario, strategy string }
+	rows, faults := map[history.Subject]bool{}, map[fault]bool{}
+	for _, row := range before.Rows {
+		rows[row.Key()] = !row.Baseline
+	}
+	for _, f := range before.Faults {
+		faults[fault{f.Scenario, f.Strategy}] = true
+	}
+	return slices.ContainsFunc(after.Rows, func(row *Row) bool { return rows[row.Key()] }) ||
+		slices.ContainsFunc(after.Faults, func(f Fault) bool { return faults[fault{f.Scenario, f.Strategy}] })
+}
+
 // tested tells what was found about each claim that a report has put to the test; empty if the claim held.
 func (r *Report) tested() (names []string, found map[string]string) {
 	found = map[string]string{}

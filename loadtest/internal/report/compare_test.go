@@ -62,6 +62,34 @@ func TestCompareNeedsTwoRounds(t *testing.T) {
 	}
 }
 
+func TestTheBaselineAloneIsNothingInCommon(t *testing.T) {
+	t.Parallel()
+	with := func(strategy, workload string) *Report {
+		return &Report{Rows: []*Row{
+			{Subject: history.Subject{Strategy: "noop"}, Baseline: true},
+			{Subject: history.Subject{Strategy: strategy, Workload: history.Workload{Name: workload}}},
+		}}
+	}
+	faults := func(scenario string) *Report {
+		return &Report{Faults: []Fault{{Scenario: scenario, Strategy: "update"}}}
+	}
+	for _, test := range []struct {
+		before, after *Report
+		want          bool
+	}{
+		{with("update", "tail"), with("update", "tail"), true},
+		{with("update", "tail"), with("batch", "tail"), false},
+		{with("update", "tail"), with("update", "plenty"), false},
+		{faults("late-write"), faults("late-write"), true},
+		{faults("late-write"), faults("shutdown"), false},
+		{faults("late-write"), with("update", "tail"), false},
+	} {
+		if got := HaveCommon(test.before, test.after); got != test.want {
+			t.Errorf("%+v and %+v: %v, want %v", test.before, test.after, got, test.want)
+		}
+	}
+}
+
 func TestCompareTellsNewBrokenClaimsFromOldOnes(t *testing.T) {
 	t.Parallel()
 	reported := func(held map[string]bool) *Report {
