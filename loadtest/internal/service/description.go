@@ -100,7 +100,7 @@ func Default(command []string) *Description {
 		Name: strings.Join(command, " "), Command: command,
 		Request: Request{Path: "/stock/deduct", Body: `{"goods_id":{item},"count":{count}}`},
 		Stock: Stock{SQL: &Store{
-			Set:  "REPLACE INTO good_stock (goods_id, stock) VALUES ({item}, {count})",
+			Set:  "INSERT INTO good_stock (goods_id, stock) VALUES ({item}, {count}) ON DUPLICATE KEY UPDATE stock = {count}",
 			Read: "SELECT stock FROM good_stock WHERE goods_id = {item}",
 		}},
 		SetupSQL: "CREATE TABLE good_stock (goods_id BIGINT PRIMARY KEY, stock BIGINT NOT NULL)",

@@ -1,14 +1,20 @@
 package service_test
 
 import (
+	"database/sql"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 
+	_ "github.com/go-sql-driver/mysql"
+
 	"stock/internal/must"
+	"stock/internal/servers"
+	"stock/internal/servers/serverstest"
 	"stock/loadtest/internal/service"
 )
 
@@ -77,5 +83,45 @@ func TestARedirectWithinTheServiceIsFollowed(t *testing.T) {
 	must.Succeed(t, own.SetStock(t.Context(), map[int64]int64{1: 5}))
 	if found, err := own.ReadStock(t.Context(), []int64{1}); err != nil || found[1] != 5 {
 		t.Errorf("%v, the stock is %d, want 5", err, found[1])
+	}
+}
+
+// A REPLACE would delete the row to which others refer.
+func TestTheStockCanBeSetThoughOtherTablesReferToIt(t *testing.T) {
+	t.Parallel()
+	server := serverstest.StartMySQL(t, servers.MySQLOptions{Relaxed: true})
+	all := []*service.Description{service.Default([]string{"shop"})}
+	for _, language := range []string{"java", "node", "php", "python"} {
+		for _, variant := range []string{"right", "wrong"} {
+			d, err := service.Read("../../examples/"+language+"/"+variant+".yaml", os.Getenv)
+			must.Succeed(t, err)
+			all = append(all, d)
+		}
+	}
+	for i, d := range all {
+		dsn, err := server.CreateDatabase(t.Context(), fmt.Sprint("shop", i))
+		must.Succeed(t, err)
+		db, err := sql.Open("mysql", dsn)
+		must.Succeed(t, err)
+		defer db.Close()
+		must.Succeed(t, d.SetUp(t.Context(), db, nil))
+		own := &service.Running{Description: d, DB: db}
+		must.Succeed(t, own.SetStock(t.Context(), map[int64]int64{1: 5}))
+		table, _, _ := strings.Cut(strings.Fields(d.SetupSQL)[2], "(")
+		key := map[string]string{"products": "id", "good_stock": "goods_id"}[table]
+		for _, statement := range []string{
+			fmt.Sprintf("CREATE TABLE sale (item BIGINT, FOREIGN KEY (item) REFERENCES %s (%s))", table, key),
+			"INSERT INTO sale VALUES (1)",
+		} {
+			_, err := db.ExecContext(t.Context(), statement)
+			must.Succeed(t, err)
+		}
+		if err := own.SetStock(t.Context(), map[int64]int64{1: 3}); err != nil {
+			t.Errorf("%s: %v", d.Name, err)
+			continue
+		}
+		if found, err := own.ReadStock(t.Context(), []int64{1}); err != nil || found[1] != 3 {
+			t.Errorf("%s: %v, the stock is %d, want 3", d.Name, err, found[1])
+		}
 	}
 }
