@@ -148,7 +148,10 @@ func (t *Topology) StartCommand(
 			return conn.Close()
 		},
 	}
-	return replica, replica.Restart(ctx)
+	if err := replica.Restart(ctx); err != nil {
+		return replica, fmt.Errorf("start your service (it must listen at LISTEN=%s): %w", listen, err)
+	}
+	return replica, nil
 }
 
 // Environment returns the variables for a program of the user, in the forms that clients in most languages understand.

@@ -148,7 +148,14 @@ func (r *Replica) restart(ctx context.Context, command servers.Command) error {
 		process.Kill()
 		r.awaitSilence(ctx)
 	}
-	err := servers.Restart(ctx, &process, command, r.Ready)
+	ready := r.Ready
+	if r.ready != nil {
+		var giveUp context.CancelCauseFunc
+		ctx, giveUp = context.WithCancelCause(ctx)
+		defer giveUp(nil)
+		ready = r.orGiveUp(&process, giveUp)
+	}
+	err := servers.Restart(ctx, &process, command, ready)
 	if process != nil {
 		r.started.Store(process)
 		r.PID = process.PID
