@@ -41,7 +41,7 @@ type measurement struct {
 	Sold     int64       `json:"sold,omitempty"`     // units confirmed, of a strategy that is wrong
 	Lost     int64       `json:"lost,omitempty"`     // units
 	Oversold int64       `json:"oversold,omitempty"` // units
-	// Faults says what came of each fault scenario, such as "blocked 2.0 s".
+	// Faults says what came of each fault scenario, such as "safe".
 	Faults map[string]string `json:"faults,omitempty"`
 }
 

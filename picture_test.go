@@ -55,7 +55,7 @@ const (
 )
 
 // faultsLeft is where the columns of the fault scenarios begin.
-var faultsLeft = [...]int{456, 582, 710}
+var faultsLeft = [...]int{446, 584, 722}
 
 const pictureBegins = `<svg xmlns="http://www.w3.org/2000/svg" width="%[1]d" height="%[2]d" viewBox="0 0 %[1]d %[2]d"
   role="img">
@@ -151,7 +151,7 @@ func (d *drawing) head(conditions string) {
 // row draws what is known about a strategy.
 func (d *drawing) row(r *measurement, y int, most float64) {
 	baseline, class := y+16, r.colour()
-	plain := strings.NewReplacer("`", "", "*", "")
+	plain := strings.NewReplacer("`", "", "*", "", "blocked until the holder", "until it", "blocked until", "until")
 	d.text(pictureEdge, baseline, "", strings.ReplaceAll(r.label(), "`", ""))
 	scale := func(v float64) int { return max(1, int(barsWidth*v/most)) }
 	end := scale(r.Goodput)

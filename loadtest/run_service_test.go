@@ -303,7 +303,7 @@ func TestADescriptionThatIsWrongIsAClearError(t *testing.T) {
 	}
 }
 
-// soldOut returns a sell that answers in one way if there is a unit, and in another way if there is none. @ stands for a
+// soldOut returns a sell that answers in one way if there is a unit, and in another if there is none. @ stands for a
 // number that differs from answer to answer.
 func soldOut(status int, sale string, noneStatus int, none string) func(*shop, http.ResponseWriter, string) {
 	return func(s *shop, w http.ResponseWriter, item string) {
@@ -427,7 +427,8 @@ func TestASaleOfNothingIsNotTakenForSoldOut(t *testing.T) {
 func TestAServiceOnAPortOfItsOwnIsToldWhereToListen(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "shop.yaml")
-	must.Succeed(t, os.WriteFile(file, []byte(`command: [sh, -c, "echo open; /usr/bin/python3 -u -m http.server --bind 127.0.0.1 0; :"]
+	must.Succeed(t, os.WriteFile(file, []byte(`
+command: [sh, -c, "echo open; /usr/bin/python3 -u -m http.server --bind 127.0.0.1 0; :"]
 request: {path: '/{item}/{count}'}
 stock: {redis: {set: 'SET {item} {count}', read: 'GET {item}'}}
 `), 0o600))

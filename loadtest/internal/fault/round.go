@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -175,7 +176,7 @@ func (c *cell) result() report.Fault {
 	case s.never:
 		r.Outcome, r.Seconds = report.Unavailable, s.blocked.Seconds()
 	case s.blocked > blockedAfter:
-		r.Outcome, r.Seconds = report.Blocked, s.blocked.Seconds()
+		r.Outcome, r.Seconds, r.Until = report.Blocked, s.blocked.Seconds(), c.until()
 	default:
 		r.Outcome = report.Safe
 	}
@@ -186,6 +187,32 @@ func (c *cell) result() report.Fault {
 		r.Evidence = append(r.Evidence, "played again, alone: at first it was "+r.First)
 	}
 	return r
+}
+
+// until says what the next buyer waited for, if the lab has set how long that takes, and empty otherwise.
+func (c *cell) until() string {
+	s, lease := c.stage, c.stage.Lease
+	switch {
+	case !c.allows(report.Blocked), c.scenario.On.Galera: // a node that has gone also blocks the others for a while
+	case (hasLease(s.Strategy) || strings.Contains(c.way.Words, "lease")) &&
+		// It is renewed when a third of it is over, and the server may take a moment to notice its end.
+		s.blocked >= lease*3/5 && s.blocked <= lease+time.Second:
+		return fmt.Sprintf("the lease ends (here %g s)", lease.Seconds())
+	case c.way.Words == "refused" && c.soldWhenHolderGaveUp():
+		return fmt.Sprintf("the holder gives up (here %.0f s)", s.blocked.Seconds())
+	}
+	return ""
+}
+
+// soldWhenHolderGaveUp reports whether somebody bought as soon as a request had ended without an outcome.
+func (c *cell) soldWhenHolderGaveUp() bool {
+	const soon = 500 * time.Millisecond
+	return slices.ContainsFunc(c.history.Ops, func(a history.Op) bool {
+		return a.Outcome == history.Unknown && slices.ContainsFunc(c.history.Ops, func(b history.Op) bool {
+			after := b.ReceivedNS - a.ReceivedNS
+			return b.Outcome == history.Sold && after > 0 && after < int64(soon)
+		})
+	})
 }
 
 // unproved is the evidence of a cell without a proof.

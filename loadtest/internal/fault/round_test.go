@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"stock/internal/must"
+	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/messages"
 	"stock/loadtest/internal/report"
 	"stock/loadtest/internal/scenario"
@@ -179,5 +180,51 @@ func TestFindNamesTheScenariosThatExist(t *testing.T) {
 	}
 	if _, err := Find([]string{"late-right"}); err == nil || !strings.Contains(err.Error(), "late-write") {
 		t.Errorf("error %v, want it to name late-write", err)
+	}
+}
+
+// How long the lab's leases last says nothing about those of others.
+func TestABlockForATimeThatIsSetSaysWhatEndedIt(t *testing.T) {
+	t.Parallel()
+	const untilLease = "blocked until the lease ends (here 4 s)"
+	const untilGivenUp = "blocked until the holder gives up (here 4 s)"
+	leased := scenario.Claim{HolderCrash: "blocks-until-lease-ends", HolderPause: "refused", LateWrite: "refused"}
+	unleased := scenario.Claim{HolderPause: "blocks", LateWrite: "blocks"}
+	const ms = time.Millisecond
+	for name, test := range map[string]struct {
+		scenario string
+		claim    scenario.Claim
+		lease    time.Duration
+		blocked  time.Duration
+		gaveUp   time.Duration // before the sale; 0: not
+		want     string
+	}{
+		"the holder dies":       {"holder-dies", leased, 4000 * ms, 4020 * ms, 0, untilLease},
+		"the holder pauses":     {"holder-pauses", leased, 4000 * ms, 4300 * ms, 0, untilLease},
+		"renewed before":        {"holder-dies", leased, 4000 * ms, 2800 * ms, 0, untilLease},
+		"too short":             {"holder-dies", leased, 4000 * ms, 2000 * ms, 0, "blocked 2.0 s"},
+		"too long":              {"holder-dies", leased, 4000 * ms, 8000 * ms, 0, "blocked 8.0 s"},
+		"the lock has no lease": {"holder-pauses", unleased, 4000 * ms, 4000 * ms, 0, "blocked 4.0 s"},
+		"a node may block":      {"galera-node-killed", leased, 4000 * ms, 4000 * ms, 0, "blocked 4.0 s"},
+		"the holder gives up":   {"late-write", leased, 2000 * ms, 4020 * ms, 10 * ms, untilGivenUp},
+		"it gave up long ago":   {"late-write", leased, 2000 * ms, 4020 * ms, 900 * ms, "blocked 4.0 s"},
+		"it did not give up":    {"late-write", leased, 2000 * ms, 4020 * ms, 0, "blocked 4.0 s"},
+	} {
+		strategy, story := scenario.Strategy{Name: "s", Claim: test.claim}, named(t, test.scenario)
+		c := &cell{
+			scenario: story, way: Practice{Claim: story.Claim(strategy), Play: story.Play},
+			verdict: verify.Verdict{Result: verify.Correct}, stage: &Stage{
+				lab: &Lab{}, Sale: messages.Sale{Strategy: strategy, Lease: test.lease}, proof: "it struck", blocked: test.blocked,
+			},
+		}
+		if test.gaveUp > 0 {
+			c.history.Ops = []history.Op{
+				{Outcome: history.Unknown, ReceivedNS: int64(time.Minute - test.gaveUp)},
+				{Outcome: history.Sold, ReceivedNS: int64(time.Minute)},
+			}
+		}
+		if got := c.result(); got.String() != test.want || got.Seconds != test.blocked.Seconds() {
+			t.Errorf("%s: %s after %g s, want %s", name, got, got.Seconds, test.want)
+		}
 	}
 }

@@ -29,6 +29,7 @@ type matrixCell struct {
 	Story   int // its place in the stories
 	Class   string
 	Text    string // shown in the cell; empty: the symbol of its class
+	Time    string // how long nobody could buy; empty: not measured
 	Label   string // the whole outcome, in words
 	Broken  bool   // the claim did not hold
 	Subject string
@@ -122,15 +123,17 @@ func (m *matrixView) newCell(repeats []report.Fault) *matrixCell {
 	})
 	class, _ := outcomeClass(worst.Outcome)
 	c := &matrixCell{Story: len(m.stories), Class: class, Broken: !held, Subject: worst.Strategy}
-	outcome := string(worst.Outcome)
-	if worst.Seconds > 0 {
+	switch {
+	case worst.Until != "":
+		c.Time = "until " + worst.Until
+	case worst.Seconds >= 9.95:
+		c.Text = fmt.Sprintf("%.0f", worst.Seconds)
+		c.Time = c.Text + " s"
+	case worst.Seconds > 0:
 		c.Text = fmt.Sprintf("%.1f", worst.Seconds)
-		if worst.Seconds >= 9.95 {
-			c.Text = fmt.Sprintf("%.0f", worst.Seconds)
-		}
-		outcome += " " + c.Text + " s"
+		c.Time = c.Text + " s"
 	}
-	c.Label = fmt.Sprintf("%s, %s: %s", worst.Scenario, worst.Strategy, outcome)
+	c.Label = fmt.Sprintf("%s, %s: %s", worst.Scenario, worst.Strategy, worst)
 	if !held {
 		c.Label += ", the claim did not hold"
 	}
@@ -166,7 +169,8 @@ func legend(r *report.Report) (words []faultWord) {
 		text    string
 	}{
 		{report.Safe, "safe"},
-		{report.Blocked, "blocked: nobody could buy the item for so many seconds"},
+		{report.Blocked, "blocked: nobody could buy the item for so many seconds or, without a number, " +
+			"for a time that the lab sets"},
 		{report.Unavailable, "unavailable: nobody could buy it until the scenario ended"},
 		{report.Unsafe, "unsafe: a sale was lost or made twice, more was sold than there was, or a sale was " +
 			"refused without reason"},

@@ -239,7 +239,7 @@ func damage(row *report.Row) string {
 	return strings.ReplaceAll(strings.ReplaceAll(text, " ", "\u00a0"), ",\u00a0", ", ")
 }
 
-// newFaultWord shows an outcome, such as "blocked 2.0 s".
+// newFaultWord shows an outcome, such as "blocked until the lease ends (here 4 s)".
 func newFaultWord(of faultHead, outcome string) faultWord {
 	w := faultWord{Head: of.Head, Word: outcome, Place: 9}
 	if outcome == "" {

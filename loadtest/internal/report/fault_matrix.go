@@ -46,7 +46,7 @@ func (r *Report) outcomeGroups(scenario string) (groups []*outcomeGroup, played 
 		}
 		played[f.Strategy]++
 		i := slices.IndexFunc(groups, func(g *outcomeGroup) bool {
-			return g.Outcome == f.Outcome && g.reason() == f.reason()
+			return g.Outcome == f.Outcome && g.Until == f.Until && g.reason() == f.reason()
 		})
 		if i < 0 {
 			i = len(groups)
@@ -81,6 +81,8 @@ func (g *outcomeGroup) add(f Fault) {
 func (g *outcomeGroup) String() string {
 	least, longest := fmt.Sprintf("%.1f", g.least), fmt.Sprintf("%.1f", g.longest)
 	switch {
+	case g.Until != "":
+		return g.Fault.String()
 	case g.longest > 0 && least == longest:
 		return fmt.Sprintf("%s %s s", g.Outcome, least)
 	case g.longest > 0:

@@ -36,6 +36,9 @@ type Fault struct {
 	Repeat   int     `json:"repeat"` // from 1
 	Outcome  Outcome `json:"outcome"`
 	Seconds  float64 `json:"seconds"` // how long the item was blocked, until the next sale; 0: not, or not measured
+	// Until says what the next buyer waited for, if that takes as long as is set, and how long it was: the lab sets less
+	// than the service does by default. Empty: something else.
+	Until string `json:"until,omitempty"`
 	// Proof shows that the fault struck. Without one, the outcome is Inconclusive.
 	Proof     string      `json:"proof"`
 	Evidence  []string    `json:"evidence"`   // of the judge, or why there is no other outcome
@@ -73,6 +76,8 @@ const (
 func (f Fault) String() string {
 	switch {
 	case f.Seconds == 0:
+	case f.Outcome == Blocked && f.Until != "":
+		return "blocked until " + f.Until
 	case f.Outcome == Blocked:
 		return fmt.Sprintf("blocked %.1f s", f.Seconds)
 	case f.Outcome == Unavailable:

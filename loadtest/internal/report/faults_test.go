@@ -61,6 +61,10 @@ func TestManyScenariosAreShownOneBelowTheOther(t *testing.T) {
 	add("one", "h", Unsafe, 0)
 	add("two", "a", Blocked, 1.51)
 	add("two", "b", Blocked, 2.04)
+	add("two", "c", Blocked, 4.01)
+	faults[len(faults)-1].Until = "the lease ends (here 4 s)"
+	add("two", "d", Blocked, 4.33)
+	faults[len(faults)-1].Until = "the lease ends (here 4 s)"
 	add("three", "a", Safe, 0)
 	add("three", "a", Inconclusive, 0)
 	add("four", "a", Skipped, 0)
@@ -70,7 +74,7 @@ func TestManyScenariosAreShownOneBelowTheOther(t *testing.T) {
 	add("five", "a", Safe, 0)
 	mustSay(t, text(t, faultReport(faults...)),
 		"- one: It breaks.\n  - unsafe: h\n  - safe: 7 strategies\n  - proof (a): the port is closed\n",
-		"- two: It breaks.\n  - blocked 1.5–2.0 s: a, b\n",
+		"- two: It breaks.\n  - blocked 1.5–2.0 s: a, b\n  - blocked until the lease ends (here 4 s): c, d\n",
 		"- three: It breaks.\n  - inconclusive: a 1/2 ✗\n  - safe: a 1/2\n",
 		"- four: It breaks.\n  - skipped (no compiler): a, c\n  - skipped (no ZooKeeper): b\n")
 }
