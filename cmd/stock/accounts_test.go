@@ -524,11 +524,18 @@ func TestTheServiceGetsATokenOfEtcdWhenItIsUpAgain(t *testing.T) {
 			t.Logf("the last answer was %s, and the service logged:\n%s", last, p.log())
 		}
 	})
-	for range 2 { // the second time, etcd has forgotten the token
+	for again := range 2 {
+		if again == 1 {
+			must.Succeed(t, s.etcd.Process.Stop(t.Context())) // after SIGTERM, unlike SIGKILL, etcd forgets the token
+		}
 		must.Succeed(t, s.etcd.Restart(t.Context()))
 		eventually(t, "the service sells", func() bool {
 			status, body := p.call("POST", deduct)
 			last = fmt.Sprint(status, " ", body)
+			return status == 200
+		})
+		eventually(t, "the service is ready", func() bool {
+			status, _ := p.call("GET", p.admin+"/readyz")
 			return status == 200
 		})
 	}

@@ -12,11 +12,9 @@ import (
 	"math"
 	"net"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
@@ -26,11 +24,6 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 	"github.com/spf13/pflag"
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/backoff"
 
 	"stock/internal/access"
 	"stock/internal/locks"
@@ -202,59 +195,6 @@ func (o *storeOptions) openRedis(master string, addresses ...string) redis.Unive
 	cluster.ClusterStateReloadInterval = time.Second // the only way to notice that a master is gone
 	cluster.DisableRoutingPolicies = true            // every command has a key, whose hash slot decides where it goes
 	return redis.NewClusterClient(cluster)
-}
-
-// openEtcd returns a client that connects in the background.
-func (o *storeOptions) openEtcd() (*clientv3.Client, error) {
-	endpoints, scheme := slices.Clone(o.etcd), "http://"
-	if o.accounts.etcd.tls != nil {
-		scheme = "https://" // never without TLS
-	}
-	for i := range endpoints {
-		endpoints[i] = scheme + endpoints[i]
-	}
-	var token etcdToken
-	token.asked.Store(o.accounts.etcd.user == "")
-	defer token.opened.Store(true)
-	return clientv3.New(clientv3.Config{
-		Endpoints:            endpoints,
-		TLS:                  o.accounts.etcd.tls,
-		Username:             o.accounts.etcd.user,
-		Password:             o.accounts.etcd.password,
-		DialTimeout:          time.Second,
-		DialKeepAliveTime:    10 * time.Second, // detects a silent server; gRPC allows no shorter time
-		DialKeepAliveTimeout: 3 * time.Second,
-		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
-			// Requests fail until the next attempt to connect. By default that is up to two minutes.
-			Backoff: backoff.Config{
-				BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second,
-			},
-			MinConnectTimeout: time.Second,
-		}), grpc.WithChainUnaryInterceptor(token.intercept)},
-		Logger: zap.NewNop(), // the client also returns what it logs as errors
-	})
-}
-
-// etcdToken lets a client with a user open while etcd is down. The client would ask for a token while it is opened, and
-// fail if it gets none. While it is opened, we tell it that etcd has no users. When etcd first refuses a request, we
-// report a missing user. The client then asks for a token and sends the request again.
-type etcdToken struct{ opened, asked atomic.Bool }
-
-func (t *etcdToken) intercept(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn,
-	invoke grpc.UnaryInvoker, options ...grpc.CallOption,
-) error {
-	authenticate := method == "/etcdserverpb.Auth/Authenticate"
-	if authenticate && !t.opened.Load() {
-		return rpctypes.ErrGRPCAuthNotEnabled
-	}
-	err := invoke(ctx, method, request, reply, conn, options...)
-	switch {
-	case authenticate && err == nil:
-		t.asked.Store(true)
-	case !t.asked.Load() && errors.Is(rpctypes.Error(err), rpctypes.ErrPermissionDenied):
-		return rpctypes.ErrGRPCUserEmpty // the certificate of the client has the name of another user, or of none
-	}
-	return err
 }
 
 // zookeeperHandshake is how long a server of ZooKeeper may take to answer a new connection.
