@@ -74,6 +74,7 @@ func (p *postgresServer) query(
 		// No text tells what its statement touches, because of triggers, foreign keys and SERIALIZABLE.
 		Reads: []string{"*"}, Writes: []string{"*"},
 	}
+	e.Parts, e.Several = wire.PartsOfPostgres(text)
 	action := p.gate.Arrive(e, ctx.Done())
 	if action == wire.LoseBoth {
 		p.cut(conn)

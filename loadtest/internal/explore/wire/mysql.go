@@ -73,6 +73,7 @@ type mysqlSession struct {
 	statements map[uint32]*statement
 	command    byte
 	preparing  string // the text of the statement that is being prepared
+	prepared   uint32 // the statement that was prepared last
 
 	binary  bool // the rows of the result
 	groups  int  // of definitions to come, when preparing
@@ -180,7 +181,7 @@ func (s *mysqlSession) exchange(body []byte) *Exchange {
 	case comQuery:
 		s.touch(e, string(body))
 	case comStmtPrepare:
-		s.preparing = string(body)
+		s.preparing, s.prepared = string(body), 0
 		e.Text, e.Local = "PREPARE "+s.preparing, true
 	case comStmtExecute:
 		s.touch(e, s.execution(body))
@@ -201,6 +202,7 @@ func (s *mysqlSession) exchange(body []byte) *Exchange {
 	default:
 		if e.Text, e.Local = localCommands[s.command]; !e.Local {
 			e.Text, e.Writes = fmt.Sprintf("command %#02x", s.command), []string{everything}
+			e.Parts = "the command is not known"
 		}
 	}
 	return e
@@ -215,7 +217,12 @@ func (s *mysqlSession) touch(e *Exchange, text string) {
 		})
 	}
 	e.Reads, e.Writes, e.Local = effect.reads, effect.writes, effect.local
+	e.Parts, e.Several = effect.parts, effect.several
 }
+
+// lastPrepared stands for the statement that was prepared last: MariaDB's clients send its execution before they know
+// its id.
+const lastPrepared = 1<<32 - 1
 
 func statementID(body []byte) uint32 {
 	if len(body) < 4 {
@@ -226,7 +233,11 @@ func statementID(body []byte) uint32 {
 
 // execution returns a prepared statement with its arguments.
 func (s *mysqlSession) execution(body []byte) string {
-	st := s.statements[statementID(body)]
+	id := statementID(body)
+	if id == lastPrepared {
+		id = s.prepared
+	}
+	st := s.statements[id]
 	if st == nil {
 		return fmt.Sprintf("EXECUTE %d", statementID(body))
 	}
@@ -346,7 +357,8 @@ func (s *mysqlSession) begin(body []byte, isEOF bool) (more bool) {
 	case s.command == comStmtPrepare:
 		c := cursor{b: body[1:]}
 		id, columns, params := c.integer(4), c.integer(2), c.integer(2)
-		s.statements[uint32(id)] = &statement{
+		s.prepared = uint32(id)
+		s.statements[s.prepared] = &statement{
 			text: s.preparing, params: int(params), long: map[int]bool{},
 		}
 		s.results = append(s.results, "OK")

@@ -162,6 +162,7 @@ func (s *postgresSession) request(f frame) (*Exchange, error) {
 	}
 	if !e.Local {
 		e.Reads, e.Writes = []string{everything}, []string{everything}
+		e.Parts, e.Several = PartsOfPostgres(strings.Join(b.executed, ";\n"))
 	}
 	return e, nil
 }

@@ -26,6 +26,8 @@ func (n *names) add(more ...string) {
 type effect struct {
 	reads, writes names
 	local         bool // see Exchange.Local
+	parts         string
+	several       bool
 }
 
 // The isolation levels that are told apart.
@@ -78,13 +80,17 @@ func (s *sqlState) level() string { return cmp.Or(s.next, s.usual, repeatableRea
 // It errs on the side of more: whatever it does not know, such as a stored function, touches everything. It cannot see
 // what a name stands for, and what a write leads to: views, triggers and foreign keys.
 func (s *sqlState) analyse(tokens []token) effect {
-	all := effect{local: true}
+	all, effects := effect{local: true}, 0
 	for one := range statementsOf(tokens) {
+		plain := strings.HasPrefix(s.level(), "READ ") // InnoDB locks what it reads for a write at higher levels
+		all.parts = cmp.Or(all.parts, partsOf(one, plain))
+		effects += effectsOf(one)
 		e := s.statement(one, outline(one))
 		all.reads.add(e.reads...)
 		all.writes.add(e.writes...)
 		all.local = all.local && e.local
 	}
+	all.several = effects > 1
 	return all
 }
 

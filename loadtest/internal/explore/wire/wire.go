@@ -32,6 +32,12 @@ type Exchange struct {
 	// BLPOP.
 	Blocks bool
 
+	// Parts says why the server may execute it in several parts, so that other sessions come in between; empty: its text
+	// does not show that it does. Several reports that it has several statements or commands that are not one
+	// transaction. See also Names.
+	Parts   string
+	Several bool
+
 	noted func() // see Noted
 
 	// Reply is what the server answered, in a few words: "1 row: 5", "OK, 1 row", "error 1213: Deadlock found". It is set
