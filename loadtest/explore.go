@@ -172,7 +172,7 @@ func (f *exploreFlags) report(
 		x.Watch = showProgress(screen, i, subjects)
 		r, err := explored(i)
 		screen.clear()
-		if failure = err; len(r.Cells) > 0 {
+		if failure = err; len(r.Cells) > 0 || r.Tally.Diverged > 0 {
 			results = append(results, r)
 			if err := r.Write(stdout, f.traces || f.terminals || !r.Held(), f.terminals); err != nil {
 				return err

@@ -69,7 +69,7 @@ func (all cells) judged(claims claims, exhausted bool) (list []trace.Cell) {
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		c := *all[name]
 		c.Kinds, c.Shortest = maps.Clone(c.Kinds), maps.Clone(c.Shortest)
-		claims.judge(&c, exhausted)
+		claims.judge(&c, exhausted && c.Kinds[trace.Unjudged] == 0)
 		list = append(list, c)
 	}
 	return list
@@ -82,9 +82,9 @@ func (all cells) refuted(claims claims) bool {
 
 // claims are what must come of the schedules of a strategy, or of a script.
 type claims interface {
-	// judge compares a cell with what is claimed. A claim that something happens is refuted only if every schedule was
-	// executed and none shows it.
-	judge(c *trace.Cell, exhausted bool)
+	// judge compares a cell with what is claimed. A claim that something happens is refuted only if the cell is complete,
+	// because every schedule was executed and judged, and none shows it.
+	judge(c *trace.Cell, complete bool)
 	// settled reports whether no more schedules are needed in which these faults strike. The requests may be special.
 	settled(all cells, special, faults string) bool
 }
@@ -148,10 +148,10 @@ func (s ofStrategy) keepsStocksApart() bool {
 }
 
 // judge implements claims.
-func (s ofStrategy) judge(c *trace.Cell, exhausted bool) {
+func (s ofStrategy) judge(c *trace.Cell, complete bool) {
 	words, must := s.expects(c.Requests, c.Fault)
-	c.Claim = words
-	c.Held = must == (c.Damaged() > 0) || must && !exhausted
+	c.Claim, c.Shown = words, must && c.Damaged() > 0
+	c.Held = must == (c.Damaged() > 0) || must && !complete
 	switch words {
 	case "", "blocks-forever":
 		c.Held = true
@@ -163,7 +163,7 @@ func (s ofStrategy) judge(c *trace.Cell, exhausted bool) {
 	case "harmless", "rolls-back", "unlocks":
 		c.Held = c.Held && c.Waited == 0
 	case "blocks-until-lease-ends":
-		c.Held = c.Held && (c.Waited > 0 || !exhausted || c.Fault != ReplicaDies)
+		c.Held = c.Held && (c.Waited > 0 || !complete || c.Fault != ReplicaDies)
 	}
 	if s.own {
 		c.Claim = "" // it has made none
@@ -188,7 +188,7 @@ type ofScript map[string]string
 func (s ofScript) wants(fault string) string { return cmp.Or(s[fault], trace.Right) }
 
 // judge implements claims. Nothing is expected of faults that strike what is broken without them, or with one of them.
-func (s ofScript) judge(c *trace.Cell, exhausted bool) {
+func (s ofScript) judge(c *trace.Cell, complete bool) {
 	_, named := s[c.Fault]
 	broken := func(fault string) bool { return s.wants(fault) != trace.Right }
 	if !named && (broken("") || slices.ContainsFunc(strings.Split(c.Fault, "+"), broken)) {
@@ -198,7 +198,8 @@ func (s ofScript) judge(c *trace.Cell, exhausted bool) {
 	if c.Claim = s.wants(c.Fault); c.Claim == trace.Right {
 		c.Held = c.Damaged() == 0
 	} else {
-		c.Held = c.Kinds[c.Claim] > 0 || !exhausted
+		c.Shown = c.Kinds[c.Claim] > 0
+		c.Held = c.Shown || !complete
 	}
 }
 

@@ -19,6 +19,7 @@
 package explore
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -35,7 +36,8 @@ import (
 	"stock/loadtest/internal/topology"
 )
 
-var httpClient = &http.Client{Timeout: 10 * time.Second}
+// httpClient waits for long: only what is stuck takes so much time, also on a busy machine.
+var httpClient = &http.Client{Timeout: time.Minute}
 
 // firstItem is below the ids of the explorer's items: neither loads nor fault scenarios use them.
 const firstItem = 5_000_000
@@ -125,7 +127,11 @@ func (x *Explorer) Close() {
 // Explore executes every schedule of a strategy within the bounds. If ctx ends, it returns what it has.
 func (x *Explorer) Explore(ctx context.Context, choice scenario.Choice, bounds trace.Bounds) (trace.Result, error) {
 	if err := x.warmUp(ctx, choice); err != nil {
-		return trace.Result{Strategy: choice.Strategy.Name, Store: choice.Store}, err
+		r := trace.Result{Strategy: choice.Strategy.Name, Store: choice.Store, Own: x.subject != nil}
+		if isNoAnswer(err, &r) {
+			err = nil
+		}
+		return r, err
 	}
 	r, err := x.search(ctx, choice, x.workloads(choice), bounds, ofStrategy{choice.Strategy, x.subject != nil}, cells{})
 	if err != nil && ctx.Err() == nil {
@@ -139,15 +145,19 @@ func (x *Explorer) search(
 	ctx context.Context, choice scenario.Choice, workloads []workload, bounds trace.Bounds, claims claims, all cells,
 ) (trace.Result, error) {
 	began := time.Now()
-	hides, err := x.hides(ctx, choice, workloads)
-	if err != nil {
-		return trace.Result{Strategy: choice.Strategy.Name, Store: choice.Store, Own: true}, err
-	}
-	bounds.NoReduction = bounds.NoReduction || hides
 	r := trace.Result{
 		Strategy: choice.Strategy.Name, Store: choice.Store, Own: x.subject != nil, Galera: x.galera,
-		Requests: x.requests, Bounds: bounds.Effective(), Random: bounds.Random,
+		Requests: x.requests, Random: bounds.Random,
 	}
+	hides, err := x.hides(ctx, choice, workloads)
+	if isNoAnswer(err, &r) {
+		return r, nil
+	}
+	if err != nil {
+		return r, err
+	}
+	bounds.NoReduction = bounds.NoReduction || hides
+	r.Bounds = bounds.Effective()
 	if s, ok := x.subject.(Service); ok {
 		r.File = s.File
 	}
@@ -168,7 +178,7 @@ func (x *Explorer) search(
 		}}
 		tally, err := search.Run(ctx, x.systems(choice, w, x.faults(choice.Strategy, w, bounds)))
 		r.Tally.Add(tally)
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || isNoAnswer(err, &r) {
 			break
 		}
 		if err != nil {
@@ -256,7 +266,15 @@ func (x *Explorer) warmUp(ctx context.Context, choice scenario.Choice) error {
 		s := &session{lane: l, strategy: choice.Strategy, store: choice.Store}
 		group.Go(func() error { return s.warmUp(warming) })
 	}
-	return group.Wait()
+	err := group.Wait()
+	goesOn := ""
+	for _, l := range x.lanes {
+		goesOn = cmp.Or(goesOn, l.goesOn)
+	}
+	for _, l := range x.lanes {
+		l.goesOn = goesOn
+	}
+	return err
 }
 
 // Replay executes the schedule of a token for a strategy.

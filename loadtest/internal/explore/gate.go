@@ -18,6 +18,11 @@ func (r *replica) Arrive(e *wire.Exchange, gone <-chan struct{}) wire.Action {
 	}
 	switch {
 	case running == nil:
+		r.lane.mu.Lock()
+		defer r.lane.mu.Unlock()
+		if r.lane.heard != nil {
+			r.lane.heard(r.number, e)
+		}
 	case r.lane.subject == nil && looksForWork(e):
 		e.Noted()
 		select {
@@ -66,7 +71,7 @@ func (l *lane) concerned(e *wire.Exchange, serving bool) *schedule {
 		l.sticky[e.Conn] = true
 		l.names = append(l.names, uuids.FindAllString(e.Text, -1)...)
 	case l.sticky[e.Conn] && endsTransaction(e):
-	case serving && !l.idle[e.Shape()]:
+	case serving && (!l.idle[e.Shape()] || e.Parts != ""): // which may be anything
 		l.sticky[e.Conn] = l.sticky[e.Conn] || !e.Local
 	default:
 		if beginsTransaction(e) { // for something else: connections are shared

@@ -23,6 +23,7 @@ func TestScriptsOnPostgres(t *testing.T) {
 	t.Run("isolation", func(t *testing.T) { testIsolation(t, x) })
 	t.Run("mistakes", func(t *testing.T) { testPostgresMistakes(t, x) })
 	t.Run("values", func(t *testing.T) { testPostgresValues(t, x) })
+	t.Run("not one step", func(t *testing.T) { testNotOneStep(t, x, notOneStepOnPostgres) })
 	t.Run("waits", func(t *testing.T) { testPostgresWaits(t, x) })
 	t.Run("lost connections", func(t *testing.T) { testPostgresLosses(t, x) })
 	t.Run("deadlocks", func(t *testing.T) { testPostgresDeadlocks(t, x) })
@@ -371,4 +372,24 @@ func databases(t *testing.T, db *sqlx.DB) (names []string) {
 		t.Fatal(err)
 	}
 	return names
+}
+
+var notOneStepOnPostgres = map[string]atOnce{
+	"function": {
+		setup: "CREATE FUNCTION claim(wanted BIGINT) RETURNS BOOLEAN LANGUAGE plpgsql AS $$ BEGIN " +
+			"INSERT INTO sales VALUES (wanted); RETURN TRUE; END $$",
+		buy: "'SELECT claim($1)', count", kinds: map[string]int{trace.Unjudged: 2}, why: "the function claim",
+	},
+	"trigger": {
+		setup: "CREATE FUNCTION checks() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NEW; END $$; " +
+			"CREATE TRIGGER checks BEFORE INSERT ON sales FOR EACH ROW EXECUTE FUNCTION checks()",
+		buy: "'INSERT INTO sales VALUES ($1)', count", kinds: map[string]int{trace.Unjudged: 2}, why: "a trigger of sales",
+	},
+	"reads without a lock": {
+		buy: "'" + strings.ReplaceAll(sums, "?", "$1") + "', count", kinds: map[string]int{trace.Unjudged: 2},
+		why: "does not lock",
+	},
+	"built-in function": {
+		buy: "'INSERT INTO sales SELECT octet_length($1)', 'x'", kinds: map[string]int{trace.Right: 2},
+	},
 }

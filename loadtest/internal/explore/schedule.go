@@ -31,7 +31,8 @@ type schedule struct {
 	current int
 	struck  []string // the faults so far
 	touched map[string]bool
-	waited  bool // until the leases of a lost holder had ended
+	waited  bool   // until the leases of a lost holder had ended
+	divided string // why a step is not one step on the server; empty: each one is
 	items   []int64
 	began   int64         // by package monotonic
 	quiet   time.Duration // how long nothing must be heard of a replica in this try
@@ -344,6 +345,7 @@ func (s *schedule) let(o Option, action wire.Action, kind trace.Kind) {
 	a.pauses = action != wire.Pass
 	a.executed = append(a.executed, monotonic.Now())
 	s.touches(h.Exchange)
+	s.divide(h.Exchange)
 	s.save(h.Exchange)
 	s.current = o.Actor
 	s.event(a)

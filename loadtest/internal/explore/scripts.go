@@ -140,7 +140,7 @@ func (x *Explorer) use(ctx context.Context, s *Script) (*answered, error) {
 			return nil, err
 		}
 		subject.direct.Once = map[string]bool{}
-		l.subject = subject
+		l.subject, l.hidden = subject, nil
 	}
 	return all, nil
 }

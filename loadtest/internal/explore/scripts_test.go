@@ -40,6 +40,7 @@ func TestScripts(t *testing.T) {
 	t.Run("waits", func(t *testing.T) { testWaits(t, x) })
 	t.Run("verdicts", func(t *testing.T) { testVerdicts(t, x) })
 	t.Run("hidden", func(t *testing.T) { testHidden(t, x) })
+	t.Run("not one step", func(t *testing.T) { testNotOneStep(t, x, notOneStep) })
 	t.Run("rows", func(t *testing.T) { testRows(t, x) })
 	t.Run("nothing is left", func(t *testing.T) { testNothingIsLeft(t, x) })
 }
@@ -235,7 +236,8 @@ func testHidden(t *testing.T, x *Explorer) {
 			c.write + ")\n"
 		for _, full := range []bool{false, true} {
 			r, err := x.ExploreScript(t.Context(), load(t, text), trace.Bounds{Preemptions: -1, NoReduction: full})
-			if err != nil || r.Cells[0].Kinds[trace.LostUpdate] != 4 || r.Cells[0].Kinds[trace.Right] != 2 {
+			kinds := r.Cells[0].Kinds
+			if err != nil || kinds[trace.LostUpdate] != 4 || kinds[trace.Right]+kinds[trace.Unjudged] != 2 {
 				t.Errorf("%q, without reduction %v: %+v, %v", text, full, r.Cells, err)
 			}
 		}
@@ -262,6 +264,95 @@ func testNothingIsLeft(t *testing.T, x *Explorer) {
 		tables, err := l.tables(t.Context())
 		if err != nil || strings.Contains(strings.Join(tables, " "), "shelf") {
 			t.Errorf("tables %q, %v", tables, err)
+		}
+	}
+}
+
+// atOnce is a script with a message to the server that may be executed in several steps.
+type atOnce struct {
+	setup string
+	drop  string // what is left of it afterwards
+	buy   string // the statement, and its arguments
+	head  string // of the script
+	kinds map[string]int
+	why   string
+}
+
+const takesInParts = `BEGIN
+	DECLARE have INT;
+	SELECT stock INTO have FROM good_stock WHERE goods_id = product;
+	UPDATE good_stock SET stock = have - wanted WHERE goods_id = product;
+`
+
+const sums = "INSERT INTO sales SELECT ? WHERE (SELECT COALESCE(SUM(units), 0) FROM sales) < 2"
+
+var notOneStep = map[string]atOnce{
+	"procedure": {
+		setup: "CREATE PROCEDURE take(wanted INT, product BIGINT) " + takesInParts + "END",
+		drop:  "DROP PROCEDURE IF EXISTS take",
+		buy:   "'CALL take(?, ?)', count, item", kinds: map[string]int{trace.Unjudged: 2}, why: "CALL take(1, 1) is not",
+	},
+	"function": {
+		setup: "CREATE FUNCTION takes(wanted INT, product BIGINT) RETURNS INT " + takesInParts + "RETURN 1; END",
+		drop:  "DROP FUNCTION IF EXISTS takes",
+		buy:   "'SELECT takes(?, ?)', count, item", kinds: map[string]int{trace.Unjudged: 2}, why: "the function takes",
+	},
+	"trigger": {
+		setup: "CREATE TRIGGER checks BEFORE INSERT ON sales FOR EACH ROW SET NEW.units = (SELECT COUNT(*) FROM good_stock)",
+		buy:   "'INSERT INTO sales VALUES (?)', count", kinds: map[string]int{trace.Unjudged: 2}, why: "a trigger of sales",
+	},
+	"reads without a lock": {
+		buy: "'" + sums + "', count", head: "isolation = 'READ COMMITTED'", kinds: map[string]int{trace.Unjudged: 2},
+		why: "does not lock",
+	},
+	"reads with locks": {buy: "'" + sums + "', count", kinds: map[string]int{trace.Right: 2}},
+	"prepared by its name": {
+		buy:   "'PREPARE deduct FROM \"UPDATE good_stock SET stock = stock - 1\"')\n    sql('EXECUTE deduct'",
+		kinds: map[string]int{trace.Unjudged: 2}, why: "does not say",
+	},
+	"damage that is found": {
+		setup: "CREATE PROCEDURE take(wanted INT, product BIGINT) " + takesInParts + "END",
+		drop:  "DROP PROCEDURE IF EXISTS take",
+		buy:   "'CALL take(?, ?)', 2 * count, item", head: "def check(): return 'damage'",
+		kinds: map[string]int{"damage": 2},
+	},
+}
+
+// What is not one step on the server is never right, and the verdict says why.
+func testNotOneStep(t *testing.T, x *Explorer, cases map[string]atOnce) {
+	for name, c := range cases {
+		text := c.head + "\n"
+		if !strings.Contains(text, "check") {
+			text += "def check(): return True\n"
+		}
+		text += "def setup():\n    sql('CREATE TABLE sales (units BIGINT)')\n"
+		if c.setup != "" {
+			text += fmt.Sprintf("    sql(%q)\n", c.setup)
+		}
+		text += "def buy(count):\n    sql(" + c.buy + ")\n"
+		drop := func() {
+			for _, l := range x.lanes {
+				if c.drop != "" {
+					execute(t, l.db, c.drop)
+				}
+			}
+		}
+		r, err := x.ExploreScript(t.Context(), load(t, text), trace.Bounds{Preemptions: -1})
+		must.Succeed(t, err)
+		drop()
+		if !reflect.DeepEqual(r.Cells[0].Kinds, c.kinds) {
+			t.Errorf("%s: %v, want %v", name, r.Cells[0].Kinds, c.kinds)
+		}
+		var verdict strings.Builder
+		must.Succeed(t, r.Write(&verdict, false, false))
+		if unjudged := c.kinds[trace.Unjudged] > 0; r.Judged() == unjudged || !strings.Contains(verdict.String(), c.why) {
+			t.Errorf("%s: judged %v:\n%s", name, r.Judged(), verdict.String())
+		}
+		for kind, shortest := range r.Cells[0].Shortest { // a replay knows it, too
+			if o, err := x.ReplayScript(t.Context(), load(t, text), shortest.Token); err != nil || o.Kind != kind {
+				t.Errorf("%s: the replay is %s: %v", name, o.Kind, err)
+			}
+			drop()
 		}
 	}
 }

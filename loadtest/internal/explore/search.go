@@ -257,7 +257,7 @@ type execution struct {
 
 // tries is how often a schedule is executed: again if its beginning could not be repeated, because a strategy chose at
 // random, or if time may have changed what came of it: timestamps in seconds differ if a new second began, and leases
-// end.
+// end. If time may have done so in each try, nobody knows what comes of the schedule.
 // patient is the greatest value of System.Run's try.
 const tries, patient = 16, 3
 
@@ -269,11 +269,20 @@ func (s *Search) execute(ctx context.Context, system System, j job) (execution, 
 			patience = patient
 		}
 		outcome, err := system.Run(ctx, patience, e.choose)
-		e.outcome = outcome
+		e.outcome = settled(outcome)
 		if err != nil || !e.diverged && !outcome.Timed || try == tries {
 			return e, err
 		}
 	}
+}
+
+// settled returns an outcome without what time may have changed.
+func settled(o trace.Outcome) trace.Outcome {
+	if o.Timed {
+		o.Kind, o.Evidence = trace.Unjudged, []string{"it took so long that leases may have ended by themselves, " +
+			"or another second began, each time that it was executed"}
+	}
+	return o
 }
 
 // choose is what a System calls at each point.

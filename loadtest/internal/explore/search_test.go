@@ -95,6 +95,30 @@ func TestAScheduleInWhichAnotherSecondBeganIsExecutedAgain(t *testing.T) {
 	}
 }
 
+// late is a System whose every execution takes longer than a lease.
+type late struct{ program }
+
+func (s late) Run(ctx context.Context, try int, choose func(Point) int) (trace.Outcome, error) {
+	o, err := s.program.Run(ctx, try, choose)
+	o.Kind, o.Timed = trace.LostUpdate, true
+	return o, err
+}
+
+func TestWhatTimeMayHaveChangedEachTimeIsNotJudged(t *testing.T) {
+	system := late{program{same(2), same(2)}}
+	for _, bounds := range []trace.Bounds{
+		{Preemptions: -1}, {Preemptions: -1, Random: true, Duration: 50 * time.Millisecond},
+	} {
+		outcomes, tally := search(t, system, bounds, 1)
+		if outcomes[trace.Unjudged] != tally.Schedules || tally.Schedules == 0 {
+			t.Errorf("%v after %d schedules", outcomes, tally.Schedules)
+		}
+	}
+	if o, err := Replay(t.Context(), system, "A.B.A.B"); err != nil || o.Kind != trace.Unjudged || len(o.Evidence) != 1 {
+		t.Errorf("the replay is %s, %q: %v", o.Kind, o.Evidence, err)
+	}
+}
+
 // search returns how often each outcome was found.
 func search(t *testing.T, p System, bounds trace.Bounds, workers int) (outcomes map[string]int, tally trace.Tally) {
 	t.Helper()

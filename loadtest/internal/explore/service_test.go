@@ -211,6 +211,26 @@ func TestAServiceMaySleepBetweenTwoTries(t *testing.T) {
 	}
 }
 
+// What a service does when its clients have their answers is in no schedule. Its stock is read too early.
+func TestAServiceThatGoesOnAfterItsAnswerIsNotJudged(t *testing.T) {
+	t.Parallel()
+	s := own(inPython(t, "testdata/odd.py", "defers"))
+	x := startOwn(t, explore.Options{Lanes: 2, Requests: 2, Subject: s})
+	x.Workloads = []string{"enough"}
+	r, err := x.Explore(t.Context(), scenario.OwnService(s.Description), trace.Bounds{Preemptions: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := cell(t, r, "")
+	if c.Kinds[trace.Unjudged] != c.Schedules || !r.Held() || r.Judged() {
+		t.Errorf("%d schedules led to %v", c.Schedules, c.Kinds)
+	}
+	why := strings.Join(c.Shortest[trace.Unjudged].Outcome.Evidence, "")
+	if !strings.Contains(why, "UPDATE good_stock SET stock = stock - ?") {
+		t.Errorf("the verdict does not name the statement: %s", why)
+	}
+}
+
 func TestACommandThatEndsIsAClearError(t *testing.T) {
 	t.Parallel()
 	for want, command := range map[string][]string{

@@ -3,6 +3,7 @@ package explore
 import (
 	"context"
 	"errors"
+	"net"
 	"slices"
 	"time"
 
@@ -29,6 +30,9 @@ func (x *session) warmUp(ctx context.Context) error {
 		if err := x.takeAll(ctx); err != nil {
 			return err
 		}
+	}
+	if _, own := x.lane.subject.(Service); own {
+		return x.listen(ctx)
 	}
 	return nil
 }
@@ -86,6 +90,9 @@ func (x *session) Run(ctx context.Context, try int, choose func(Point) int) (tra
 	if err := x.setStock(ctx, items); err != nil {
 		return trace.Outcome{}, err
 	}
+	if err := x.lane.learn(ctx); err != nil {
+		return trace.Outcome{}, err
+	}
 	s := newSchedule(x.lane, x.faults, x.actors(items))
 	s.items, s.locks, s.quiet = items, x.strategy.Name+":", time.Duration(try)*s.quiet+x.lane.pause
 	_, s.renewNothing = x.lane.subject.(*scripted)
@@ -126,6 +133,7 @@ func (x *session) Run(ctx context.Context, try int, choose func(Point) int) (tra
 		return o, err
 	}
 	o, err = x.judge(ctx, s, o)
+	o = s.unjudged(o)
 	if took > lease && !s.waited && o.Kind != trace.Right && x.strategy.Claim.HolderCrash == "blocks-until-lease-ends" {
 		o.Timed = true
 	}
@@ -156,11 +164,29 @@ func (x *session) reconnect(ctx context.Context, s *schedule) error {
 	return nil
 }
 
-func (x *session) setStock(ctx context.Context, items []int64) error {
+func (x *session) setStock(ctx context.Context, items []int64) (err error) {
 	if x.lane.subject != nil {
-		return x.lane.subject.setStock(ctx, x.lane, x.stockOf(items))
+		err = x.lane.subject.setStock(ctx, x.lane, x.stockOf(items))
+	} else {
+		err = x.desk().SetStock(ctx, x.stockOf(items))
 	}
-	return x.desk().SetStock(ctx, x.stockOf(items))
+	if waited, ok := errors.AsType[net.Error](err); ok && waited.Timeout() && ctx.Err() == nil {
+		return noAnswer{err}
+	}
+	return err
+}
+
+// noAnswer is the error of a stock that could not be set in time: the machine is busy, or something is stuck. It proves
+// nothing, and ends the search.
+type noAnswer struct{ error }
+
+// isNoAnswer notes in a result that the search has ended with a noAnswer.
+func isNoAnswer(err error, r *trace.Result) bool {
+	late, ok := errors.AsType[noAnswer](err)
+	if ok {
+		r.Tally.Add(trace.Tally{Diverged: 1, Example: late.Error()})
+	}
+	return ok
 }
 
 // desk is the replica at which the stock is set.

@@ -205,6 +205,8 @@ func newExploredCell(c trace.Cell) exploredCell {
 	switch {
 	case c.Claim == "" && !c.Held:
 		v.Verdict = "wrong"
+	case c.Held && !c.Judged():
+		v.Verdict = "not judged"
 	case c.Claim == "":
 		v.Verdict = ""
 	case !c.Held:

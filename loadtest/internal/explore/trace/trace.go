@@ -37,6 +37,7 @@ type Cell struct {
 	Waited    int                 `json:"waited"`   // schedules in which nobody could go on until a lease had ended
 	Claim     string              `json:"claim"`    // what the catalogue says about it, in words; empty: nothing
 	Held      bool                `json:"claim_held"`
+	Shown     bool                `json:"claim_shown,omitempty"` // the claim is one of damage, which was found
 }
 
 // Workload is what the schedules of a search asked for.
@@ -55,13 +56,19 @@ func (r Result) Judged() bool {
 	return (r.Exhausted || r.Random) && r.NotJudged() == 0
 }
 
-// NotJudged counts the schedules that could not be repeated, or judged.
+// NotJudged counts the schedules that matter and could not be executed, or judged.
 func (r Result) NotJudged() (n int) {
 	for _, c := range r.Cells {
-		n += c.Kinds[Unjudged]
+		if !c.Judged() {
+			n += c.Kinds[Unjudged]
+		}
 	}
 	return n + r.Tally.Diverged
 }
+
+// Judged reports whether all that matters was judged: where the damage that is claimed was found, the other schedules
+// do not.
+func (c Cell) Judged() bool { return c.Shown || c.Kinds[Unjudged] == 0 }
 
 // Damaged reports whether a schedule did damage in which a fault struck, or none.
 func (r Result) Damaged(fault bool) bool {
@@ -106,7 +113,7 @@ type Schedule struct {
 // Tally counts what a search did.
 type Tally struct {
 	Schedules int `json:"schedules"` // executed to their end
-	Diverged  int `json:"diverged"`  // beginnings that two executions offered, and none could repeat
+	Diverged  int `json:"diverged"`  // beginnings that two executions offered and none could repeat; or not set up
 	Waiting   int `json:"waiting"`   // not executed: the search was interrupted
 	Settled   int `json:"settled"`   // beginnings that were not needed any more; see Search.Settled
 	// Example says what was different about one that diverged; empty if none has.
@@ -162,7 +169,7 @@ const (
 	OtherWrong   = "wrong"
 	NotServed    = "nobody served" // everybody was told busy, although no fault struck
 	Deadlock     = "stuck"
-	Unjudged     = "unjudged"
+	Unjudged     = "not judged"
 )
 
 // Step is one line of a trace.

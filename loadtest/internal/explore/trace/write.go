@@ -109,7 +109,10 @@ func (r Result) Write(w io.Writer, traces, terminals bool) error {
 	fmt.Fprintf(w, "%s on %s: %d schedules, %s (%.1f s)\n",
 		r.Strategy, r.Store, r.Tally.Schedules, r.State(), r.Took.Seconds())
 	if r.Tally.Example != "" {
-		fmt.Fprintf(w, "  could not be repeated: %s\n", r.Tally.Example)
+		fmt.Fprintf(w, "  could not be executed: %s\n", r.Tally.Example)
+	}
+	for _, why := range r.whyUnjudged() {
+		fmt.Fprintf(w, "  not judged: %s\n", why)
 	}
 	lines := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, c := range r.Cells {
@@ -136,13 +139,26 @@ func (r Result) Write(w io.Writer, traces, terminals bool) error {
 	return nil
 }
 
+// whyUnjudged says why schedules that matter could not be judged: for each cell, that of the shortest one.
+func (r Result) whyUnjudged() (reasons []string) {
+	for _, c := range r.Cells {
+		if s, found := c.Shortest[Unjudged]; found && !c.Judged() {
+			why := strings.Join(s.Outcome.Readable().Evidence, "; ")
+			if !slices.Contains(reasons, why) {
+				reasons = append(reasons, why)
+			}
+		}
+	}
+	return reasons
+}
+
 // State says whether all schedules were executed.
 func (r Result) State() string {
 	switch {
 	case r.Random:
 		return "chosen at random"
 	case !r.Exhausted:
-		return fmt.Sprintf("NOT exhausted: %d beginnings not tried, %d could not be repeated",
+		return fmt.Sprintf("NOT exhausted: %d beginnings not tried, %d could not be executed",
 			r.Tally.Waiting, r.Tally.Diverged)
 	case r.Tally.Settled == 0:
 		return "exhausted"
@@ -202,6 +218,8 @@ func (c Cell) Verdict() string {
 	switch {
 	case c.Claim == "" && !c.Held:
 		return "WRONG"
+	case c.Held && !c.Judged():
+		return strings.TrimSuffix("not judged: "+c.Claim, ": ")
 	case c.Claim == "":
 		return ""
 	case c.Held:

@@ -1,0 +1,86 @@
+package explore
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"stock/internal/must"
+	"stock/loadtest/internal/explore/trace"
+	"stock/loadtest/internal/explore/wire"
+	"stock/loadtest/internal/history"
+	"stock/loadtest/internal/scenario"
+	"stock/loadtest/internal/service"
+)
+
+func TestOnlyTheStrategiesSendTransactionsInOneMessage(t *testing.T) {
+	e := &wire.Exchange{Store: "mysql", Text: "UPDATE a SET n = 1; UPDATE b SET n = 1", Several: true}
+	strategies, own := &lane{}, &lane{subject: &scripted{}}
+	if got := strategies.parts(e); got != "" {
+		t.Errorf("the message of a strategy is not judged: %s", got)
+	}
+	if got := own.parts(e); !strings.Contains(got, "several statements") {
+		t.Errorf("the message of a service is judged: %q", got)
+	}
+}
+
+// slow is a Subject whose stock cannot be set in time after a while.
+type slow struct {
+	Subject
+	sets *int // how often it still can
+	err  error
+}
+
+func (s slow) setStock(context.Context, *lane, map[int64]int64) error {
+	if *s.sets--; *s.sets < 0 {
+		return s.err
+	}
+	return nil
+}
+
+func (s slow) running(*lane) *service.Running { return nil }
+
+func (s slow) client(*lane, int, history.Op) client { return nil }
+
+// On a busy machine, the stock may not be set in time: before the first schedule, or before any other. That is no error
+// of the user's.
+func TestAStockThatIsNotSetInTimeIsNotJudged(t *testing.T) {
+	for sets := range 2 {
+		left := sets
+		subject := slow{sets: &left, err: context.DeadlineExceeded}
+		l := &lane{subject: subject, postgres: "in use", items: func() int64 { return firstItem }, hidden: map[string]string{}}
+		x := &Explorer{lanes: []*lane{l}, subject: subject, requests: 2, warm: map[string]bool{" on ": sets > 0}}
+		r, err := x.Explore(t.Context(), scenario.Choice{}, trace.Bounds{})
+		must.Succeed(t, err)
+		if r.Judged() || !r.Held() || r.Tally.Example != context.DeadlineExceeded.Error() {
+			t.Errorf("after %d times: judged %v, held %v, %+v", sets, r.Judged(), r.Held(), r.Tally)
+		}
+		left, subject.err = 0, errors.New("no such table")
+		l.subject, x.subject = subject, subject
+		if _, err := x.Explore(t.Context(), scenario.Choice{}, trace.Bounds{}); !errors.Is(err, subject.err) {
+			t.Errorf("another error is %v", err)
+		}
+	}
+}
+
+func TestAClaimOfDamageIsNotRefutedByWhatIsNotJudged(t *testing.T) {
+	for _, c := range []struct {
+		kinds        []string
+		held, judged bool
+	}{
+		{[]string{trace.Right}, false, true},
+		{[]string{trace.Right, trace.Unjudged}, true, false},
+		{[]string{trace.Unjudged, trace.LostUpdate}, true, true},
+		{[]string{trace.Unjudged, trace.Oversold}, true, false},
+	} {
+		all := cells{}
+		for _, kind := range c.kinds {
+			all.collect("", trace.Schedule{Token: kind, Outcome: trace.Outcome{Kind: kind}})
+		}
+		r := trace.Result{Exhausted: true, Cells: all.judged(ofScript{"": trace.LostUpdate}, true)}
+		if r.Held() != c.held || r.Judged() != c.judged {
+			t.Errorf("%v: held %v, judged %v", c.kinds, r.Held(), r.Judged())
+		}
+	}
+}
