@@ -19,9 +19,10 @@
 package explore
 
 import (
-	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -128,9 +129,7 @@ func (x *Explorer) Close() {
 func (x *Explorer) Explore(ctx context.Context, choice scenario.Choice, bounds trace.Bounds) (trace.Result, error) {
 	if err := x.warmUp(ctx, choice); err != nil {
 		r := trace.Result{Strategy: choice.Strategy.Name, Store: choice.Store, Own: x.subject != nil}
-		if isNoAnswer(err, &r) {
-			err = nil
-		}
+		err = noted(ctx, err, &r)
 		return r, err
 	}
 	r, err := x.search(ctx, choice, x.workloads(choice), bounds, ofStrategy{choice.Strategy, x.subject != nil}, cells{})
@@ -150,10 +149,8 @@ func (x *Explorer) search(
 		Requests: x.requests, Random: bounds.Random,
 	}
 	hides, err := x.hides(ctx, choice, workloads)
-	if isNoAnswer(err, &r) {
-		return r, nil
-	}
 	if err != nil {
+		err = noted(ctx, err, &r)
 		return r, err
 	}
 	bounds.NoReduction = bounds.NoReduction || hides
@@ -178,11 +175,12 @@ func (x *Explorer) search(
 		}}
 		tally, err := search.Run(ctx, x.systems(choice, w, x.faults(choice.Strategy, w, bounds)))
 		r.Tally.Add(tally)
-		if ctx.Err() != nil || isNoAnswer(err, &r) {
+		failed := noted(ctx, err, &r)
+		if ctx.Err() != nil || err != nil && failed == nil {
 			break
 		}
-		if err != nil {
-			return r, err
+		if failed != nil {
+			return r, failed
 		}
 	}
 	if x.UntilRefuted && all.refuted(claims) {
@@ -191,6 +189,17 @@ func (x *Explorer) search(
 	r.Exhausted = !r.Random && r.Tally.Waiting == 0 && r.Tally.Diverged == 0 && ctx.Err() == nil
 	r.Cells, r.Took = all.judged(claims, r.Exhausted), time.Since(began)
 	return r, ctx.Err()
+}
+
+// noted returns an error, unless a server did not answer in time: the machine is busy, or something is stuck, which says
+// nothing about what is explored. It notes that in the result, which then ends with what was found.
+func noted(ctx context.Context, err error, r *trace.Result) error {
+	late, ok := errors.AsType[net.Error](err)
+	if !ok || !late.Timeout() || ctx.Err() != nil {
+		return err
+	}
+	r.Tally.Add(trace.Tally{Diverged: 1, Example: err.Error()})
+	return nil
 }
 
 // Obstacle returns why a strategy cannot be explored; empty if it can. The lanes may lack a server that the lab has.
@@ -266,11 +275,11 @@ func (x *Explorer) warmUp(ctx context.Context, choice scenario.Choice) error {
 		s := &session{lane: l, strategy: choice.Strategy, store: choice.Store}
 		group.Go(func() error { return s.warmUp(warming) })
 	}
-	err := group.Wait()
-	goesOn := ""
-	for _, l := range x.lanes {
-		goesOn = cmp.Or(goesOn, l.goesOn)
+	if err := group.Wait(); err != nil || x.subject == nil {
+		return err
 	}
+	first := session{lane: x.lanes[0], strategy: choice.Strategy, workload: workload{stock: []int64{1000}}}
+	goesOn, err := first.listen(ctx)
 	for _, l := range x.lanes {
 		l.goesOn = goesOn
 	}

@@ -18,11 +18,6 @@ func (r *replica) Arrive(e *wire.Exchange, gone <-chan struct{}) wire.Action {
 	}
 	switch {
 	case running == nil:
-		r.lane.mu.Lock()
-		defer r.lane.mu.Unlock()
-		if r.lane.heard != nil {
-			r.lane.heard(r.number, e)
-		}
 	case r.lane.subject == nil && looksForWork(e):
 		e.Noted()
 		select {
@@ -61,6 +56,9 @@ func (l *lane) concerned(e *wire.Exchange, serving bool) *schedule {
 	if l.now == nil {
 		if l.watching {
 			l.idle[e.Shape()] = true
+		}
+		if l.heard != nil && len(e.Writes) > 0 && !l.idle[e.Shape()] {
+			l.heard[e.Shape()] = true
 		}
 		return nil
 	}

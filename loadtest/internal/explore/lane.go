@@ -47,16 +47,16 @@ type lane struct {
 	zookeeper *zk.Conn
 
 	mu       sync.Mutex
-	now      *schedule                           // nil between two schedules
-	names    []string                            // items of the schedule, and what was made for them
-	needs    []string                            // servers of its strategy
-	sticky   map[*wire.Conn]bool                 // connections in whose transaction one of names occurred
-	idle     map[string]bool                     // shapes of what a service of the user does without a request
-	goesOn   string                              // what it does after an answer, when no schedule waits any more; empty: nothing
-	heard    func(replica int, e *wire.Exchange) // see hear
-	hidden   map[string]string                   // what executes statements without their texts, by name; nil: unknown
-	watching bool                                // set while start watches what a service does without a request
-	failed   error                               // why a replica could not be started again
+	now      *schedule           // nil between two schedules
+	names    []string            // items of the schedule, and what was made for them
+	needs    []string            // servers of its strategy
+	sticky   map[*wire.Conn]bool // connections in whose transaction one of names occurred
+	idle     map[string]bool     // shapes of what a service of the user does without a request
+	goesOn   string              // what it does after an answer, when no schedule waits any more; empty: nothing
+	heard    map[string]bool     // shapes of what replicas do without a schedule; nil: nobody listens
+	hidden   map[string]string   // what executes statements without their texts, by name; nil: unknown
+	watching bool                // set while start watches what a service does without a request
+	failed   error               // why a replica could not be started again
 }
 
 // node is a server of MySQL, alone or in a Galera cluster.

@@ -1,46 +1,42 @@
 package explore
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
 	"slices"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"stock/loadtest/internal/explore/trace"
 	"stock/loadtest/internal/explore/wire"
 )
 
-// A schedule is judged only if each of its steps is one step on the server, too. Others could come between the parts of
-// a step, which no schedule shows.
-
-// hidden are the queries that tell what executes statements without their texts: functions of one's own, with a
-// parenthesis after the name, and tables with triggers.
-var hidden = map[string]string{
-	MySQL: `SELECT LOWER(CONCAT(ROUTINE_NAME, '(')) AS name, CONCAT('the function ', ROUTINE_NAME) AS what
+// The queries that tell what executes statements without their texts: functions of one's own, with a parenthesis after
+// the name, and tables with triggers.
+const (
+	hiddenInMySQL = `SELECT LOWER(CONCAT(ROUTINE_NAME, '(')) AS name, CONCAT('the function ', ROUTINE_NAME) AS what
 			FROM information_schema.ROUTINES WHERE ROUTINE_TYPE = 'FUNCTION' AND ROUTINE_SCHEMA NOT IN ('sys', 'mysql')
 		UNION SELECT LOWER(EVENT_OBJECT_TABLE), CONCAT('a trigger of ', EVENT_OBJECT_TABLE)
-			FROM information_schema.TRIGGERS WHERE TRIGGER_SCHEMA <> 'sys'`,
-	PostgreSQL: `SELECT lower(proname || '(') AS name, 'the function ' || proname AS what
+			FROM information_schema.TRIGGERS WHERE TRIGGER_SCHEMA <> 'sys'`
+	hiddenInPostgres = `SELECT lower(proname || '(') AS name, 'the function ' || proname AS what
 			FROM pg_proc JOIN pg_namespace n ON n.oid = pronamespace JOIN pg_language l ON l.oid = prolang
 			WHERE nspname NOT IN ('pg_catalog', 'information_schema') AND lanname NOT IN ('internal', 'c')
 		UNION SELECT lower(relname), 'a trigger of ' || relname
-			FROM pg_trigger JOIN pg_class c ON c.oid = tgrelid WHERE NOT tgisinternal`,
-}
+			FROM pg_trigger JOIN pg_class c ON c.oid = tgrelid WHERE NOT tgisinternal`
+)
 
 // learn asks the database of a Subject, once, what executes statements without their texts.
 func (l *lane) learn(ctx context.Context) error {
 	if l.subject == nil || l.hidden != nil {
 		return nil
 	}
-	engine := MySQL
+	query := hiddenInMySQL
 	if l.postgres != "" {
-		engine = PostgreSQL
+		query = hiddenInPostgres
 	}
 	var found []struct{ Name, What string }
-	if err := l.db.SelectContext(ctx, &found, hidden[engine]); err != nil {
+	if err := l.db.SelectContext(ctx, &found, query); err != nil {
 		return fmt.Errorf("ask for functions and triggers: %w", err)
 	}
 	l.hidden = map[string]string{}
@@ -50,23 +46,14 @@ func (l *lane) learn(ctx context.Context) error {
 	return nil
 }
 
-// parts returns why an exchange is not one step on its server; empty if it is. The strategies send whole transactions
-// in one message, which are taken for one step.
-func (l *lane) parts(e *wire.Exchange) string {
-	switch {
-	case e.Local:
-		return ""
-	case e.Parts != "":
-		return e.Parts
-	case e.Several && l.subject != nil:
-		return "it has several statements or commands"
-	}
-	return e.Names(l.hidden)
-}
-
-// divide notes an exchange of the schedule that is not one step. s.mu is held.
+// divide notes whether an exchange of the schedule is not one step on its server: others could come between its parts,
+// which no schedule shows. The strategies send transactions in one message, which are taken for one step. s.mu is held.
 func (s *schedule) divide(e *wire.Exchange) {
-	if why := s.lane.parts(e); why != "" && s.divided == "" {
+	why := cmp.Or(e.Parts, e.Names(s.lane.hidden))
+	if why == "" && e.Several && s.lane.subject != nil {
+		why = "it has several statements or commands"
+	}
+	if why != "" && s.divided == "" {
 		s.divided = fmt.Sprintf("%s is not one step on the server: %s. What others do meanwhile is not explored", e.Text, why)
 	}
 }
@@ -83,68 +70,39 @@ func (s *schedule) unjudged(o trace.Outcome) trace.Outcome {
 	return o
 }
 
-// listenTime is how long a service is watched after its answers.
-const listenTime = 500 * time.Millisecond
+// listenTime is how long a service is watched after an answer.
+const listenTime = 400 * time.Millisecond
 
-// listen notes what a service of the user still does when its answers have been read, later than a schedule waits for
-// it: what follows at least half of the answers. Jobs that are repeated now and then do not.
-func (x *session) listen(ctx context.Context) error {
-	const rounds = 2
+// listen returns what a service of the user does later after its answer than a schedule waits for it; empty: nothing.
+// What does not happen on several replicas is a job that is repeated now and then.
+func (x *session) listen(ctx context.Context) (goesOn string, err error) {
 	times := map[string]int{}
-	for range rounds {
-		heard, err := x.afterAnswers(ctx)
-		if err != nil {
-			return err
+	for at := range x.lane.replicas {
+		items := x.newItems()
+		err := x.setStock(ctx, items)
+		if err == nil {
+			_, err = x.client(items, at, at, buy(1))(ctx, quietly)
 		}
+		if err != nil {
+			return "", err
+		}
+		time.Sleep(executing)
+		x.lane.hear(map[string]bool{})
+		time.Sleep(listenTime)
+		heard := x.lane.hear(nil)
 		for _, shape := range slices.Sorted(maps.Keys(heard)) { // COMMIT comes before the others
-			if times[shape] += len(heard[shape]); times[shape] >= rounds*len(x.lane.replicas)/2 {
-				x.lane.goesOn = shape
+			if times[shape]++; times[shape] > 1 {
+				goesOn = shape
 			}
 		}
 	}
-	return nil
+	return goesOn, ctx.Err()
 }
 
-// afterAnswers has each replica sell, and returns the shapes of what they do afterwards, and which of them do.
-func (x *session) afterAnswers(ctx context.Context) (after map[string]map[int]bool, err error) {
-	items, l := x.newItems(), x.lane
-	if err := x.setStock(ctx, items); err != nil {
-		return nil, err
-	}
-	answered := make([]time.Time, len(l.replicas))
-	after = map[string]map[int]bool{}
-	l.hear(func(replica int, e *wire.Exchange) {
-		at, shape := answered[replica], e.Shape()
-		if at.IsZero() || time.Since(at) < executing || len(e.Writes) == 0 || l.idle[shape] {
-			return
-		}
-		if after[shape] == nil {
-			after[shape] = map[int]bool{}
-		}
-		after[shape][replica] = true
-	})
-	group, sending := errgroup.WithContext(ctx)
-	for at := range l.replicas {
-		group.Go(func() error {
-			_, err := x.client(items, at, at, buy(1))(sending, quietly)
-			l.mu.Lock()
-			defer l.mu.Unlock()
-			answered[at] = time.Now()
-			return err
-		})
-	}
-	err = group.Wait()
-	select {
-	case <-time.After(listenTime):
-	case <-ctx.Done():
-	}
-	l.hear(nil)
-	return after, err
-}
-
-// hear has a function called with what replicas do while no schedule is executed. l.mu is held then.
-func (l *lane) hear(call func(replica int, e *wire.Exchange)) {
+// hear has the lane note the shapes of what its replicas do without a schedule. It returns what was noted before.
+func (l *lane) hear(shapes map[string]bool) (heard map[string]bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.heard = call
+	heard, l.heard = l.heard, shapes
+	return heard
 }

@@ -16,12 +16,11 @@ import (
 
 func TestOnlyTheStrategiesSendTransactionsInOneMessage(t *testing.T) {
 	e := &wire.Exchange{Store: "mysql", Text: "UPDATE a SET n = 1; UPDATE b SET n = 1", Several: true}
-	strategies, own := &lane{}, &lane{subject: &scripted{}}
-	if got := strategies.parts(e); got != "" {
-		t.Errorf("the message of a strategy is not judged: %s", got)
-	}
-	if got := own.parts(e); !strings.Contains(got, "several statements") {
-		t.Errorf("the message of a service is judged: %q", got)
+	strategy, own := &schedule{lane: &lane{}}, &schedule{lane: &lane{subject: &scripted{}}}
+	strategy.divide(e)
+	own.divide(e)
+	if strategy.divided != "" || !strings.Contains(own.divided, "several statements") {
+		t.Errorf("a strategy: %q, a service: %q", strategy.divided, own.divided)
 	}
 }
 
@@ -49,7 +48,8 @@ func TestAStockThatIsNotSetInTimeIsNotJudged(t *testing.T) {
 	for sets := range 2 {
 		left := sets
 		subject := slow{sets: &left, err: context.DeadlineExceeded}
-		l := &lane{subject: subject, postgres: "in use", items: func() int64 { return firstItem }, hidden: map[string]string{}}
+		items := func() int64 { return firstItem }
+		l := &lane{subject: subject, postgres: "in use", items: items, hidden: map[string]string{}}
 		x := &Explorer{lanes: []*lane{l}, subject: subject, requests: 2, warm: map[string]bool{" on ": sets > 0}}
 		r, err := x.Explore(t.Context(), scenario.Choice{}, trace.Bounds{})
 		must.Succeed(t, err)

@@ -27,16 +27,15 @@ func (s *Search) random(ctx context.Context, systems []System) (trace.Tally, err
 	for _, system := range systems {
 		group.Go(func() error {
 			for searching.Err() == nil && time.Now().Before(until) {
-				n := number.Add(1)
-				c, outcome := newChance(n, s.Bounds, len(plain.labels)), trace.Outcome{Timed: true}
-				for try := 1; outcome.Timed && try <= tries; try++ {
-					var err error
-					c = newChance(n, s.Bounds, len(plain.labels))
-					if outcome, err = system.Run(searching, min(try, patient), c.choose); err != nil {
-						return err
-					}
+				c := newChance(number.Add(1), s.Bounds, len(plain.labels))
+				outcome, err := system.Run(searching, 1, c.choose)
+				if err != nil {
+					return err
 				}
-				c.outcome = settled(outcome)
+				if outcome.Timed { // it does not count
+					continue
+				}
+				c.outcome = outcome
 				s.mu.Lock()
 				s.found(c.execution)
 				s.mu.Unlock()

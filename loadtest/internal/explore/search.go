@@ -269,20 +269,15 @@ func (s *Search) execute(ctx context.Context, system System, j job) (execution, 
 			patience = patient
 		}
 		outcome, err := system.Run(ctx, patience, e.choose)
-		e.outcome = settled(outcome)
+		e.outcome = outcome
+		if outcome.Timed {
+			const why = "each time, leases may have ended by themselves, because it took so long, or another second began"
+			e.outcome.Kind, e.outcome.Evidence = trace.Unjudged, []string{why}
+		}
 		if err != nil || !e.diverged && !outcome.Timed || try == tries {
 			return e, err
 		}
 	}
-}
-
-// settled returns an outcome without what time may have changed.
-func settled(o trace.Outcome) trace.Outcome {
-	if o.Timed {
-		o.Kind, o.Evidence = trace.Unjudged, []string{"it took so long that leases may have ended by themselves, " +
-			"or another second began, each time that it was executed"}
-	}
-	return o
 }
 
 // choose is what a System calls at each point.

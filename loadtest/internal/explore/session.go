@@ -3,7 +3,6 @@ package explore
 import (
 	"context"
 	"errors"
-	"net"
 	"slices"
 	"time"
 
@@ -30,9 +29,6 @@ func (x *session) warmUp(ctx context.Context) error {
 		if err := x.takeAll(ctx); err != nil {
 			return err
 		}
-	}
-	if _, own := x.lane.subject.(Service); own {
-		return x.listen(ctx)
 	}
 	return nil
 }
@@ -88,9 +84,6 @@ const clientTimeout = 15 * time.Second
 func (x *session) Run(ctx context.Context, try int, choose func(Point) int) (trace.Outcome, error) {
 	items, set := x.newItems(), time.Now()
 	if err := x.setStock(ctx, items); err != nil {
-		return trace.Outcome{}, err
-	}
-	if err := x.lane.learn(ctx); err != nil {
 		return trace.Outcome{}, err
 	}
 	s := newSchedule(x.lane, x.faults, x.actors(items))
@@ -164,29 +157,11 @@ func (x *session) reconnect(ctx context.Context, s *schedule) error {
 	return nil
 }
 
-func (x *session) setStock(ctx context.Context, items []int64) (err error) {
+func (x *session) setStock(ctx context.Context, items []int64) error {
 	if x.lane.subject != nil {
-		err = x.lane.subject.setStock(ctx, x.lane, x.stockOf(items))
-	} else {
-		err = x.desk().SetStock(ctx, x.stockOf(items))
+		return errors.Join(x.lane.subject.setStock(ctx, x.lane, x.stockOf(items)), x.lane.learn(ctx))
 	}
-	if waited, ok := errors.AsType[net.Error](err); ok && waited.Timeout() && ctx.Err() == nil {
-		return noAnswer{err}
-	}
-	return err
-}
-
-// noAnswer is the error of a stock that could not be set in time: the machine is busy, or something is stuck. It proves
-// nothing, and ends the search.
-type noAnswer struct{ error }
-
-// isNoAnswer notes in a result that the search has ended with a noAnswer.
-func isNoAnswer(err error, r *trace.Result) bool {
-	late, ok := errors.AsType[noAnswer](err)
-	if ok {
-		r.Tally.Add(trace.Tally{Diverged: 1, Example: late.Error()})
-	}
-	return ok
+	return x.desk().SetStock(ctx, x.stockOf(items))
 }
 
 // desk is the replica at which the stock is set.

@@ -111,8 +111,13 @@ func (r Result) Write(w io.Writer, traces, terminals bool) error {
 	if r.Tally.Example != "" {
 		fmt.Fprintf(w, "  could not be executed: %s\n", r.Tally.Example)
 	}
-	for _, why := range r.whyUnjudged() {
-		fmt.Fprintf(w, "  not judged: %s\n", why)
+	last := ""
+	for _, c := range r.Cells {
+		why := strings.Join(c.Shortest[Unjudged].Outcome.Readable().Evidence, "; ")
+		if !c.Judged() && why != last {
+			fmt.Fprintf(w, "  not judged: %s\n", why)
+			last = why
+		}
 	}
 	lines := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, c := range r.Cells {
@@ -137,19 +142,6 @@ func (r Result) Write(w io.Writer, traces, terminals bool) error {
 		}
 	}
 	return nil
-}
-
-// whyUnjudged says why schedules that matter could not be judged: for each cell, that of the shortest one.
-func (r Result) whyUnjudged() (reasons []string) {
-	for _, c := range r.Cells {
-		if s, found := c.Shortest[Unjudged]; found && !c.Judged() {
-			why := strings.Join(s.Outcome.Readable().Evidence, "; ")
-			if !slices.Contains(reasons, why) {
-				reasons = append(reasons, why)
-			}
-		}
-	}
-	return reasons
 }
 
 // State says whether all schedules were executed.

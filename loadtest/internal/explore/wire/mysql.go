@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 )
 
@@ -220,10 +221,6 @@ func (s *mysqlSession) touch(e *Exchange, text string) {
 	e.Parts, e.Several = effect.parts, effect.several
 }
 
-// lastPrepared stands for the statement that was prepared last: MariaDB's clients send its execution before they know
-// its id.
-const lastPrepared = 1<<32 - 1
-
 func statementID(body []byte) uint32 {
 	if len(body) < 4 {
 		return 0
@@ -234,7 +231,7 @@ func statementID(body []byte) uint32 {
 // execution returns a prepared statement with its arguments.
 func (s *mysqlSession) execution(body []byte) string {
 	id := statementID(body)
-	if id == lastPrepared {
+	if id == math.MaxUint32 { // MariaDB's clients may send it before they know the id
 		id = s.prepared
 	}
 	st := s.statements[id]

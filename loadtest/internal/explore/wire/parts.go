@@ -2,6 +2,7 @@ package wire
 
 import (
 	"cmp"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -11,114 +12,71 @@ import (
 func PartsOfPostgres(text string) (parts string, several bool) {
 	effects := 0
 	for one := range statementsOf(tokensOf(text, postgresLexemes)) {
-		parts = cmp.Or(parts, partsOf(one, true))
-		effects += effectsOf(one)
+		why, effect := partsOf(one, true)
+		parts, effects = cmp.Or(parts, why), effects+effect
 	}
 	return parts, effects > 1
 }
 
-// effectsOf returns 0 for a statement that only begins or ends a transaction, or changes only its session, and 1 for
-// all others.
-func effectsOf(tokens []token) int {
-	if slices.Contains([]string{
-		"BEGIN", "START", "COMMIT", "END", "ROLLBACK", "SAVEPOINT", "RELEASE", "SET", "USE", "PREPARE", "DEALLOCATE",
-	}, strings.ToUpper(tokens[0].text)) {
-		return 0
-	}
-	return 1
-}
-
-// partsOf returns why a statement is not one step on its server; empty if its text does not show that. plain tells that
-// what it reads for a write is not locked, unless the text says so.
-func partsOf(tokens []token, plain bool) string {
-	next := tokenAt(tokens, 1)
-	switch verb := strings.ToUpper(tokens[0].text); {
-	case verb == "CALL":
-		return "a procedure executes statements of its own"
-	case verb == "EXECUTE":
-		return "the message does not say what is executed"
-	case slices.Contains([]string{"IF", "CASE", "LOOP", "WHILE", "REPEAT", "FOR"}, verb),
-		verb == "BEGIN" && next.is("NOT"), verb == "DO" && (next.kind == literal || next.is("LANGUAGE")):
-		return "a block executes statements of its own"
+// partsOf returns why a statement is not one step on its server; empty if its text does not show that. effect is 0 if
+// it only begins or ends a transaction, or changes only its session, and else 1. plain tells that what it reads for a
+// write is not locked, unless the text says so.
+func partsOf(tokens []token, plain bool) (why string, effect int) {
+	verb, next := tokens[0], tokenAt(tokens, 1)
+	switch {
+	case verb.is("CALL"):
+		return "a procedure executes statements of its own", 1
+	case verb.is("EXECUTE"):
+		return "the message does not say what is executed", 1
+	case verb.isOneOf("IF", "CASE", "LOOP", "WHILE", "REPEAT", "FOR"), verb.is("BEGIN") && next.is("NOT"),
+		verb.is("DO") && (next.kind == literal || next.is("LANGUAGE")):
+		return "a block executes statements of its own", 1
 	case plain && readsForWrite(tokens):
-		return "it first reads rows that it does not lock, and then writes"
+		return "it first reads rows that it does not lock, and then writes", 1
+	case verb.isOneOf("BEGIN", "START", "COMMIT", "END", "ROLLBACK", "SAVEPOINT", "RELEASE", "SET", "USE", "PREPARE",
+		"DEALLOCATE"):
+		return "", 0
 	}
-	return ""
+	return "", 1
 }
 
 // readsForWrite reports whether a statement writes, and reads from a table without locking the rows: in a query, or
 // from a table that it joins.
-func readsForWrite(tokens []token) (reads bool) {
-	writes, queries := false, queriesOf(tokens)
+func readsForWrite(tokens []token) bool {
+	type part struct{ lists, reads bool } // in parentheses: a list of tables goes on; it reads from a table
+	parts, queries, writes, reads := []part{{}}, []string{}, false, false
 	for i, t := range tokens {
-		before := tokenAt(tokens, i-1)
-		begins := (i == 0 || before.is("(") || before.is(")")) && !tokenAt(tokens, i+1).is("(") // or it is a function
-		write := begins && slices.ContainsFunc([]string{"INSERT", "REPLACE", "UPDATE", "DELETE", "MERGE"}, t.is)
-		writes = writes || write
-		if write || t.is("SELECT") || t.is("TABLE") {
-			reads = reads || readsPlainly(tokens[i:], queries)
-		}
-	}
-	return writes && reads
-}
-
-// queriesOf returns the names of the queries of WITH.
-func queriesOf(tokens []token) (named []string) {
-	for i, t := range tokens {
-		if i == 0 || !tokens[0].is("WITH") || !t.is("AS") {
-			continue
-		}
-		before := i - 1
-		for tokens[i-1].is(")") && before > 0 && !tokens[before+1].is("(") { // columns
-			before--
-		}
-		named = append(named, strings.ToLower(tokens[before].text))
-	}
-	return named
-}
-
-// readsPlainly reports whether a part of a statement reads from a table, and does not lock what it reads. The part
-// begins with a verb. Queries in parentheses are parts of their own.
-func readsPlainly(tokens []token, queries []string) (reads bool) {
-	verb := strings.ToUpper(tokens[0].text)
-	writes := slices.Contains([]string{"UPDATE", "DELETE", "MERGE"}, verb) // to the first table
-	lists := verb == "UPDATE" || verb == "TABLE"                           // whether tables follow
-	table := lists                                                         // whether the next name is that of one
-	depth := 0
-	for i, t := range tokens[1:] {
-		next := tokenAt(tokens, i+2)
+		p, before, next := &parts[len(parts)-1], tokenAt(tokens, i-1), tokenAt(tokens, i+1)
 		switch {
 		case t.is("("):
-			depth++
-			table = false
-		case t.is(")"):
-			depth--
-		}
-		if depth < 0 {
-			break
-		}
-		if depth > 0 || t.is(")") {
-			continue
-		}
-		is := func(words ...string) bool { return slices.ContainsFunc(words, t.is) }
-		switch {
-		case is("UNION", "EXCEPT", "INTERSECT", "SELECT"):
-			return reads
-		case is("FROM") && !tokens[i].is("DISTINCT"), is("JOIN", "STRAIGHT_JOIN", "USING"), is("INTO") && verb == "MERGE",
-			is(",") && lists:
-			lists, table = true, true
-		case is("SET", "WHERE", "GROUP", "ORDER", "HAVING", "LIMIT"):
-			lists, table = false, false
-		case is("FOR", "LOCK") && slices.ContainsFunc([]string{"UPDATE", "SHARE", "NO", "KEY", "IN"}, next.is):
-			return false // it locks
-		case is("ONLY", "LATERAL", "LOW_PRIORITY", "IGNORE", "DUAL"):
-		case table && (t.kind == name || t.kind == quotedName):
-			reads = reads || !writes && !next.is("(") && !slices.Contains(queries, strings.ToLower(t.text))
-			table, writes = false, false
+			parts = append(parts, part{})
+		case t.is(")") && len(parts) > 1:
+			reads = reads || p.reads
+			parts = parts[:len(parts)-1]
+		case t.isOneOf("INSERT", "REPLACE", "UPDATE", "DELETE", "MERGE") && !next.is("(") &&
+			(i == 0 || before.isOneOf("(", ")")): // it is not part of another clause, nor a function
+			writes, p.lists = true, t.is("UPDATE")
+		case t.is("SELECT"): // another one may come before, with UNION
+			reads, *p = reads || p.reads, part{}
+		case t.isOneOf("FROM", "JOIN", "STRAIGHT_JOIN", "USING"):
+			p.lists = true
+		case t.isOneOf("SET", "WHERE", "GROUP", "ORDER", "HAVING", "LIMIT"):
+			p.lists = false
+		case t.isOneOf("FOR", "LOCK") && next.isOneOf("UPDATE", "SHARE", "NO", "KEY", "IN"):
+			p.reads = false
+		case t.kind != name && t.kind != quotedName, t.is("DUAL"), next.is("(") && !before.is("WITH"),
+			tokenAt(tokens, i-2).isOneOf("DELETE", "DISTINCT"): // the table that is written; or no table
+		case before.isOneOf("WITH", "RECURSIVE"), before.is(",") && tokenAt(tokens, i-2).is(")") && !p.lists:
+			queries = append(queries, strings.ToLower(t.text))
+		case before.isOneOf("FROM", "JOIN", "STRAIGHT_JOIN", "USING", "TABLE"), before.is(",") && p.lists:
+			p.reads = p.reads || !slices.Contains(queries, strings.ToLower(t.text))
 		}
 	}
-	return reads
+	return writes && (reads || parts[0].reads)
 }
+
+// isOneOf reports whether the token is one of some keywords and signs.
+func (t token) isOneOf(texts ...string) bool { return slices.ContainsFunc(texts, t.is) }
 
 // tokenAt returns one of some tokens; an empty one if there is none.
 func tokenAt(tokens []token, i int) token {
@@ -131,23 +89,16 @@ func tokenAt(tokens []token, i int) token {
 // Names returns what is known about the first name in an exchange with a database of which something is known: that of
 // a table, or that of a function, which has a parenthesis after it. The names are in lower case.
 func (e *Exchange) Names(known map[string]string) (what string) {
-	lexer := lexemes
-	switch {
-	case len(known) == 0 || e.Store == "redis":
+	lexer := map[string]*regexp.Regexp{"mysql": lexemes, "postgres": postgresLexemes}[e.Store]
+	if len(known) == 0 || lexer == nil {
 		return ""
-	case e.Store == "postgres":
-		lexer = postgresLexemes
 	}
 	tokens := tokensOf(e.Text, lexer)
 	for i, t := range tokens {
-		if t.kind != name && t.kind != quotedName {
-			continue
+		if text := strings.ToLower(t.text); t.kind == name || t.kind == quotedName {
+			called := text + tokenAt(tokens, i+1).text
+			what = cmp.Or(what, known[called], known[text])
 		}
-		text := strings.ToLower(t.text)
-		if tokenAt(tokens, i+1).is("(") {
-			what = cmp.Or(what, known[text+"("])
-		}
-		what = cmp.Or(what, known[text])
 	}
 	return what
 }

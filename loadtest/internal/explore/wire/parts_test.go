@@ -2,6 +2,7 @@ package wire
 
 import (
 	"encoding/binary"
+	"math"
 	"strings"
 	"testing"
 )
@@ -121,7 +122,7 @@ func TestAStatementIsExecutedBeforeItsIdIsKnown(t *testing.T) {
 	if err != nil || s.reply(packet(0, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0), prepare) != final {
 		t.Fatalf("the statement is not prepared: %v", err)
 	}
-	e, err := s.request(execute(lastPrepared))
+	e, err := s.request(execute(math.MaxUint32))
 	if err != nil || e.Text != "UPDATE a SET n = 1" || e.Parts != "" {
 		t.Errorf("%+v, %v", e, err)
 	}

@@ -83,8 +83,8 @@ func (s *sqlState) analyse(tokens []token) effect {
 	all, effects := effect{local: true}, 0
 	for one := range statementsOf(tokens) {
 		plain := strings.HasPrefix(s.level(), "READ ") // InnoDB locks what it reads for a write at higher levels
-		all.parts = cmp.Or(all.parts, partsOf(one, plain))
-		effects += effectsOf(one)
+		why, effect := partsOf(one, plain)
+		all.parts, effects = cmp.Or(all.parts, why), effects+effect
 		e := s.statement(one, outline(one))
 		all.reads.add(e.reads...)
 		all.writes.add(e.writes...)
