@@ -66,7 +66,7 @@ func readsForWrite(tokens []token) bool {
 			p.reads = false
 		case t.kind != name && t.kind != quotedName, t.is("DUAL"), next.is("(") && !before.is("WITH"),
 			tokenAt(tokens, i-2).isOneOf("DELETE", "DISTINCT"): // the table that is written; or no table
-		case before.isOneOf("WITH", "RECURSIVE"), before.is(",") && tokenAt(tokens, i-2).is(")") && !p.lists:
+		case before.isOneOf("WITH", "RECURSIVE", "DELETE"), before.is(",") && tokenAt(tokens, i-2).is(")") && !p.lists:
 			queries = append(queries, strings.ToLower(t.text))
 		case before.isOneOf("FROM", "JOIN", "STRAIGHT_JOIN", "USING", "TABLE"), before.is(",") && p.lists:
 			p.reads = p.reads || !slices.Contains(queries, strings.ToLower(t.text))

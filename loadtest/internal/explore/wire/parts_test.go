@@ -30,6 +30,8 @@ func TestStatementsThatAreNotOneStep(t *testing.T) {
 		committed + "UPDATE a JOIN b USING (id) SET a.n = b.n":                                   "reads",
 		committed + "UPDATE a SET n = 1, m = 2":                                                  "",
 		committed + "DELETE FROM a WHERE id IN (SELECT id FROM b)":                               "reads",
+		committed + "DELETE a FROM a FORCE INDEX (PRIMARY) WHERE id = 1":                         "",
+		committed + "DELETE a FROM a JOIN b USING (id)":                                          "reads",
 		committed + "DELETE FROM a WHERE id IN (1, 2)":                                           "",
 		committed + "SELECT n, (SELECT MAX(n) FROM b) FROM a FOR UPDATE":                         "",
 		committed + "INSERT INTO a VALUES (1) ON DUPLICATE KEY UPDATE n = VALUES(n)":             "",
