@@ -191,7 +191,7 @@ func (x *Explorer) search(
 	return r, ctx.Err()
 }
 
-// noted returns an error, unless a server did not answer in time: the machine is busy, or something is stuck, which says
+// noted returns an error, unless a server did not answer in time: that a machine is busy, or something is stuck, says
 // nothing about what is explored. It notes that in the result, which then ends with what was found.
 func noted(ctx context.Context, err error, r *trace.Result) error {
 	late, ok := errors.AsType[net.Error](err)

@@ -53,8 +53,7 @@ func readsForWrite(tokens []token) bool {
 		case t.is(")") && len(parts) > 1:
 			reads = reads || p.reads
 			parts = parts[:len(parts)-1]
-		case t.isOneOf("INSERT", "REPLACE", "UPDATE", "DELETE", "MERGE") && !next.is("(") &&
-			(i == 0 || before.isOneOf("(", ")")): // it is not part of another clause, nor a function
+		case beginsWrite(before, t, next):
 			writes, p.lists = true, t.is("UPDATE")
 		case t.is("SELECT"): // another one may come before, with UNION
 			reads, *p = reads || p.reads, part{}
@@ -73,6 +72,12 @@ func readsForWrite(tokens []token) bool {
 		}
 	}
 	return writes && (reads || parts[0].reads)
+}
+
+// beginsWrite reports whether a token is the verb of a statement that writes, and not part of a clause, nor a function.
+func beginsWrite(before, t, next token) bool {
+	return t.isOneOf("INSERT", "REPLACE", "UPDATE", "DELETE", "MERGE") && !next.is("(") &&
+		(before.kind == 0 || before.isOneOf("(", ")"))
 }
 
 // isOneOf reports whether the token is one of some keywords and signs.
