@@ -31,10 +31,7 @@ func (l *lane) learn(ctx context.Context) error {
 	if l.subject == nil || l.hidden != nil {
 		return nil
 	}
-	query := hiddenInMySQL
-	if l.postgres != "" {
-		query = hiddenInPostgres
-	}
+	query := map[bool]string{false: hiddenInMySQL, true: hiddenInPostgres}[l.postgres != ""]
 	var found []struct{ Name, What string }
 	if err := l.db.SelectContext(ctx, &found, query); err != nil {
 		return fmt.Errorf("ask for functions and triggers: %w", err)

@@ -66,8 +66,7 @@ func (r Result) NotJudged() (n int) {
 	return n + r.Tally.Diverged
 }
 
-// Judged reports whether all that matters was judged: where the damage that is claimed was found, the other schedules
-// do not.
+// Judged reports whether all schedules were judged that matter: none does any more where the claimed damage was found.
 func (c Cell) Judged() bool { return c.Shown || c.Kinds[Unjudged] == 0 }
 
 // Damaged reports whether a schedule did damage in which a fault struck, or none.

@@ -33,23 +33,20 @@ func (s *redisSession) exchange(commands [][]string) *Exchange {
 	e := &Exchange{Local: true}
 	var reads, writes names
 	var texts []string
-	steps := 0 // that others can notice
 	for _, command := range commands {
 		verb, args := strings.ToUpper(command[0]), command[1:]
 		one, keys := s.command(verb, args)
 		reads.add(one.reads...)
 		writes.add(one.writes...)
+		e.Several = e.Several || !e.Local && !one.local
 		e.Local = e.Local && one.local
-		if !one.local {
-			steps++
-		}
 		e.Blocks = e.Blocks || blocks(verb, args)
 		texts = append(texts, describeCommand(verb, args, keys))
 		if script, _ := scriptOf(verb, args); script.source != "" {
 			e.Scripts = append(e.Scripts, script.source)
 		}
 	}
-	e.Reads, e.Writes, e.Several = reads, writes, steps > 1
+	e.Reads, e.Writes = reads, writes
 	e.Text = strings.Join(texts, "\n")
 	return e
 }
