@@ -47,7 +47,8 @@ missing; 3 nothing was refuted, but not every schedule could be executed and jud
 		Example: `  loadtest explore --strategies none,update
   loadtest explore --strategies lock-redis-lua --traces
   loadtest explore --strategies lock-redis-lua --replay enough:A.B.A
-  loadtest explore --strategies ledger --requests 3 --random --duration 1m
+  loadtest explore --strategies update --statements
+  loadtest explore --strategies update --requests 3 --random --duration 1m
   loadtest explore --service loadtest/examples/python/wrong.yaml`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := f.check(cmd.Flags(), args, cmd.ArgsLenAtDash(), getenv); err != nil {
@@ -91,6 +92,10 @@ func (f *exploreFlags) run(ctx context.Context, stdout, stderr io.Writer) (err e
 		}
 		return writeReplay(stdout, o)
 	}
+	if f.statements {
+		screen.clear()
+		return writeStatements(ctx, stdout, x, choices)
+	}
 	return f.report(x, len(choices), screen, stdout, func(i int) (trace.Result, error) {
 		return x.Explore(ctx, choices[i], f.bounds)
 	})
@@ -108,6 +113,20 @@ func (f *exploreFlags) startLab(ctx context.Context) (*lab.Lab, error) {
 	return &lab.Lab{Topology: t}, err
 }
 
+// writeStatements writes what strategies send.
+func writeStatements(ctx context.Context, stdout io.Writer, x *explore.Explorer, choices []scenario.Choice) error {
+	for _, choice := range choices {
+		r, outcomes, err := x.OneByOne(ctx, choice)
+		if err != nil {
+			return err
+		}
+		for _, o := range outcomes {
+			fmt.Fprintln(stdout, r.Terminals(trace.Cell{}, trace.Schedule{Outcome: o}))
+		}
+	}
+	return nil
+}
+
 func writeReplay(stdout io.Writer, o trace.Outcome) error {
 	o = o.Readable()
 	fmt.Fprintln(stdout, o.Kind, o.Evidence)
@@ -116,7 +135,7 @@ func writeReplay(stdout io.Writer, o trace.Outcome) error {
 
 func (f *exploreFlags) options() explore.Options {
 	o := explore.Options{Lanes: f.lanes, Requests: f.requests, Galera: f.galera > 0}
-	if f.replay != "" {
+	if f.replay != "" || f.statements {
 		o.Lanes = 1
 	}
 	if f.service != nil {

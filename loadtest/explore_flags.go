@@ -29,6 +29,7 @@ type exploreFlags struct {
 	replay     string
 	traces     bool
 	terminals  bool
+	statements bool
 	out        string
 
 	serviceFile string
@@ -60,6 +61,8 @@ func (f *exploreFlags) register(flags *pflag.FlagSet) {
 		"the status says whether that was possible")
 	flags.BoolVar(&f.traces, "traces", false, "print the shortest trace of each kind of damage")
 	flags.BoolVar(&f.terminals, "terminals", false, "print these traces as text that can be typed into terminals")
+	flags.BoolVar(&f.statements, "statements", false, "only print what is sent to the stores for each workload, as text "+
+		"that can be typed, when each request has ended before the next one begins")
 	flags.StringVar(&f.out, "out", "", "directory for explore.json and explore.html (default: none is written)")
 	flags.StringVar(&f.engine, "engine", explore.MySQL, "what executes the SQL of scripts: mysql, postgres, "+
 		"or the address of your own PostgreSQL, such as postgres://shop@db.example/shop")
@@ -124,6 +127,8 @@ func (f *exploreFlags) checkSearch(flags *pflag.FlagSet) error {
 		return fmt.Errorf("--duration %v: must be longer than 0", f.bounds.Duration)
 	case !f.bounds.Random && (flags.Changed("seed") || flags.Changed("duration")):
 		return errors.New("--seed and --duration need --random")
+	case f.statements && f.replay != "":
+		return errors.New("--statements and --replay cannot be used together")
 	case f.replay != "" && flags.Changed("lanes"):
 		return errors.New("--lanes cannot be used with --replay, which executes one schedule")
 	}

@@ -286,6 +286,25 @@ func (x *Explorer) warmUp(ctx context.Context, choice scenario.Choice) error {
 	return err
 }
 
+// OneByOne executes one schedule of each workload: each request has ended before the next one begins. It shows what a
+// strategy sends.
+func (x *Explorer) OneByOne(ctx context.Context, choice scenario.Choice) (trace.Result, []trace.Outcome, error) {
+	r := trace.Result{Strategy: choice.Strategy.Name, Store: choice.Store, Own: x.subject != nil}
+	if err := x.warmUp(ctx, choice); err != nil {
+		return r, nil, err
+	}
+	var outcomes []trace.Outcome
+	for _, w := range x.workloads(choice) {
+		o, err := Replay(ctx, x.systems(choice, w, nil)[0], "")
+		if err != nil {
+			return r, outcomes, err
+		}
+		r.Workloads = append(r.Workloads, trace.Workload{Name: w.name, Title: w.title})
+		outcomes = append(outcomes, o)
+	}
+	return r, outcomes, nil
+}
+
 // Replay executes the schedule of a token for a strategy.
 func (x *Explorer) Replay(ctx context.Context, choice scenario.Choice, token string) (trace.Outcome, error) {
 	name, labels, found := strings.Cut(token, ":")

@@ -292,3 +292,25 @@ func shape(o trace.Outcome) string {
 	}
 	return fmt.Sprint(lines)
 }
+
+// What a strategy sends is shown without interleavings: a sale with a key, and the same request once more.
+func TestRequestsOneByOneShowWhatAStrategySends(t *testing.T) {
+	r := start(t)
+	r.explorer.Workloads = []string{"one", "same-key"}
+	result, outcomes, err := r.explorer.OneByOne(t.Context(), r.choices["update"])
+	must.Succeed(t, err)
+	var text string
+	for _, o := range outcomes {
+		text += result.Terminals(trace.Cell{}, trace.Schedule{Outcome: o})
+	}
+	for _, want := range []string{
+		"-- 10 units; A buys 1\n", "stock = LAST_INSERT_ID(stock - 1)", "T1. Changes 1 row", "INSERT INTO ledger",
+		"T2. Returns OK, 0 rows; OK, 1 row; OK, 0 rows; error 1062", "ROLLBACK;", "FROM ledger", "-- B is told: sold",
+	} {
+		_, after, found := strings.Cut(text, want)
+		if !found {
+			t.Errorf("%q is not in what remains of\n%s", want, text)
+		}
+		text = after
+	}
+}

@@ -192,6 +192,8 @@ var rows = regexp.MustCompile(`^(\d+) rows?(?:: (.*))?$`)
 // shows says what a session shows after a statement.
 func shows(text, reply string) string {
 	switch m := rows.FindStringSubmatch(reply); {
+	case strings.HasPrefix(reply, "OK") && strings.Contains(reply, "; "): // of several statements in one message
+		return "Returns " + reply
 	case reply == "" || ofTransaction(text) && strings.HasPrefix(reply, "OK"):
 		return ""
 	case strings.HasPrefix(reply, "error"):

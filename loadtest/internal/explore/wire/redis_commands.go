@@ -42,9 +42,6 @@ func (s *redisSession) exchange(commands [][]string) *Exchange {
 		e.Local = e.Local && one.local
 		e.Blocks = e.Blocks || blocks(verb, args)
 		texts = append(texts, describeCommand(verb, args, keys))
-		if script, _ := scriptOf(verb, args); script.source != "" {
-			e.Scripts = append(e.Scripts, script.source)
-		}
 	}
 	e.Reads, e.Writes = reads, writes
 	e.Text = strings.Join(texts, "\n")
@@ -165,7 +162,6 @@ func withoutKeys(verb string, args []string) (e effect, known bool) {
 
 // script is what is known about a script by its text.
 type script struct {
-	source    string
 	title     string // the first sentence of its comment, or the beginning of its hash
 	publishes bool
 }
@@ -179,7 +175,7 @@ func remember(text string) script {
 	if known, ok := scripts.Load(hash); ok {
 		return known.(script)
 	}
-	s := script{source: text, title: hash[:8], publishes: strings.Contains(strings.ToLower(text), "publish")}
+	s := script{title: hash[:8], publishes: strings.Contains(strings.ToLower(text), "publish")}
 	for line := range strings.SplitSeq(text, "\n") {
 		if comment, ok := strings.CutPrefix(line, "--"); ok {
 			comment, _, _ = strings.Cut(strings.TrimSpace(comment), ". ")

@@ -14,8 +14,6 @@ type Exchange struct {
 	// Text is the statement with its arguments, or the commands of a pipeline, one in each line, as a person would type
 	// them.
 	Text string
-	// Scripts are the sources of the Lua scripts that it runs, of which Text has the titles.
-	Scripts []string
 
 	// Reads and Writes name what it touches: a table, a key, a named lock, with the store before it, such as
 	// "mysql:good_stock", "redis:stock:{1}", "mysql:lock:x". "*" is everything in all stores. For the statement that
