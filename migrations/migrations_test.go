@@ -3,6 +3,7 @@ package migrations_test
 import (
 	"database/sql"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -19,6 +20,8 @@ import (
 )
 
 var shared serverstest.Servers
+
+var update = flag.Bool("update", false, "rewrite the schema in docs/schema.md")
 
 // allMigrations are in order of their numbers.
 var allMigrations, _ = filepath.Glob("*.sql") // fails only for a malformed pattern
@@ -62,6 +65,40 @@ func TestConcurrentReplicasMigrateOnce(t *testing.T) {
 	}
 	if !slices.Equal(applied, allMigrations) {
 		t.Errorf("applied %v, want %v", applied, allMigrations)
+	}
+}
+
+// The document shows the tables as MariaDB does; other servers write them differently.
+func TestTheDocumentShowsTheSchema(t *testing.T) {
+	t.Parallel()
+	db := open(t, shared.Database(t))
+	_, err := migrations.Up(t.Context(), db)
+	must.Succeed(t, err)
+	var version, tables string
+	must.Succeed(t, db.QueryRowContext(t.Context(), "SELECT VERSION()").Scan(&version))
+	if !strings.Contains(version, "MariaDB") {
+		t.Skip("the server is not MariaDB")
+	}
+	must.Succeed(t, db.QueryRowContext(t.Context(), `SELECT GROUP_CONCAT(table_name ORDER BY table_name)
+		FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name <> 'goose_db_version'`).Scan(&tables))
+	var want strings.Builder
+	for name := range strings.SplitSeq(tables, ",") {
+		var text string
+		must.Succeed(t, db.QueryRowContext(t.Context(), "SHOW CREATE TABLE "+name).Scan(&name, &text))
+		text, _, _ = strings.Cut(strings.ReplaceAll(text, "`", ""), ") ENGINE=")
+		want.WriteString(text + ");\n")
+	}
+	const file, begins = "../docs/schema.md", "```sql\n"
+	document, err := os.ReadFile(file)
+	must.Succeed(t, err)
+	before, after, _ := strings.Cut(string(document), begins)
+	shown, after, _ := strings.Cut(after, "```")
+	switch {
+	case shown == want.String():
+	case *update:
+		must.Succeed(t, os.WriteFile(file, []byte(before+begins+want.String()+"```"+after), 0o644))
+	default:
+		t.Errorf("%s shows another schema: run go test ./migrations -update\n%s\nwant\n%s", file, shown, &want)
 	}
 }
 
