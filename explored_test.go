@@ -1,6 +1,7 @@
 package stock_test
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -14,22 +15,12 @@ import (
 	"stock/internal/must"
 )
 
-// explored is what the documents show of an explore.json of loadtest explore. It is kept in exploredFile.
-type explored struct {
-	Bounds     string                      `json:"bounds"`
-	Strategies map[string]exploredStrategy `json:"strategies"`
-}
-
+// exploredStrategy is what the documents show of an explore.json of loadtest explore. It is kept in exploredFile.
 type exploredStrategy struct {
-	Schedules int      `json:"schedules"`
-	Damage    []damage `json:"damage,omitempty"`
-	Trace     string   `json:"trace,omitempty"` // the smallest that does damage
-}
-
-// damage is a kind of damage that some schedules did after a fault; empty: without one.
-type damage struct {
-	Fault string `json:"fault,omitempty"`
-	Kind  string `json:"kind"`
+	Strategy  string              `json:"strategy"`
+	Schedules int                 `json:"schedules"`
+	Damage    map[string][]string `json:"damage,omitempty"` // the faults after which there is this kind of damage
+	Trace     string              `json:"trace,omitempty"`  // the smallest that does damage
 }
 
 // exploration is a result in explore.json.
@@ -58,40 +49,33 @@ type schedule struct {
 	}
 }
 
-func newExplored(t *testing.T, path string) explored {
+func newExplored(t *testing.T, path string) (all []exploredStrategy) {
 	t.Helper()
-	e := explored{Strategies: map[string]exploredStrategy{}}
-	names := map[string]bool{}
 	for _, r := range readJSON[[]exploration](t, path) {
 		if !r.Exhausted {
 			t.Fatalf("%s: not every schedule of %s was executed", path, r.Strategy)
 		}
-		for _, w := range r.Workloads {
-			names["`"+w.Name+"`"] = true
-		}
-		e.Bounds = fmt.Sprintf("up to %d requests, %d preemptions and %d fault",
-			r.Requests, r.Bounds.Preemptions, r.Bounds.Faults)
-		s := exploredStrategy{Schedules: r.Tally.Schedules}
+		e := exploredStrategy{Strategy: r.Strategy, Schedules: r.Tally.Schedules, Damage: map[string][]string{}}
 		var smallest *schedule
 		for _, c := range r.Cells {
-			if c.Fault == "sent-again" && c.Requests == "" && strategy(r.Strategy).Idempotent() {
-				continue // without a key: see page.found
+			if len(c.Shortest) == 0 || c.Fault == "sent-again" && c.Requests == "" && strategy(r.Strategy).Idempotent() {
+				continue // without a key, a request that is sent again sells twice
 			}
+			name := cmp.Or(strings.Trim(c.Fault+", "+c.Requests, ", "), "no fault")
 			for _, kind := range slices.Sorted(maps.Keys(c.Shortest)) {
+				e.Damage[kind] = append(e.Damage[kind], name)
 				found := c.Shortest[kind]
-				s.Damage = append(s.Damage, damage{strings.Trim(c.Fault+", "+c.Requests, ", "), kind})
 				if smallest == nil || found.compare(*smallest) < 0 {
 					smallest = &found
 				}
 			}
 		}
 		if smallest != nil {
-			s.Trace = smallest.text(r.Strategy)
+			e.Trace = smallest.text(r.Strategy)
 		}
-		e.Strategies[r.Strategy] = s
+		all = append(all, e)
 	}
-	e.Bounds += "; [workloads](../explore.md#workloads) " + strings.Join(slices.Sorted(maps.Keys(names)), ", ")
-	return e
+	return all
 }
 
 func (s schedule) compare(other schedule) int {
@@ -101,34 +85,49 @@ func (s schedule) compare(other schedule) int {
 // text shows a trace, one step in a line, the steps of B indented.
 func (s schedule) text(strategy string) string {
 	var b strings.Builder
+	last := ""
 	for _, step := range s.Outcome.Steps {
 		if step.Kind == "passes" && !regexp.MustCompile(`^(START|BEGIN|COMMIT|ROLLBACK)`).MatchString(step.Text) {
 			continue
 		}
 		text := step.Text
 		switch {
+		case step.Kind == "answers" && text == "sold":
+			continue // the evidence says so
 		case step.Kind == "answers":
 			text = "=> " + text
 		case step.Kind == "fault":
-			text = "*** " + text
+			text, _, _ = strings.Cut("*** "+text, "; ")
 		case step.Kind == "waits":
 			text += "  (waits)"
 		case step.Reply != "":
-			text += "  → " + step.Reply
+			text = ofScript.ReplaceAllString(rest.ReplaceAllString(text, " …"), "{$1 …} …")
+			text += "  → " + rowCount.ReplaceAllString(step.Reply, "")
 		}
 		actor := cmp.Or(step.Actor, "--")
 		if step.Actor == "B" {
 			actor = "    B"
 		}
 		text = strings.TrimSpace(wrap(s.legible(text), 95))
+		if actor+text == last || actor == "--" && step.Kind == "answers" { // the evidence says what is left
+			continue
+		}
+		last = actor + text
 		b.WriteString(actor + "  " + strings.ReplaceAll(text, "\n", "\n"+strings.Repeat(" ", len(actor)+4)) + "\n")
 	}
-	for _, evidence := range s.Outcome.Evidence {
-		b.WriteString(s.legible(evidence) + "\n")
+	if len(s.Outcome.Evidence) > 0 {
+		b.WriteString(s.legible(s.Outcome.Evidence[0]) + "\n")
 	}
 	fmt.Fprintf(&b, "replay: loadtest explore --strategies %s --replay %s\n", strategy, s.Token)
 	return b.String()
 }
+
+// These are what a trace leaves out: the rest of a statement, of a command that runs a script, and of a reply.
+var (
+	rest     = regexp.MustCompile(`(?s)(, version = version \+ 1| FROM | WHERE | VALUES |\s\S+ .*\sEXEC$).*`)
+	ofScript = regexp.MustCompile(`\{([^\s{}]+(?: [^\s{}]+){0,2})[^{}]*\} KEYS .*`)
+	rowCount = regexp.MustCompile(`^(1 row: |OK, )`)
+)
 
 // legible numbers items from 1, and leaves out what differs from run to run.
 func (s schedule) legible(text string) string {
@@ -145,16 +144,25 @@ var replacements = []struct {
 	pattern *regexp.Regexp
 	with    string
 }{
+	{regexp.MustCompile(`(?:CAST\()?LAST_INSERT_ID\((.*?)\)(?: AS SIGNED\))?`), "$1"},
 	{regexp.MustCompile(`'\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d+)?'`), "'<time>'"},
 	{regexp.MustCompile(`\b[A-Z2-7]{26}\b`), "<owner>"},
 	{regexp.MustCompile(`0x[0-9a-f]{33,}`), "0x<fingerprint>"},
 	{regexp.MustCompile(`\b[0-9a-f]{32}\b`), "<fingerprint>"},
 	{regexp.MustCompile(`\d{13,}`), "<number>"},
+	{regexp.MustCompile(` \(\d+ gone, .*\)$`), ""},
 }
 
-func (e explored) json(t *testing.T) []byte {
+// exploredJSON has a strategy in each line.
+func exploredJSON(t *testing.T, all []exploredStrategy) []byte {
 	t.Helper()
-	text, err := json.MarshalIndent(e, "", " ")
-	must.Succeed(t, err)
-	return append(text, '\n')
+	var lines []string
+	for _, e := range all {
+		var b bytes.Buffer
+		encoder := json.NewEncoder(&b)
+		encoder.SetEscapeHTML(false)
+		must.Succeed(t, encoder.Encode(e))
+		lines = append(lines, "  "+strings.TrimSpace(b.String()))
+	}
+	return []byte("[\n" + strings.Join(lines, ",\n") + "\n]\n")
 }

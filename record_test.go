@@ -150,6 +150,12 @@ func (f found) String() string {
 	return fmt.Sprintf("%s; %d schedules until then", result, f.Schedules)
 }
 
+// damage is a kind of damage that some schedules did after a fault; empty: without one.
+type damage struct {
+	Fault string `json:"fault,omitempty"`
+	Kind  string `json:"kind"`
+}
+
 // after tells the fault that damage came of.
 func (d damage) after() string {
 	if d.Fault == "" {

@@ -140,7 +140,7 @@ func section(t *testing.T, f *figures, kind string, names []string, current stri
 	case "client":
 		return client(t, names[0])
 	case "strategy":
-		return newPage(t, *strategy(names[0])).text() + "\n"
+		return newPage(t, *strategy(names[0])).text(t) + "\n"
 	case "choices":
 		return choices(t)
 	case "record":
