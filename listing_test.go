@@ -432,3 +432,74 @@ func (l *listing) condition(e syntax.Expr) string {
 	}
 	return l.value(e)
 }
+
+func TestAListingSaysWhatAScriptDecides(t *testing.T) {
+	t.Parallel()
+	const script = `
+isolation = "SERIALIZABLE"
+
+SCRIPT = "return 1"
+
+def setup():
+    sql("CREATE TABLE orders (request INT)")
+
+def note(request):
+    noted = try_sql("INSERT INTO orders VALUES (?)", request)
+    if noted.code == 1062:
+        sql("ROLLBACK")
+        return sql("SELECT 1 FROM orders WHERE request = ?", request)
+    if noted.error:
+        refuse(noted.error)
+
+def buy(count, who, request):
+    while redis("SET", key("lock"), who, "NX") == None:
+        pass  # wait
+    if redis("EXEC") != None:
+        return
+    if lua(SCRIPT, [key("stock")], [count]) < 0:
+        refuse("sold out")
+    half = count // 2  # rounded
+    sql("BEGIN")
+    note(request)
+    left = sql("SELECT stock FROM good_stock WHERE goods_id = ?", item)
+    if left < count:
+        refuse("sold out")
+    if sql("UPDATE good_stock SET stock = ? WHERE goods_id = ? AND stock >= ?", left - half, item, left) == 1:
+        sql("COMMIT")
+        return  # sold
+    sql("ROLLBACK")
+    last = try_sql("SELECT 2")
+    if last.code != 5:
+        refuse("too late")
+`
+	const want = `SET lock:{goods_id} :who NX  -- again while nil: wait
+EXEC
+-- not nil: done
+EVAL SCRIPT 1 stock:{goods_id} :count
+-- reply < 0: sold out
+-- :half: rounded
+SET TRANSACTION ISOLATION LEVEL SERIALIZABLE; BEGIN;
+-- note:
+  INSERT INTO orders VALUES (:key);
+  -- error 1062:
+    ROLLBACK;
+    SELECT 1 FROM orders WHERE request = :key;  -- the answer
+  -- another error: ROLLBACK; give up
+SELECT stock FROM good_stock WHERE goods_id = :goods_id;  -- :left
+-- :left < :count: ROLLBACK; sold out
+UPDATE good_stock SET stock = :left - :half WHERE goods_id = :goods_id AND stock >= :left;
+-- one row changed:
+  COMMIT;
+  -- sold
+ROLLBACK;
+SELECT 2;  -- :last
+-- not error 5: too late
+`
+	l := newListing(t, document{"shop.star", script})
+	if got := l.text.String(); got != want {
+		t.Errorf("the listing is\n%s\nwant\n%s", got, want)
+	}
+	if lua := l.luas.String(); lua != "-- SCRIPT\nreturn 1\n" || len(l.tables) != 1 || !l.isSQL || !l.isRedis {
+		t.Errorf("the scripts are %q, the tables %q", lua, l.tables)
+	}
+}
