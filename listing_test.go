@@ -38,7 +38,9 @@ func newListing(t *testing.T, d document) *listing {
 	options := &syntax.FileOptions{While: true, TopLevelControl: true, GlobalReassign: true}
 	file, err := options.Parse(d.path, d.text, 0)
 	must.Succeed(t, err)
-	l := &listing{begin: beginning(d), functions: map[string]*syntax.DefStmt{}, lua: map[string]string{}, shown: map[string]bool{}}
+	l := &listing{
+		begin: beginning(d), functions: map[string]*syntax.DefStmt{}, lua: map[string]string{}, shown: map[string]bool{},
+	}
 	for line := range strings.Lines(d.text) {
 		_, note, _ := strings.Cut(strings.TrimSpace(line), "  # ")
 		l.notes = append(l.notes, note)
