@@ -1,10 +1,10 @@
 .DEFAULT_GOAL := help
-.PHONY: help servers lab faults tidb lab-tidb test-tidb up bench judge bench-locks pictures explored record test lint build
+.PHONY: help servers lab faults tidb lab-tidb test-tidb up judge bench-locks pictures explored record test lint build
 
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1	\2/p' $(MAKEFILE_LIST) | expand -t 20
 
-servers: ## install what is missing: MySQL or MariaDB, Redis, nginx, etcd, ZooKeeper, PostgreSQL, wrk (Debian, Ubuntu)
+servers: ## install what is missing: MySQL or MariaDB, Redis, nginx, etcd, ZooKeeper, PostgreSQL (Debian, Ubuntu)
 	@sh internal/servers/install.sh
 
 # The lab gets Ctrl-C and SIGTERM through make. With setpriv (Linux), it also ends when make is killed.
@@ -35,9 +35,6 @@ test-tidb: tidb servers ## test every strategy on TiDB instead of MySQL
 
 up: servers build ## start two replicas behind nginx, their servers and a page for the browser, until Ctrl-C
 	@$(WITH_MAKE) bin/loadtest up
-
-bench: servers build ## compare the fastest strategies with the limits of this machine (5 minutes; BENCH=--help)
-	@$(WITH_MAKE) bin/loadtest bench $(BENCH)
 
 judge: servers build ## test the judge: it must find each planted bug, and no other (12 minutes; JUDGE=--help)
 	$(GO_BUILD) -tags mutants -o bin/stock-mutants ./cmd/stock

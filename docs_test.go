@@ -234,7 +234,7 @@ func (l *runningLab) checkFlags(t *testing.T, documents []document) {
 	var help strings.Builder
 	for program, commands := range map[string][]string{
 		l.stock:    {"serve", "migrate", "prune", "reconcile", "healthcheck"},
-		l.loadtest: {"run", "explore", "faults", "up", "bench", "judge", "compare", "choose", "size"},
+		l.loadtest: {"run", "explore", "faults", "up", "judge", "compare"},
 	} {
 		for _, command := range commands {
 			out, err := exec.Command(program, command, "--help").CombinedOutput()

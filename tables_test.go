@@ -19,16 +19,15 @@ import (
 	"stock/internal/stock/catalogue"
 )
 
-// The tables of the documents are made from the catalogue and from the results of the lab and the two benches. These
+// The tables of the documents are made from the catalogue and from the results of the lab and the bench of the locks. These
 // commands rewrite them, after a change of the catalogue and after new measurements:
 //
 //	go test . -update
-//	go test . -update -lab out/lab/report.json -bench-table out/bench.md -locks-table out/bench-locks.md
+//	go test . -update -lab out/lab/report.json -locks-table out/bench-locks.md
 //	go test . -update -record out/record
 var (
 	update     = flag.Bool("update", false, "rewrite the generated parts of the documents")
 	labReport  = flag.String("lab", "", "with -update: take the figures from this report.json of loadtest run")
-	benchTable = flag.String("bench-table", "", "with -update: show this file of make bench BENCH='--markdown FILE'")
 	locksTable = flag.String("locks-table", "", "with -update: show this file of make bench-locks BENCH='-markdown FILE'")
 )
 
@@ -84,8 +83,8 @@ func TestTablesAreUpToDate(t *testing.T) {
 		}
 	}
 	for _, kind := range []string{
-		"summary", "catalogue", "conditions", "figures", "source", "bench", "locks", "scripts", "client", "strategy",
-		"choices", "record",
+		"summary", "catalogue", "conditions", "figures", "source", "locks", "scripts", "client", "strategy",
+		"record",
 	} {
 		if !kinds[kind] {
 			t.Errorf("no document has the table %s", kind)
@@ -112,7 +111,7 @@ func writeFile(t *testing.T, path string, text []byte) {
 	must.Succeed(t, os.WriteFile(path, text, 0o644))
 }
 
-// section returns what a table should contain. Results of the benches are kept if the command line names no new ones.
+// section returns what a table should contain. Results of the bench are kept if the command line names no new ones.
 func section(t *testing.T, f *figures, kind string, names []string, current string) string {
 	t.Helper()
 	switch kind {
@@ -126,10 +125,6 @@ func section(t *testing.T, f *figures, kind string, names []string, current stri
 		return f.table()
 	case "source":
 		return f.beside()
-	case "bench":
-		current = replaced(t, *benchTable, current)
-		checkNames(t, kind, regexp.MustCompile(`(?m)^\| ([a-z][a-z-]*)`), current, "bare", "raw", "a", "the")
-		return current
 	case "locks":
 		current = replaced(t, *locksTable, current)
 		header := regexp.MustCompile(`(?m)^\| case \|.*$`).FindString(current)
@@ -141,8 +136,6 @@ func section(t *testing.T, f *figures, kind string, names []string, current stri
 		return client(t, names[0])
 	case "strategy":
 		return newPage(t, *strategy(names[0])).text(t) + "\n"
-	case "choices":
-		return choices(t)
 	case "record":
 		return recordTable(t)
 	}

@@ -7,10 +7,7 @@
 //	loadtest compare    show what changed between two reports
 //	loadtest faults     play crashes, late writes and retries for every strategy
 //	loadtest explore    execute every interleaving of two requests, with faults
-//	loadtest bench      compare the fastest strategies with what the machine allows
-//	loadtest size       predict what strategies do on other machines
 //	loadtest judge      test the judge with planted bugs
-//	loadtest choose     ask some questions, and name the strategy to take
 package main
 
 import (
@@ -121,9 +118,8 @@ Exit status: 0 every claim held; 1 a claim failed; 2 wrong usage, or something t
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	root.AddCommand(runCommand(getenv), upCommand(getenv), verifyCommand(), compareCommand(), benchCommand(),
-		bareCommand(), judgeCommand(), faultsCommand(getenv), exploreCommand(getenv), chooseCommand(),
-		sizeCommand())
+	root.AddCommand(runCommand(getenv), upCommand(getenv), verifyCommand(), compareCommand(),
+		judgeCommand(), faultsCommand(getenv), exploreCommand(getenv))
 	err := root.ExecuteContext(ctx)
 	switch {
 	case err == nil:

@@ -1,11 +1,11 @@
 #!/bin/sh
 # Installs the servers that the tests and the lab run: MySQL or MariaDB, Redis or Valkey, nginx, etcd, ZooKeeper and
-# PostgreSQL; the library Galera, which makes a cluster of MariaDB; wrk, a load driver with which make bench compares the
-# lab's; and Python with its clients of MySQL and PostgreSQL, for the example in the README. What is installed already
-# stays as it is. The script leaves no new service running or enabled, and does not touch services that existed before.
-# etcd, ZooKeeper, PostgreSQL, Galera, wrk and Python are optional: if one of them cannot be installed, the script says
-# so and succeeds, unless it is called with --all. That also installs PHP, Node and Java with their clients of MySQL, for
-# tests with services in these languages, and curl, for tests with clients.
+# PostgreSQL; the library Galera, which makes a cluster of MariaDB; and Python with its clients of MySQL and PostgreSQL,
+# for the example in the README. What is installed already stays as it is. The script leaves no new service running or
+# enabled, and does not touch services that existed before. etcd, ZooKeeper, PostgreSQL, Galera and Python are optional:
+# if one of them cannot be installed, the script says so and succeeds, unless it is called with --all. That also installs
+# PHP, Node and Java with their clients of MySQL, for tests with services in these languages, and curl, for tests with
+# clients.
 #
 # On Debian and Ubuntu, mariadb-server-core, redis-tools and libzookeeper-java contain the servers without their
 # services: redis-check-rdb is redis-server under another name, and the package zookeeper would add a user and a Java
@@ -32,7 +32,6 @@ find_postgres() {
 	first postgres || ls -d /usr/lib/postgresql/*/bin/postgres /usr/pgsql-*/bin/postgres \
 		/opt/homebrew/opt/postgresql@*/bin/postgres 2>/dev/null | sort -V | tail -n 1 | grep .
 }
-find_wrk() { first wrk; }
 find_galera() { # galera.go looks in the same places
 	for library in /usr/lib/galera /usr/lib64/galera /usr/lib64/galera-4; do
 		[ ! -e $library/libgalera_smm.so ] || {
@@ -88,7 +87,6 @@ packages() {
 		redis) names="redis-tools valkey-tools" ;;
 		nginx) names=nginx ;;
 		etcd) names="etcd-server etcd" ;;
-		wrk) names=wrk ;;
 		postgres) names=postgresql ;;
 		galera) names=galera-4 ;;
 		python) names=python3-pymysql,python3-psycopg2 ;;
@@ -197,18 +195,18 @@ by_hand() {
 	cat >&2 <<-END
 		  Fedora, RHEL   sudo dnf install mariadb-server valkey nginx galera      (or redis)
 		  openSUSE       sudo zypper install mariadb redis nginx
-		  Arch           sudo pacman -S mariadb valkey nginx etcd postgresql wrk
-		  Alpine         sudo apk add mariadb redis nginx wrk
-		  macOS          brew install mysql redis nginx etcd zookeeper postgresql@17 wrk
+		  Arch           sudo pacman -S mariadb valkey nginx etcd postgresql
+		  Alpine         sudo apk add mariadb redis nginx
+		  macOS          brew install mysql redis nginx etcd zookeeper postgresql@17
 	END
 	say "only the programs are needed: do not start or enable any service"
 	say "optional: etcd from https://etcd.io/docs/latest/install; Java and ZooKeeper, unpacked from" \
-		"https://zookeeper.apache.org/releases.html, with its directory in ZOOKEEPER_HOME; wrk from" \
-		"https://github.com/wg/wrk; for the example in the README, /usr/bin/python3 -m pip install pymysql psycopg2-binary"
+		"https://zookeeper.apache.org/releases.html, with its directory in ZOOKEEPER_HOME; for" \
+		"the example in the README, /usr/bin/python3 -m pip install pymysql psycopg2-binary"
 }
 
 needed='mysql redis nginx'
-optional='etcd zookeeper postgres galera wrk python'
+optional='etcd zookeeper postgres galera python'
 if [ "${1:-}" = --all ]; then
 	needed="$needed $optional php node curl java jdbc" optional=
 fi

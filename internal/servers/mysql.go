@@ -10,7 +10,6 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/go-sql-driver/mysql"
 )
@@ -26,8 +25,6 @@ type MySQLOptions struct {
 	// Args are additional arguments. They override those of this package: "--transaction-isolation=READ-COMMITTED",
 	// "--innodb-flush-log-at-trx-commit=0".
 	Args []string
-	// SlowFlushes lets DelayFlushes make flushes slower. It needs Linux and a C compiler.
-	SlowFlushes bool
 }
 
 // MySQL is a private MySQL or MariaDB server.
@@ -37,7 +34,6 @@ type MySQL struct {
 	Settings map[string]string // system variables that matter for durability and isolation
 	Data     string            // its data directory
 	password string
-	flush    *library // nil without MySQLOptions.SlowFlushes
 }
 
 // settings are the system variables to report with measurements. No server has all of them.
@@ -72,12 +68,6 @@ func StartMySQL(ctx context.Context, o MySQLOptions) (*MySQL, error) {
 		Args: append(program.args(dir, m.port(), o), o.Args...),
 		Log:  dir.File("mysql.log"),
 	}
-	if o.SlowFlushes {
-		if m.flush, err = prepareLibrary(ctx, dir, "flush", "STOCK_FLUSH"); err != nil {
-			return nil, errors.Join(err, dir.Remove())
-		}
-		m.command.Env = append(os.Environ(), m.flush.env...)
-	}
 	if o.Disk > 0 {
 		if err := mount(m.Data, o.Disk); err != nil {
 			return nil, errors.Join(err, dir.Remove())
@@ -95,9 +85,6 @@ func StartMySQL(ctx context.Context, o MySQLOptions) (*MySQL, error) {
 	}
 	return m, nil
 }
-
-// DelayFlushes makes each flush of a file that begins from now on take longer by d. It needs MySQLOptions.SlowFlushes.
-func (m *MySQL) DelayFlushes(d time.Duration) error { return m.flush.set(int64(d)) }
 
 // newMySQL chooses a directory, a free port and a password for a server that is not yet started. name is part of the
 // directory's name; data is the name of the data directory in it.

@@ -56,7 +56,6 @@ type link struct {
 	client, server net.Conn
 	closeOnce      sync.Once
 	closed         chan struct{}
-	pauser         pauser // of the client's messages
 
 	// Guarded by Proxy.mu.
 	mute   bool    // cut the connection at the next reply
@@ -362,7 +361,6 @@ func (p *Proxy) serve(client net.Conn, listener int) {
 		l.close()
 	})
 	pump(client, server, func(data []byte) bool { return p.request(l, data) })
-	l.pauser.close()
 	p.awaitAnswer(l)
 	l.close()
 	replies.Wait()
@@ -423,7 +421,7 @@ func (p *Proxy) request(l *link, data []byte) (pass bool) {
 	p.mu.Lock()
 	delay := p.delay
 	p.mu.Unlock()
-	l.pauser.pause(delay)
+	time.Sleep(delay)
 
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -251,22 +251,6 @@ func TestDelayDelaysMessages(t *testing.T) {
 	}
 }
 
-// BenchmarkDelay shows how precise Delay is: compare the time with the delay in the name, and with that of 0s.
-func BenchmarkDelay(b *testing.B) {
-	for _, delay := range []time.Duration{0, 100 * time.Microsecond, 500 * time.Microsecond, 2 * time.Millisecond} {
-		b.Run(delay.String(), func(b *testing.B) {
-			address, received := echo(b)
-			p := tcpproxy.New(b, address)
-			conn := dial(b, p)
-			p.Delay(delay)
-			for b.Loop() {
-				exchange(b, conn, "late")
-				<-received
-			}
-		})
-	}
-}
-
 func TestACaughtMessageReachesTheServerAfterItsClientHasGone(t *testing.T) {
 	t.Parallel()
 	address, received := echo(t)

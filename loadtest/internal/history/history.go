@@ -208,4 +208,6 @@ type End struct {
 	// The servers' own counts for the time of the load. They include restocks.
 	MySQLStatements int64 `json:"mysql_statements,omitempty"`
 	RedisCommands   int64 `json:"redis_commands,omitempty"`
+	// CPUNS is the CPU time that each part of the service and its servers used during the load.
+	CPUNS map[string]int64 `json:"cpu_ns,omitempty"`
 }

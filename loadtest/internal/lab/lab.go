@@ -69,7 +69,7 @@ func Start(ctx context.Context, o topology.Options) (*Lab, error) {
 	if err != nil {
 		return nil, errors.Join(err, stopTopology(t))
 	}
-	l.Topology = t
+	l.Topology, l.Target.CPU = t, t.CPU
 	l.notes = append(l.notes, t.Notes()...)
 	l.Warnings = append(l.Warnings, t.Warnings()...)
 	for _, version := range []string{t.Environment.Nginx, t.Environment.Etcd, t.Environment.ZooKeeper} {

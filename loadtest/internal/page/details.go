@@ -120,6 +120,9 @@ func (v *rowView) Costs() (facts []fact) {
 	add(row.WaitedUS.P99 > 0, until+", 99 %", microseconds(row.WaitedUS.P99))
 	add(row.WaitedUS.Max > 0, until+", longest", microseconds(row.WaitedUS.Max))
 	add(row.HeldUS.Max > 0, "In the critical section, mean", microseconds(row.HeldUS.Mean))
+	for _, part := range []string{"service", "nginx", "MySQL", "Redis"} {
+		add(row.CPUUSPerSale[part] > 0, "CPU of "+part+" per sale", microseconds(row.CPUUSPerSale[part]))
+	}
 	add(row.DriverCPUUSPerRequest > 0, "CPU of the load driver per request", microseconds(row.DriverCPUUSPerRequest))
 	return facts
 }

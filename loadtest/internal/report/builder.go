@@ -137,7 +137,7 @@ func newCell(h *history.History, v verify.Verdict) Cell {
 	}
 	if h.End != nil {
 		round.Dropped = h.End.Dropped
-		round.DriverCPUNS = h.End.DriverCPUNS
+		round.DriverCPUNS, round.CPUNS = h.End.DriverCPUNS, h.End.CPUNS
 		round.MySQLStatements = h.End.MySQLStatements
 		round.RedisCommands = h.End.RedisCommands
 		if h.Run.Rate > 0 {
@@ -254,6 +254,7 @@ func (c *collected) row() *Row {
 	row.addRates()
 	row.addCosts(c)
 	row.addDriverCPU()
+	row.addCPU()
 	seconds := row.seconds() / float64(len(rounds))
 	row.LatencyMS = latency(c.latencies, seconds)
 	if !row.JudgedOnly {
@@ -296,6 +297,28 @@ func (r *Row) addDriverCPU() {
 	}
 	if requests > 0 {
 		r.DriverCPUUSPerRequest = rounded(float64(used) / 1e3 / float64(requests))
+	}
+}
+
+// addCPU divides the CPU time of each part by the sales that were made meanwhile.
+func (r *Row) addCPU() {
+	if r.JudgedOnly {
+		return
+	}
+	used, sales := map[string]int64{}, map[string]int64{}
+	for _, round := range r.Rounds {
+		for part, ns := range round.CPUNS {
+			used[part] += ns
+			sales[part] += int64(round.Outcomes[history.Sold])
+		}
+	}
+	for part, ns := range used {
+		if sales[part] > 0 {
+			if r.CPUUSPerSale == nil {
+				r.CPUUSPerSale = map[string]float64{}
+			}
+			r.CPUUSPerSale[part] = rounded(float64(ns) / 1e3 / float64(sales[part]))
+		}
 	}
 }
 

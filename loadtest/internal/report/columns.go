@@ -33,10 +33,21 @@ var columns = []column{
 	{head: "median ms", number: true, show: func(r *Row) string { return latencyText(r.LatencyMS.P50) }},
 	{head: "99 % ms", number: true, show: func(r *Row) string { return latencyText(r.LatencyMS.P99) }},
 	{head: "commands/sale", number: true, show: (*Row).commandsPerSale},
+	cpuColumn("service"), cpuColumn("nginx"), cpuColumn("MySQL"), cpuColumn("Redis"),
 	{head: "found", show: (*Row).remark},
 }
 
 const strategyHead = "strategy" // of the first column of every table
+
+// cpuColumn shows the CPU time of a part per sale. It is empty if that is less than half a microsecond.
+func cpuColumn(part string) column {
+	return column{head: part + " µs", number: true, show: func(r *Row) string {
+		if us := r.CPUUSPerSale[part]; us >= 0.5 {
+			return digits(us)
+		}
+		return ""
+	}}
+}
 
 // latencyText is empty for a latency that is not known.
 func latencyText(ms float64) string {

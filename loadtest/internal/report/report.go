@@ -101,6 +101,9 @@ type Row struct {
 	// All statements, as the servers count them. They include the cost of the refusals.
 	MySQLStatementsPerSale float64 `json:"mysql_statements_per_sale"`
 	RedisCommandsPerSale   float64 `json:"redis_commands_per_sale"`
+	// CPUUSPerSale is the CPU time in µs of each part: service, nginx, MySQL, Redis. It includes that of the refusals. A part
+	// is missing if its time is not known, and all are if the row is judged only.
+	CPUUSPerSale map[string]float64 `json:"cpu_us_per_sale,omitempty"`
 	// WaitedUS is the time of sold requests in the service before the critical section, or if none is on record, before
 	// the reply of the store.
 	WaitedUS Wait `json:"waited_us"`
@@ -124,18 +127,19 @@ type Cell struct {
 
 	verify.Verdict
 
-	Seed            uint64  `json:"seed"`
-	ElapsedS        float64 `json:"elapsed_s"`
-	GoodputPerS     float64 `json:"goodput_per_s"`
-	ThroughputPerS  float64 `json:"throughput_per_s"`
-	LatencyMS       Latency `json:"latency_ms"`
-	RequestsPlanned int     `json:"requests_planned"`
-	Dropped         int     `json:"dropped"`
-	SendLagMS       *Lag    `json:"send_lag_ms,omitempty"`
-	MySQLStatements int64   `json:"mysql_statements"`
-	RedisCommands   int64   `json:"redis_commands"`
-	DriverCPUNS     int64   `json:"driver_cpu_ns"`
-	Bounded         string  `json:"bounded,omitempty"`
+	Seed            uint64           `json:"seed"`
+	ElapsedS        float64          `json:"elapsed_s"`
+	GoodputPerS     float64          `json:"goodput_per_s"`
+	ThroughputPerS  float64          `json:"throughput_per_s"`
+	LatencyMS       Latency          `json:"latency_ms"`
+	RequestsPlanned int              `json:"requests_planned"`
+	Dropped         int              `json:"dropped"`
+	SendLagMS       *Lag             `json:"send_lag_ms,omitempty"`
+	MySQLStatements int64            `json:"mysql_statements"`
+	RedisCommands   int64            `json:"redis_commands"`
+	DriverCPUNS     int64            `json:"driver_cpu_ns"`
+	CPUNS           map[string]int64 `json:"cpu_ns,omitempty"` // of each part
+	Bounded         string           `json:"bounded,omitempty"`
 	// ShareOfNoop is nil without a baseline in the same round.
 	ShareOfNoop *float64 `json:"share_of_noop,omitempty"`
 }

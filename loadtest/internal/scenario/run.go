@@ -25,9 +25,10 @@ type cellRun struct {
 	path   string      // of the history's file
 
 	result   traffic.Result
-	took     time.Duration   // sending and draining
-	agreed   bool            // drain ended because both stores had the same stock
-	counters oracle.Counters // what the servers did meanwhile
+	took     time.Duration    // sending and draining
+	agreed   bool             // drain ended because both stores had the same stock
+	counters oracle.Counters  // what the servers did meanwhile
+	cpu      map[string]int64 // ns that each part used meanwhile
 }
 
 // run runs the current row.
@@ -158,11 +159,16 @@ func (c *cellRun) readInitial(ctx context.Context) (err error) {
 
 // send sends the load and collects the answers.
 func (c *cellRun) send(ctx context.Context) (err error) {
-	began := time.Now()
+	began, used := time.Now(), c.target.usedCPU()
 	if c.result, err = c.drivers[c.row.Replicas].Run(ctx, c.load); err != nil {
 		return err
 	}
-	c.took = time.Since(began)
+	c.took, c.cpu = time.Since(began), map[string]int64{}
+	for part, total := range c.target.usedCPU() {
+		if before, known := used[part]; known {
+			c.cpu[part] = int64(total - before)
+		}
+	}
 	return nil
 }
 
@@ -223,6 +229,7 @@ func (c *cellRun) end(ctx context.Context) (*history.End, error) {
 		DriverCPUNS:     int64(c.result.CPU),
 		MySQLStatements: c.counters.MySQLStatements,
 		RedisCommands:   c.counters.RedisCommands,
+		CPUNS:           c.cpu,
 	}, nil
 }
 

@@ -28,6 +28,15 @@ type Target struct {
 	Oracle *oracle.Oracle // nil: the lab has no access to the stores, and reads the stock through the service
 	// Own is a service of the user's, and each client uses one of its URLs; nil: the service is this repository's.
 	Own *service.Running
+	// CPU returns the CPU time that each part of the service and its servers has used so far; nil: it is not known.
+	CPU func() map[string]time.Duration
+}
+
+func (t Target) usedCPU() map[string]time.Duration {
+	if t.CPU == nil {
+		return nil
+	}
+	return t.CPU()
 }
 
 // SetStock sets the stock of each item.

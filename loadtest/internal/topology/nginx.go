@@ -45,15 +45,6 @@ func (t *Topology) balance(ctx context.Context, o Options) error {
 		sites.WriteString(render("stock-"+strconv.Itoa(n), listen, replicas[:n]))
 	}
 	t.SingleURL = t.Fewer[1]
-	if len(o.Bare) > 0 {
-		bare, err := freeAddr()
-		if err != nil {
-			return err
-		}
-		t.BareURL = "http://" + bare
-		sites.WriteString(nginx.Render("bare", bare, o.Bare))
-	}
-
 	t.Servers.Nginx, err = startNginx(ctx, sites.String(), ready...)
 	if err != nil {
 		return err

@@ -98,7 +98,7 @@ func (t *Topology) startMySQL(ctx context.Context, o Options) (err error) {
 		// The usual limit has room for two replicas and the lab.
 		connections := servers.MySQLConnections + max(o.Replicas-2, 0)*replicaConnections
 		t.Servers.MySQL, err = servers.StartMySQL(ctx, servers.MySQLOptions{
-			Relaxed: o.Relaxed, Args: []string{"--max-connections=" + strconv.Itoa(connections)}, SlowFlushes: o.SlowFlushes,
+			Relaxed: o.Relaxed, Args: []string{"--max-connections=" + strconv.Itoa(connections)},
 		})
 	}
 	if err != nil {

@@ -52,14 +52,11 @@ type Options struct {
 	Galera         bool // a cluster of MariaDB is started instead of MySQL, and the replicas use different nodes
 	GaleraSyncWait int  // its wsrep_sync_wait
 
-	SlowFlushes bool // see servers.MySQLOptions
-
 	RedisReplica bool // give each master of Redis a Redis replica, which gets every write
 	RedisCluster bool // the replicas use a Cluster of three masters
 	EtcdMembers  int  // of the etcd cluster: 1 or 3; 0: 1
 
-	Bare    []string // host:port of servers to compare with the service: nginx balances them on a separate port
-	Relaxed bool     // trade the durability of MySQL, etcd and ZooKeeper for speed: for tests, never for measurements
+	Relaxed bool // trade the durability of MySQL, etcd and ZooKeeper for speed: for tests, never for measurements
 }
 
 // Topology is a system under test.
@@ -68,7 +65,6 @@ type Topology struct {
 	SingleURL string `json:"single_url"` // nginx in front of the first replica only
 	// Fewer has the URL of nginx in front of the first replicas only, by their number; that of one replica, too.
 	Fewer    map[int]string `json:"-"`
-	BareURL  string         `json:"-"` // nginx in front of Options.Bare
 	Replicas []*Replica     `json:"replicas"`
 	Proxies  []*Proxies     `json:"-"` // of each replica; empty without Options.Proxies
 	MySQLDSN string         `json:"mysql_dsn"`
