@@ -106,7 +106,6 @@ func (f *exploreFlags) startLab(ctx context.Context) (*lab.Lab, error) {
 	if f.service == nil {
 		return lab.Start(ctx, topology.Options{
 			Replicas: 1, Relaxed: true, StockBinary: f.local.stockBinary,
-			Galera: f.galera > 0, GaleraSyncWait: explore.GaleraSyncWait,
 		})
 	}
 	t, err := topology.New()
@@ -134,7 +133,7 @@ func writeReplay(stdout io.Writer, o trace.Outcome) error {
 }
 
 func (f *exploreFlags) options() explore.Options {
-	o := explore.Options{Lanes: f.lanes, Requests: f.requests, Galera: f.galera > 0}
+	o := explore.Options{Lanes: f.lanes, Requests: f.requests}
 	if f.replay != "" || f.statements {
 		o.Lanes = 1
 	}

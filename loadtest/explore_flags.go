@@ -21,7 +21,6 @@ type exploreFlags struct {
 	strategies []string
 	bounds     trace.Bounds
 	lanes      int
-	galera     int // nodes; 0: one MySQL
 	requests   int
 	workloads  []string
 	refuted    bool
@@ -66,7 +65,6 @@ func (f *exploreFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.out, "out", "", "directory for explore.json and explore.html (default: none is written)")
 	flags.StringVar(&f.engine, "engine", explore.MySQL, "what executes the SQL of scripts: mysql, postgres, "+
 		"or the address of your own PostgreSQL, such as postgres://shop@db.example/shop")
-	registerGaleraNodes(flags, &f.galera)
 	f.local.register(flags)
 	registerService(flags, &f.serviceFile)
 }
@@ -82,12 +80,10 @@ func (f *exploreFlags) check(flags *pflag.FlagSet, args []string, dash int, gete
 		return fmt.Errorf("--requests %d: must be 2 or 3", f.requests)
 	case f.lanes < 1 || f.lanes > 16:
 		return fmt.Errorf("--lanes %d: must be 1 to 16", f.lanes)
-	case f.galera > 0 && flags.Changed("lanes"):
-		return errors.New("--lanes cannot be used with --galera, on which one schedule is executed at a time")
 	case f.quick && flags.Changed("faults"):
 		return errors.New("--quick and --faults cannot be used together: --quick is without faults")
 	}
-	if err := cmp.Or(f.checkSearch(flags), checkGaleraNodes(f.galera)); err != nil {
+	if err := f.checkSearch(flags); err != nil {
 		return err
 	}
 	if f.quick {
@@ -95,9 +91,6 @@ func (f *exploreFlags) check(flags *pflag.FlagSet, args []string, dash int, gete
 	}
 	if f.quick && len(f.workloads) == 0 {
 		f.workloads = explore.QuickNames()
-	}
-	if f.galera > 0 && areScripts(args, dash) {
-		return errors.New("--galera is for strategies and for services: the sessions of scripts use one MySQL")
 	}
 	if areScripts(args, dash) {
 		return f.checkScripts(flags, args)
@@ -162,9 +155,6 @@ func (f *exploreFlags) readService(args []string, dash int, getenv func(string) 
 	}
 	if f.service, err = service.Read(f.serviceFile, getenv); err != nil {
 		return err
-	}
-	if f.galera > 0 && f.service.OnPostgres() {
-		return fmt.Errorf("--galera cannot be used with %s, which is on PostgreSQL", f.service.Name)
 	}
 	return explore.CheckService(f.service)
 }

@@ -27,7 +27,6 @@ import (
 type faultsFlags struct {
 	local      localFlags
 	servers    serverFlags
-	clusters   clusterFlags // of Galera alone
 	scenarios  []string
 	strategies []string
 	repeat     int
@@ -86,7 +85,6 @@ func (f *faultsFlags) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.verbose, "verbose", false, "play one cell after the other, and print each step")
 	flags.BoolVar(&f.list, "list", false, "list the scenarios, and play none")
 	flags.StringVar(&f.out, "out", "", "directory for the report and the histories (default: out/ and the time)")
-	f.clusters.registerGalera(flags)
 	f.local.register(flags)
 	f.servers.register(flags)
 }
@@ -108,11 +106,11 @@ func (f *faultsFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr i
 	screen := newScreen(stderr)
 	defer screen.clear()
 	screen.status("starting")
-	l, err := lab.Start(ctx, f.clusters.options(topology.Options{
+	l, err := lab.Start(ctx, topology.Options{
 		Replicas:     1, // it tells the strategies; scenarios have replicas of their own
 		RedisReplica: true, StockBinary: f.local.stockBinary,
 		User: f.servers.userServers(1 + 2*f.parallel),
-	}))
+	})
 	if err != nil {
 		return startError(ctx, err)
 	}
@@ -148,7 +146,7 @@ func (f *faultsFlags) check(flags *pflag.FlagSet) error {
 	case flags.Changed("parallel") && (f.step || f.verbose):
 		return errors.New("--parallel cannot be used with --step or --verbose: they play one cell after the other")
 	}
-	if err := cmp.Or(f.clusters.checkGalera(), f.servers.checkOwn("", f.clusters)); err != nil {
+	if err := f.servers.checkOwn("", false); err != nil {
 		return err
 	}
 	if why := f.servers.noFaults(); why != "" {

@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"stock/internal/access"
-	"stock/internal/servers"
 	"stock/loadtest/internal/fault"
 	"stock/loadtest/internal/lab"
 	"stock/loadtest/internal/oracle"
@@ -60,67 +59,31 @@ func registerRedisReplica(flags *pflag.FlagSet, copied *bool) {
 		"give Redis a Redis replica, which lock-redis-wait needs; strategies on Redis are a little slower with it")
 }
 
-// clusterFlags say whether the lab's own Redis, etcd and MySQL are clusters.
+// clusterFlags say whether the lab's own Redis and etcd are clusters.
 type clusterFlags struct {
-	redis          bool
-	etcd           int // members
-	galera         int // nodes; 0: one MySQL
-	galeraSyncWait int
-	syncWaitFlag   *pflag.Flag
+	redis bool
+	etcd  int // members
 }
 
 func (f *clusterFlags) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.redis, "redis-cluster", false,
 		"the lab's Redis is a Cluster of three masters; with --redis-replica, each has a Redis replica")
 	flags.IntVar(&f.etcd, "etcd-members", 1, "members of the lab's etcd: 1 or 3")
-	f.registerGalera(flags)
-}
-
-func (f *clusterFlags) registerGalera(flags *pflag.FlagSet) {
-	registerGaleraNodes(flags, &f.galera)
-	flags.IntVar(&f.galeraSyncWait, "galera-sync-wait", 7, "wsrep_sync_wait of the nodes of --galera, 0 to 15: which "+
-		"statements wait for what other nodes have written. The default of Galera is 0")
-	f.syncWaitFlag = flags.Lookup("galera-sync-wait")
-}
-
-// registerGaleraNodes registers the flag --galera, without --galera-sync-wait.
-func registerGaleraNodes(flags *pflag.FlagSet, nodes *int) {
-	flags.IntVar(nodes, "galera", 0,
-		"start a Galera cluster of this many MariaDB nodes instead of one MySQL; must be 3. The replicas use different nodes")
-}
-
-// checkGaleraNodes returns what is wrong with --galera.
-func checkGaleraNodes(nodes int) error {
-	if nodes != 0 && nodes != servers.GaleraNodes {
-		return fmt.Errorf("--galera %d: must be %d", nodes, servers.GaleraNodes)
-	}
-	return nil
 }
 
 func (f *clusterFlags) check() error {
 	if f.etcd != 1 && f.etcd != 3 {
 		return fmt.Errorf("--etcd-members %d: must be 1 or 3", f.etcd)
 	}
-	return f.checkGalera()
-}
-
-func (f *clusterFlags) checkGalera() error {
-	switch {
-	case f.galera == 0 && f.syncWaitFlag.Changed:
-		return errors.New("--galera-sync-wait needs --galera: only the nodes of a Galera cluster have wsrep_sync_wait")
-	case f.galeraSyncWait < 0 || f.galeraSyncWait > 15:
-		return fmt.Errorf("--galera-sync-wait %d: must be 0 to 15", f.galeraSyncWait)
-	}
-	return checkGaleraNodes(f.galera)
+	return nil
 }
 
 // given reports whether any is a cluster.
-func (f *clusterFlags) given() bool { return f.redis || f.etcd != 1 || f.galera != 0 }
+func (f *clusterFlags) given() bool { return f.redis || f.etcd != 1 }
 
 // options returns the options of the topology with the clusters that the flags ask for.
 func (f *clusterFlags) options(o topology.Options) topology.Options {
 	o.RedisCluster, o.EtcdMembers = f.redis, f.etcd
-	o.Galera, o.GaleraSyncWait = f.galera != 0, f.galeraSyncWait
 	return o
 }
 
@@ -180,16 +143,14 @@ func checkServers(flag string, addresses []string) error {
 }
 
 // checkOwn returns an error for flags that cannot work if the lab starts the service itself, perhaps on TiDB or on
-// clusters of its own.
-func (f *serverFlags) checkOwn(tidb string, clusters clusterFlags) error {
+// a Redis Cluster of its own.
+func (f *serverFlags) checkOwn(tidb string, redisCluster bool) error {
 	if err := checkServers("redis", f.redis); err != nil {
 		return err
 	}
 	switch {
-	case clusters.redis && len(f.redis) > 0:
+	case redisCluster && len(f.redis) > 0:
 		return errors.New("--redis-cluster and --redis exclude each other: the Cluster is the lab's own")
-	case clusters.galera != 0 && (tidb != "" || f.mysqlDSN != ""):
-		return errors.New("--galera excludes --tidb and --mysql-dsn: it starts servers of the lab's own")
 	case tidb != "" && f.mysqlDSN != "":
 		return errors.New("--tidb and --mysql-dsn exclude each other: --tidb starts a server of the lab's own")
 	case f.mysqlTLS != "" && f.mysqlDSN == "":

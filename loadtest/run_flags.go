@@ -222,7 +222,7 @@ func (f *runFlags) checkServers() error {
 		return errors.New("--single, --admin, --redlock and --key-prefix need --target: without it, the lab starts " +
 			"the service")
 	}
-	return a.checkOwn(f.local.tidb, f.clusters)
+	return a.checkOwn(f.local.tidb, f.clusters.redis)
 }
 
 // checkTarget returns an error for flags that cannot work with --target.
@@ -231,8 +231,7 @@ func (f *runFlags) checkTarget() error {
 	case f.attach.admin == "":
 		return errors.New("--target needs --admin: the lab sets the stock through the admin listener")
 	case f.clusters.given() || f.local.tidb != "":
-		return errors.New("--redis-cluster, --etcd-members, --galera and --tidb are useless with --target: " +
-			"the lab starts no servers")
+		return errors.New("--redis-cluster, --etcd-members and --tidb are useless with --target: the lab starts no servers")
 	case f.local.stockBinary != "":
 		return errors.New("--stock-binary is useless with --target: the lab starts no replicas")
 	}

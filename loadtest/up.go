@@ -93,7 +93,7 @@ func (f *upFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error)
 	if err := f.clusters.check(); err != nil {
 		return err
 	}
-	if err := f.servers.checkOwn(f.local.tidb, f.clusters); err != nil {
+	if err := f.servers.checkOwn(f.local.tidb, f.clusters.redis); err != nil {
 		return err
 	}
 	if err := f.checkHold(); err != nil {

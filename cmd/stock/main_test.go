@@ -90,7 +90,6 @@ var wrongConfigurations = [][]string{
 	{"serve --redis-replica", "--redis-replica needs --redis"},
 	{"serve --redis-tls=on", "--redis-tls needs --redis"},
 	{"serve --tidb", "--tidb needs --mysql-dsn"},
-	{"serve --galera", "--galera needs --mysql-dsn"},
 	{"serve --redlock=a:1", "--redlock", "at least 3"},
 	{"serve --redlock=a:1,b:1,c:1,d:1", "--redlock has 4", "odd"},
 	{"serve --redlock=a:1,b:1,secret@c:1", "--redlock", "host:port", "STOCK_REDIS_PASSWORD"},

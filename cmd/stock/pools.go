@@ -42,7 +42,6 @@ type storeOptions struct {
 	redisConns     int
 	redisReplica   bool
 	tidb           bool
-	galera         bool
 	redlock        []string
 	etcd           []string
 	zookeeper      []string
@@ -299,7 +298,6 @@ func (o *storeOptions) checkStores() error {
 		needs       string
 	}{
 		{"tidb", o.tidb, o.mysqlDSN != "", "--mysql-dsn, the TiDB server"},
-		{"galera", o.galera, o.mysqlDSN != "", "--mysql-dsn, a node of the cluster"},
 		{"redis-master", o.master != "", len(o.redis) > 0, "--redis, the addresses of the Sentinels"},
 		{"redis-replica", o.redisReplica, len(o.redis) > 0, "--redis, the masters that have Redis replicas"},
 		{

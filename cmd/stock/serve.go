@@ -24,7 +24,6 @@ import (
 	"stock/internal/access"
 	"stock/internal/stock"
 	"stock/internal/stock/catalogue"
-	"stock/internal/stock/health"
 	"stock/internal/stock/httpapi"
 	"stock/internal/stock/retention"
 	"stock/internal/stock/share"
@@ -150,9 +149,6 @@ func (o *serveOptions) serverFlags(f *pflag.FlagSet) {
 			"0 is --request-timeout plus 5 s")
 	f.BoolVar(&o.tidb, "tidb", false,
 		"the server of --mysql-dsn is TiDB, which cannot run serializable and units")
-	f.BoolVar(&o.galera, "galera", false,
-		"the server of --mysql-dsn is a node of a Galera cluster, and other replicas use other nodes; "+
-			"set wsrep_sync_wait = 7 on the nodes or in the DSN")
 	o.redisFlag(f)
 	f.IntVar(&o.redisConns, "redis-conns", 64, "most `connections` to each Redis server")
 	f.BoolVar(&o.redisReplica, "redis-replica", false,
@@ -281,9 +277,6 @@ func (o *serveOptions) serve(ctx context.Context, stderr io.Writer) (err error) 
 	if err := o.openServers(&opened); err != nil {
 		return err
 	}
-	if err := o.checkGalera(ctx); err != nil {
-		return err
-	}
 	// The whole catalogue; only a program built with the tag mutants can change it.
 	served, err := o.plant(o, &opened)
 	if err != nil {
@@ -330,7 +323,7 @@ func (o *serveOptions) openServers(opened *closers) (err error) {
 		if err := o.openMySQLPools(opened); err != nil {
 			return err
 		}
-		deps.TiDB, deps.Galera = o.tidb, o.galera
+		deps.TiDB = o.tidb
 	}
 	if len(o.redis) > 0 {
 		deps.Redis, deps.RedisReplica = o.openRedis(o.master, o.redis...), o.redisReplica
@@ -359,30 +352,6 @@ func (o *serveOptions) openServers(opened *closers) (err error) {
 			// Not zk.AuthACL, which would also admit whoever has a certificate with the same name.
 			deps.ZooKeeperACL = zk.DigestACL(zk.PermAll, as.user, as.password)
 		}
-	}
-	return nil
-}
-
-// checkGalera refuses to start on a node of Galera without --galera, and warns if the node shows what is out of date.
-// If MySQL does not answer within a second, the replica starts without both checks; /readyz makes the first one later.
-func (o *serveOptions) checkGalera(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	db := o.Deps.MySQLHealth
-	switch {
-	case db == nil:
-		return nil
-	case !o.galera:
-		if err := health.CheckMySQL(ctx, db, false); errors.Is(err, health.ErrNeedsGaleraFlag) {
-			return err
-		}
-		return nil
-	}
-	const needed = 7 // reads, UPDATE and DELETE, INSERT
-	var waits int
-	if err := db.GetContext(ctx, &waits, "SELECT @@wsrep_sync_wait"); err == nil && waits&needed != needed {
-		o.Log.Warn("a node of Galera may show a stock that is out of date, and sales under locks may be lost: set "+
-			"wsrep_sync_wait = 7 on the nodes, or in --mysql-dsn", slog.Int("wsrep_sync_wait", waits))
 	}
 	return nil
 }

@@ -1,11 +1,10 @@
 #!/bin/sh
 # Installs the servers that the tests and the lab run: MySQL or MariaDB, Redis or Valkey, nginx, etcd, ZooKeeper and
-# PostgreSQL; the library Galera, which makes a cluster of MariaDB; and Python with its clients of MySQL and PostgreSQL,
-# for the example in the README. What is installed already stays as it is. The script leaves no new service running or
-# enabled, and does not touch services that existed before. etcd, ZooKeeper, PostgreSQL, Galera and Python are optional:
-# if one of them cannot be installed, the script says so and succeeds, unless it is called with --all. That also installs
-# PHP, Node and Java with their clients of MySQL, for tests with services in these languages, and curl, for tests with
-# clients.
+# PostgreSQL; and Python with its clients of MySQL and PostgreSQL, for the example in the README. What is installed
+# already stays as it is. The script leaves no new service running or enabled, and does not touch services that existed
+# before. etcd, ZooKeeper, PostgreSQL and Python are optional: if one of them cannot be installed, the script says so and
+# succeeds, unless it is called with --all. That also installs PHP, Node and Java with their clients of MySQL, for tests
+# with services in these languages, and curl, for tests with clients.
 #
 # On Debian and Ubuntu, mariadb-server-core, redis-tools and libzookeeper-java contain the servers without their
 # services: redis-check-rdb is redis-server under another name, and the package zookeeper would add a user and a Java
@@ -31,15 +30,6 @@ find_etcd() { first etcd; }
 find_postgres() {
 	first postgres || ls -d /usr/lib/postgresql/*/bin/postgres /usr/pgsql-*/bin/postgres \
 		/opt/homebrew/opt/postgresql@*/bin/postgres 2>/dev/null | sort -V | tail -n 1 | grep .
-}
-find_galera() { # galera.go looks in the same places
-	for library in /usr/lib/galera /usr/lib64/galera /usr/lib64/galera-4; do
-		[ ! -e $library/libgalera_smm.so ] || {
-			echo $library/libgalera_smm.so
-			return 0
-		}
-	done
-	return 1
 }
 # Debian's packages are for Debian's Python.
 find_python() { /usr/bin/python3 -c 'import pymysql, psycopg2' 2>/dev/null && echo /usr/bin/python3; }
@@ -88,7 +78,6 @@ packages() {
 		nginx) names=nginx ;;
 		etcd) names="etcd-server etcd" ;;
 		postgres) names=postgresql ;;
-		galera) names=galera-4 ;;
 		python) names=python3-pymysql,python3-psycopg2 ;;
 		php) names=php-cli,php-mysql ;;
 		node) names=node-mysql ;; # which needs nodejs
@@ -193,7 +182,7 @@ install_with_apt() {
 by_hand() {
 	say "not installed: $*. This script installs packages on Debian and Ubuntu only. Elsewhere, run one of"
 	cat >&2 <<-END
-		  Fedora, RHEL   sudo dnf install mariadb-server valkey nginx galera      (or redis)
+		  Fedora, RHEL   sudo dnf install mariadb-server valkey nginx             (or redis)
 		  openSUSE       sudo zypper install mariadb redis nginx
 		  Arch           sudo pacman -S mariadb valkey nginx etcd postgresql
 		  Alpine         sudo apk add mariadb redis nginx
@@ -206,7 +195,7 @@ by_hand() {
 }
 
 needed='mysql redis nginx'
-optional='etcd zookeeper postgres galera python'
+optional='etcd zookeeper postgres python'
 if [ "${1:-}" = --all ]; then
 	needed="$needed $optional php node curl java jdbc" optional=
 fi

@@ -40,7 +40,7 @@ type MySQL struct {
 var settings = []string{
 	"innodb_flush_log_at_trx_commit", "innodb_flush_method", "innodb_doublewrite", "innodb_buffer_pool_size",
 	"innodb_lock_wait_timeout", "log_bin", "sync_binlog", "binlog_format", "max_connections",
-	"transaction_isolation", "tx_isolation", "wsrep_sync_wait", "wsrep_retry_autocommit",
+	"transaction_isolation", "tx_isolation",
 }
 
 // StartMySQL starts mysqld, or mariadbd if mysqld is not installed, and waits until it answers.

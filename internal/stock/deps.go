@@ -30,7 +30,6 @@ type Deps struct {
 	// works on one of the other. With a single pool, as many holders as it has connections would wait for each other.
 	MySQLLocks   *sqlx.DB                // set if MySQL is
 	TiDB         bool                    // MySQL is TiDB
-	Galera       bool                    // MySQL is a node of a Galera cluster, and other replicas use other nodes
 	Redis        redis.UniversalClient   // one server, a Sentinel group or a Cluster; nil if not configured
 	RedisReplica bool                    // each master of Redis has a Redis replica
 	Redlock      []redis.UniversalClient // independent masters; empty if not configured

@@ -50,9 +50,6 @@ func Build(deps stock.Deps, strategies []stock.Strategy) (*Registry, error) {
 	}
 	r := &Registry{deps: deps, guards: guard.NewReplica(deps), entries: map[string]*entry{}}
 	for _, strategy := range strategies {
-		if deps.Galera {
-			strategy.Claim = OnGalera(strategy)
-		}
 		if err := r.add(strategy); err != nil {
 			return nil, errors.Join(fmt.Errorf("strategy %s: %w", strategy.Name, err), r.Close())
 		}

@@ -57,7 +57,7 @@ func (c *Checker) Check() map[stock.Need]error {
 
 func check(ctx context.Context, d stock.Deps) map[stock.Need]error {
 	pings := map[stock.Need]func() error{
-		stock.NeedMySQL:     func() error { return CheckMySQL(ctx, d.MySQLHealth, d.Galera) },
+		stock.NeedMySQL:     func() error { return checkMySQL(ctx, d.MySQLHealth) },
 		stock.NeedRedis:     func() error { return pingRedis(ctx, redis.New(d)) },
 		stock.NeedRedlock:   func() error { return pingMajority(ctx, d) },
 		stock.NeedEtcd:      func() error { return pingEtcd(ctx, d.Etcd) },

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"fmt"
-	"iter"
 	"math"
 	"strings"
 	"time"
@@ -152,9 +151,8 @@ func (c *conn) exec(ctx context.Context, query string, args ...any) (Changed, er
 	return done, classifyWrite(err)
 }
 
-// together carries out the statements of a transaction. Unless the server is Galera, it sends them in one message, so
-// that the server ends the transaction even if the replica is stopped. As with exec, they do not end with ctx. The
-// results include that of START TRANSACTION.
+// together sends the statements of a transaction in one message, so that the server ends the transaction even if the
+// replica is stopped. As with exec, they do not end with ctx. The results include that of START TRANSACTION.
 func (c *conn) together(ctx context.Context, statements string, args ...any) (all results, err error) {
 	if err := c.endBefore(ctx, c.Conn); err != nil {
 		return results{}, err
@@ -169,10 +167,13 @@ func (c *conn) together(ctx context.Context, statements string, args ...any) (al
 	ctx = context.WithoutCancel(ctx)
 	statements = "START TRANSACTION; " + statements + "; COMMIT"
 	err = c.Raw(func(raw any) error {
-		if c.store.galera {
-			return all.addOneByOne(ctx, raw.(driver.ExecerContext), statements, values)
+		message, err := raw.(driver.ExecerContext).ExecContext(ctx, statements, values)
+		if err != nil {
+			return err
 		}
-		return all.add(raw.(driver.ExecerContext).ExecContext(ctx, statements, values))
+		of := message.(mysql.Result)
+		all = results{of.AllRowsAffected(), of.AllLastInsertIds()}
+		return nil
 	})
 	if err != nil {
 		_, rollback := c.ExecContext(ctx, "ROLLBACK") // the statement that failed has left the transaction open
@@ -186,47 +187,6 @@ func (c *conn) together(ctx context.Context, statements string, args ...any) (al
 type results struct{ rows, ids []int64 }
 
 func (r *results) of(statement int) Changed { return Changed{r.rows[statement], r.ids[statement]} }
-
-// add adds the results of a message.
-func (r *results) add(message driver.Result, err error) error {
-	if err != nil {
-		return err
-	}
-	all := message.(mysql.Result)
-	if r.rows == nil {
-		r.rows, r.ids = all.AllRowsAffected(), all.AllLastInsertIds()
-		return nil
-	}
-	r.rows, r.ids = append(r.rows, all.AllRowsAffected()...), append(r.ids, all.AllLastInsertIds()...)
-	return nil
-}
-
-// addOneByOne sends each statement by itself, as Galera needs it. A node may roll a transaction back, because of a
-// write on another node, between two statements of a message. It then goes on with the next statement and reports no
-// error, so that a sale is confirmed and not deducted (seen in MariaDB 10.11.19).
-func (r *results) addOneByOne(
-	ctx context.Context, conn driver.ExecerContext, statements string, values []driver.NamedValue,
-) error {
-	for statement, of := range oneByOne(statements, values) {
-		if err := r.add(conn.ExecContext(ctx, statement, of)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// oneByOne divides statements, and their values, into single ones.
-func oneByOne[Value any](statements string, values []Value) iter.Seq2[string, []Value] {
-	return func(yield func(string, []Value) bool) {
-		for statement := range strings.SplitSeq(statements, "; ") {
-			n := strings.Count(statement, "?")
-			if !yield(statement, values[:n]) {
-				return
-			}
-			values = values[n:]
-		}
-	}
-}
 
 // expectOneRow ends a transaction that is sent in one message with an error if its last statement has not changed
 // exactly one row. It does not only compare with 0: the server goes on with a message whose sender has died, and

@@ -16,10 +16,8 @@ import (
 // Error numbers of MySQL, MariaDB and TiDB.
 const (
 	erConCount         = 1040 // too many connections
-	erUnknownCom       = 1047 // Galera: the node has no majority, or is not up to date yet
 	erServerShutdown   = 1053
 	erDupEntry         = 1062
-	erDuringCommit     = 1180 // Galera: the node lost the majority during the commit, and other nodes may have it
 	erTooManyUser      = 1203 // too many connections of this user
 	erLockWaitTimeout  = 1205
 	erUserLimit        = 1226 // the account's MAX_USER_CONNECTIONS
@@ -90,7 +88,7 @@ func isReadOnly(err error) bool {
 // isRejected reports whether the server takes no writes, or nothing at all from this account: a person, or a failover,
 // has to change that.
 func isRejected(err error) bool {
-	return isReadOnly(err) || hasNumber(err, erUnknownCom, erDBAccessDenied, erAccessDenied, erNoDatabase, erHostBlocked,
+	return isReadOnly(err) || hasNumber(err, erDBAccessDenied, erAccessDenied, erNoDatabase, erHostBlocked,
 		erHostNotPrivileged, erTableAccessDenied, erColumnAccessDenied, erAccessDeniedNoPass, erMustChangePassword,
 		erPasswordExpired, erAccountLocked, erAccountLockedMaria)
 }
@@ -147,7 +145,7 @@ func orMissing(goodsID int64, err error) error {
 func classifyWrite(err error) error {
 	_, answered := errors.AsType[*mysql.MySQLError](err)
 	// The driver returns ErrBadConn only if it found the connection closed before it sent anything.
-	if err == nil || answered && !hasNumber(err, erDuringCommit) || errors.Is(err, driver.ErrBadConn) {
+	if err == nil || answered || errors.Is(err, driver.ErrBadConn) {
 		return refusal(err)
 	}
 	return fmt.Errorf("%w: MySQL did not reply, or lost its cluster during the commit: %w", stock.ErrUnknown, err)
@@ -158,7 +156,7 @@ func classifyCommit(err error) error {
 	// database/sql rolled back instead of sending COMMIT, or the driver found the connection closed.
 	unsent := errors.Is(err, sql.ErrTxDone) || isContextError(err) || errors.Is(err, driver.ErrBadConn)
 	// A cluster or a distributed database finds conflicts as late as this.
-	if err == nil || unsent || isRolledBack(err) || isReadOnly(err) || hasNumber(err, erUnknownCom) {
+	if err == nil || unsent || isRolledBack(err) || isReadOnly(err) {
 		return refusal(err)
 	}
 	return fmt.Errorf("%w: COMMIT failed or its reply was lost: %w", stock.ErrUnknown, err)

@@ -29,22 +29,6 @@ func TestACommitThatFailsOtherwiseHasAnUnknownOutcome(t *testing.T) {
 	}
 }
 
-// A node of Galera that has no majority carries nothing out. One that loses the majority during a commit does not know
-// whether the others have received the writes.
-func TestANodeOfGaleraRefusesOrDoesNotKnow(t *testing.T) {
-	t.Parallel()
-	for name, classify := range map[string]func(error) error{
-		"statement": classifyWrite, "commit": classifyCommit, "transaction": classifyTogether,
-	} {
-		if err := classify(&mysql.MySQLError{Number: 1047}); !errors.Is(err, stock.ErrUnavailable) {
-			t.Errorf("%s: %v, want unavailable", name, err)
-		}
-		if err := classify(&mysql.MySQLError{Number: 1180}); !errors.Is(err, stock.ErrUnknown) {
-			t.Errorf("%s: %v, want outcome unknown", name, err)
-		}
-	}
-}
-
 // The server rolls the statement back, and takes it again when there is room.
 func TestAFullDiskMakesTheServerUnavailable(t *testing.T) {
 	t.Parallel()

@@ -56,8 +56,8 @@ func (s Store) OrderOnce(
 	})
 }
 
-// again carries a request out, and repeats it while the server rolls it back because of a conflict (a deadlock, or a
-// write on another node of Galera), until the longest wait has passed.
+// again carries a request out, and repeats it while the server rolls it back because of a conflict, such as a deadlock,
+// until the longest wait has passed.
 func again[Receipt any](ctx context.Context, s Store, carryOut func() (Receipt, error)) (receipt Receipt, err error) {
 	err = retry.While(ctx, s.wait, isRolledBack, func() (err error) {
 		receipt, err = carryOut()
@@ -192,16 +192,8 @@ func (tx Tx) record(ctx context.Context, rows []ledgerRow) error {
 		return nil
 	}
 	query, args := recordAlone(rows)
-	if !tx.conn.store.galera {
-		_, err := tx.ExecContext(ctx, query, args...)
-		return orTaken(err)
-	}
-	for statement, of := range oneByOne(query, args) {
-		if _, err := tx.ExecContext(ctx, statement, of...); err != nil {
-			return orTaken(err)
-		}
-	}
-	return nil
+	_, err := tx.ExecContext(ctx, query, args...)
+	return orTaken(err)
 }
 
 // orTaken is the errKeyTaken of a row whose key exists already, or another error as it is.

@@ -24,7 +24,6 @@ type Store struct {
 	guard  string      // in the ledger: see NewGuarded
 	shares *share.Limiter
 	tidb   bool
-	galera bool
 	upkeep bool          // its connections count against Upkeep, whatever they are used for
 	wait   time.Duration // longest wait for a connection, and then for a row; 0 for no limit
 	reply  time.Duration // longest wait for a reply: see stock.Deps
@@ -37,7 +36,7 @@ func New(d stock.Deps) Store {
 
 func newStore(d stock.Deps, name stock.Store) Store {
 	return Store{
-		DB: d.MySQL, name: name, shares: d.MySQLShares, tidb: d.TiDB, galera: d.Galera, wait: d.LockWait,
+		DB: d.MySQL, name: name, shares: d.MySQLShares, tidb: d.TiDB, wait: d.LockWait,
 		reply: d.MySQLReply,
 	}
 }

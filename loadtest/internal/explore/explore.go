@@ -56,8 +56,7 @@ type Explorer struct {
 
 	lanes    []*lane
 	requests int
-	subject  Subject // nil: strategies of the catalogue
-	galera   bool
+	subject  Subject           // nil: strategies of the catalogue
 	server   *servers.Postgres // that was started; nil: none was
 	items    atomic.Int64
 	watched  time.Time       // when Watch was called
@@ -66,13 +65,10 @@ type Explorer struct {
 
 // Options are those of Start.
 type Options struct {
-	// Lanes is how many schedules are executed side by side, each on servers of its own. On Galera, it is 1, because there
-	// are three servers.
-	Lanes    int
+	Lanes    int     // how many schedules are executed side by side, each on servers of its own
 	Requests int     // 2 or 3
 	Subject  Subject // what is explored; nil: strategies of the catalogue
 	Postgres string  // address of a server for scripts, or PostgreSQL if one is to be started; empty: MySQL executes them
-	Galera   bool    // MySQL is a Galera cluster, and the replicas use different nodes; also if that of the topology is
 	// Pause is the longest time for which a Subject does nothing although it could go on, such as between two tries for a
 	// lock.
 	Pause time.Duration
@@ -84,11 +80,8 @@ func Start(ctx context.Context, t *topology.Topology, o Options) (*Explorer, err
 	if o.Subject == nil {
 		at = t.Addresses()
 	}
-	if o.Galera = o.Galera || at.Galera; o.Galera {
-		o.Lanes = 1
-	}
 	x := &Explorer{
-		lanes: make([]*lane, o.Lanes), requests: o.Requests, subject: o.Subject, galera: o.Galera, warm: map[string]bool{},
+		lanes: make([]*lane, o.Lanes), requests: o.Requests, subject: o.Subject, warm: map[string]bool{},
 	}
 	if own, ok := o.Subject.(Service); ok && own.OnPostgres() {
 		o.Postgres = PostgreSQL
@@ -145,7 +138,7 @@ func (x *Explorer) search(
 ) (trace.Result, error) {
 	began := time.Now()
 	r := trace.Result{
-		Strategy: choice.Strategy.Name, Store: choice.Store, Own: x.subject != nil, Galera: x.galera,
+		Strategy: choice.Strategy.Name, Store: choice.Store, Own: x.subject != nil,
 		Requests: x.requests, Random: bounds.Random,
 	}
 	hides, err := x.hides(ctx, choice, workloads)

@@ -27,13 +27,12 @@ import (
 // So whatever waits there is part of the schedule, and faults strike no other lane. The servers of locks (Redlock,
 // etcd, ZooKeeper) are shared: they are keyed by item.
 type lane struct {
-	mysql    []*node
-	galera   *servers.Galera // whose nodes they are; nil: there is one MySQL
-	postgres string          // address of a PostgreSQL, on which the lane has a database of its own; empty: it has a MySQL
-	db       *sqlx.DB        // of the first node
+	mysql    *servers.MySQL // nil: there is none
+	postgres string         // address of a PostgreSQL, on which the lane has a database of its own; empty: it has a MySQL
+	db       *sqlx.DB       // of MySQL or PostgreSQL
 	keys     *redis.Client
 	oracle   *oracle.Oracle
-	waits    string // the query that counts what waits in a node
+	waits    string // the query that counts what waits in MySQL
 	replicas []*replica
 	stops    []func(context.Context) error
 	items    func() int64
@@ -59,12 +58,6 @@ type lane struct {
 	failed   error               // why a replica could not be started again
 }
 
-// node is a server of MySQL, alone or in a Galera cluster.
-type node struct {
-	*servers.MySQL
-	db *sqlx.DB
-}
-
 // replica is a process of the service and the proxies between it and the stores.
 type replica struct {
 	*topology.Replica
@@ -86,15 +79,15 @@ var serviceArgs = []string{
 	"--poll=2ms", "--lease=" + lease.String(), "--lock-wait=8s", "--request-timeout=12s", "--mysql-conns=8",
 }
 
-// start starts a MySQL or a Galera cluster, a Redis and the replicas: one for each request, and one for what faults
-// start. at has the servers of locks.
+// start starts a MySQL or makes a database of PostgreSQL, and starts a Redis and the replicas: one for each request and
+// one for what faults start. at has the servers of locks.
 func (l *lane) start(
 	ctx context.Context, t *topology.Topology, name string, at topology.Addresses, o Options,
 ) (err error) {
 	if l.postgres != "" {
 		err = l.openPostgres(ctx, &at)
 	} else {
-		err = l.startMySQL(ctx, &at, o.Galera)
+		err = l.startMySQL(ctx, &at)
 	}
 	if err != nil {
 		return err
@@ -120,9 +113,6 @@ func (l *lane) start(
 	_, l.watching = l.subject.(Service)
 	for n := range o.Requests + 1 {
 		r := &replica{lane: l, number: n, at: at}
-		if r.at.MySQLDSN, err = topology.OnNode(l.galera, at.MySQLDSN, n); err != nil {
-			return err
-		}
 		l.replicas = append(l.replicas, r)
 		if err := r.start(ctx, t, fmt.Sprintf("%s-%d", name, n+1)); err != nil {
 			return err
@@ -143,57 +133,19 @@ func (l *lane) start(
 // watchTime is how long a service is watched before the first schedule. Most jobs that services repeat run within it.
 const watchTime = time.Second
 
-// GaleraSyncWait is the wsrep_sync_wait of all nodes: outside a transaction, statements wait until the node has applied
-// what other nodes have committed.
-const GaleraSyncWait = 7
-
-// awaitApplied waits until every node has applied what other nodes have committed, and so has ended the transactions
-// that are in conflict with it. So the result of a step does not depend on timing.
-func (l *lane) awaitApplied(ctx context.Context) error {
-	for _, node := range l.mysql {
-		var one int
-		if err := node.db.GetContext(ctx, &one, "SELECT 1"); err != nil {
-			return fmt.Errorf("wait for a node of Galera: %w", err)
-		}
-	}
-	return nil
-}
-
-// startMySQL starts a MySQL or a Galera cluster, with an empty database.
-func (l *lane) startMySQL(ctx context.Context, at *topology.Addresses, galera bool) (err error) {
-	var started []*servers.MySQL
-	at.Galera = galera
-	if galera {
-		o := servers.GaleraOptions{Relaxed: true, Args: []string{fmt.Sprintf("--wsrep-sync-wait=%d", GaleraSyncWait)}}
-		if l.galera, err = servers.StartGalera(ctx, o); err != nil {
-			return err
-		}
-		l.onStop(l.galera.Stop)
-		started = l.galera.Nodes
-	} else {
-		own, err := servers.StartMySQL(ctx, servers.MySQLOptions{Relaxed: true})
-		if err != nil {
-			return err
-		}
-		l.onStop(own.Stop)
-		started = []*servers.MySQL{own}
-	}
-	if at.MySQLDSN, err = started[0].CreateDatabase(ctx, "stock"); err != nil {
+// startMySQL starts a MySQL with an empty database.
+func (l *lane) startMySQL(ctx context.Context, at *topology.Addresses) (err error) {
+	if l.mysql, err = servers.StartMySQL(ctx, servers.MySQLOptions{Relaxed: true}); err != nil {
 		return err
 	}
-	for i, server := range started {
-		dsn, err := topology.OnNode(l.galera, at.MySQLDSN, i)
-		if err != nil {
-			return err
-		}
-		db, err := sqlx.Open("mysql", dsn)
-		if err != nil {
-			return err
-		}
-		l.onStop(func(context.Context) error { return db.Close() })
-		l.mysql = append(l.mysql, &node{server, db})
+	l.onStop(l.mysql.Stop)
+	if at.MySQLDSN, err = l.mysql.CreateDatabase(ctx, "stock"); err != nil {
+		return err
 	}
-	l.db = l.mysql[0].db
+	if l.db, err = sqlx.Open("mysql", at.MySQLDSN); err != nil {
+		return err
+	}
+	l.onStop(func(context.Context) error { return l.db.Close() })
 	var version string
 	if err := l.db.GetContext(ctx, &version, "SELECT VERSION()"); err != nil {
 		return err

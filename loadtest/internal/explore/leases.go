@@ -119,20 +119,17 @@ func (l *lane) itemNames() []string {
 	return slices.Clone(l.names)
 }
 
-// killHolder kills the connections that have a lock of GET_LOCK: at most one in each node. The server ends them in the
-// background.
+// killHolder kills the connection that has a lock of GET_LOCK. The server ends it in the background.
 func (l *lane) killHolder(ctx context.Context, lock string) {
-	for _, node := range l.mysql {
-		for id := node.holder(ctx, lock); id != nil; id = node.holder(ctx, lock) {
-			_, _ = node.db.ExecContext(ctx, fmt.Sprintf("KILL CONNECTION %d", *id))
-			time.Sleep(time.Millisecond)
-		}
+	for id := l.holder(ctx, lock); id != nil; id = l.holder(ctx, lock) {
+		_, _ = l.db.ExecContext(ctx, fmt.Sprintf("KILL CONNECTION %d", *id))
+		time.Sleep(time.Millisecond)
 	}
 }
 
 // holder is the connection that has a lock of GET_LOCK. It is nil if there is none, or if it cannot be read.
-func (n *node) holder(ctx context.Context, lock string) (id *uint32) {
-	_ = n.db.GetContext(ctx, &id, "SELECT IS_USED_LOCK(?)", lock)
+func (l *lane) holder(ctx context.Context, lock string) (id *uint32) {
+	_ = l.db.GetContext(ctx, &id, "SELECT IS_USED_LOCK(?)", lock)
 	return id
 }
 
@@ -172,9 +169,7 @@ func (l *lane) heldInMySQL(ctx context.Context, locks, items []string) (held []s
 	for _, lock := range locks {
 		var holder *uint32 // nil also if it cannot be read, as below: then no lease ends, which the schedule shows
 		if name, named := strings.CutPrefix(lock, namedLock); named {
-			for _, node := range l.mysql {
-				holder = cmp.Or(holder, node.holder(ctx, name))
-			}
+			holder = l.holder(ctx, name)
 		} else {
 			for _, item := range items {
 				_ = l.db.GetContext(ctx, &holder,

@@ -107,19 +107,12 @@ func (s *schedule) silenceOf(a *actor) time.Duration {
 	return s.quiet
 }
 
-// settle waits until every actor is at a step, waits, or has ended, and all nodes of Galera are up to date.
+// settle waits until every actor is at a step, waits, or has ended.
 func (s *schedule) settle(ctx context.Context) error {
-	for upToDate := s.lane.galera == nil; ; {
+	for {
 		wake, err := s.unsettled(ctx)
-		if err != nil || wake == 0 && upToDate {
+		if err != nil || wake == 0 {
 			return err
-		}
-		if wake == 0 {
-			upToDate = true
-			if err := s.lane.awaitApplied(ctx); err != nil {
-				return err
-			}
-			continue
 		}
 		select {
 		case <-s.changed:

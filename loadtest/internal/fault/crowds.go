@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"stock/internal/monotonic"
-	"stock/internal/servers"
 	"stock/internal/tcpproxy"
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/messages"
@@ -78,14 +77,6 @@ var crowdPlays = map[string]func(*Stage){
 		s.provePause(c, fmt.Sprintf("the leader of term %d was killed, and %s led in term %d after %.1f s",
 			s.etcd.status.Term, leader.Name, term, elected.Seconds()))
 	},
-	"galera-node-killed": func(s *Stage) {
-		kill := func(_ context.Context, node *servers.MySQL) error { node.Kill(); return nil }
-		s.loseNode("the node of the victim is killed", kill, "the node is started again", s.galera.Restart)
-	},
-	"galera-partition": func(s *Stage) {
-		s.loseNode("the node of the victim is cut off from the others", s.galera.Isolate,
-			"the node reaches the others again", s.galera.Reconnect)
-	},
 	"holds-after-crash": func(s *Stage) {
 		s.run.Reserves = true
 		held := s.reserve("A", roundTime)
@@ -104,30 +95,6 @@ var crowdPlays = map[string]func(*Stage){
 			"after that, and cancelled another")
 		s.eventually("the units of the others are back", func() bool { return s.stock(s.durable()) == units-1 })
 	},
-}
-
-// loseNode has clients buy while the node of the victim is lost, and compares the stocks of the nodes after it has come
-// back.
-func (s *Stage) loseNode(
-	lost string, lose func(context.Context, *servers.MySQL) error,
-	back string, bring func(context.Context, *servers.MySQL) error,
-) {
-	node := s.galera.Nodes[1] // which the victim uses: see Deployment.onNodes
-	c := s.openCrowd(clusterPace)
-	over := c.goOn()
-	c.killedNS.Store(s.strike(lost, func(ctx context.Context) error { return lose(ctx, node) }))
-	over()
-	s.mend(back, func(ctx context.Context) error { return bring(ctx, node) })
-	var left map[int64]int64
-	s.eventually("the node takes part again", func() (answers bool) {
-		var err error
-		left, err = s.victimNode.Stock(s.ctx, s.durable(), []int64{s.Item})
-		return err == nil
-	})
-	if here := s.stock(s.durable()); left[s.Item] != here {
-		s.Failf("the node that was lost has %d units, and the others have %d", left[s.Item], here)
-	}
-	s.provePause(c, fmt.Sprintf("%s; before, the victim had sold %d times", lost, c.sales["victim"]))
 }
 
 // playLockInFailover kills a master of a Redis Cluster while A is inside.

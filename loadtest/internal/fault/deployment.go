@@ -66,7 +66,6 @@ type Setting struct {
 	Isolation      string                // the default of sessions with MySQL, as the system variable spells it
 	Database       bool                  // of the round's own, on the MySQL of the lab
 	MySQL          *servers.MySQLOptions // a MySQL of the round's own
-	Galera         bool                  // a Galera cluster of the round's own
 	Redis          start                 // a Redis of the round's own
 	Locks          start                 // servers for locks, of the round's own
 	Options        servers.RedisOptions  // of Redis, or of each of the masters of Redlock
@@ -88,10 +87,6 @@ type Deployment struct {
 	Addresses        topology.Addresses
 	MySQL            *servers.MySQL // of the round's own; nil: the lab's
 
-	// Each replica uses another node, unless the round has a database of its own.
-	galera     *servers.Galera // of the round's own, or the lab's; nil: there is none
-	victimNode *oracle.Oracle  // reads the node of the victim; nil: the round does not break it
-
 	// Servers of the round's own; nil: there are none.
 	nginx     string            // URL of one in front of both replicas
 	behind    []*tcpproxy.Proxy // between it and each replica
@@ -112,9 +107,7 @@ func (l *Lab) deploy(ctx context.Context, on Setting) (d *Deployment, err error)
 	if on.RequestTimeout = cmp.Or(on.RequestTimeout, requestTimeout); l.Reading && on.RequestTimeout >= patientTimeout {
 		on.RequestTimeout = readersTimeout // it should not end before the story tells it to
 	}
-	d = &Deployment{
-		On: on, Oracle: l.Oracle, Addresses: l.Topology.Addresses(), galera: l.Topology.Servers.Galera,
-	}
+	d = &Deployment{On: on, Oracle: l.Oracle, Addresses: l.Topology.Addresses()}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, d.stop(ctx))
@@ -150,7 +143,7 @@ func (l *Lab) deploy(ctx context.Context, on Setting) (d *Deployment, err error)
 }
 
 // ownDatabase reports whether the round has a database of its own.
-func (on Setting) ownDatabase() bool { return on.MySQL != nil || on.Galera || on.Database }
+func (on Setting) ownDatabase() bool { return on.MySQL != nil || on.Database }
 
 // startMySQL starts a MySQL, or makes a database, for the round, and sets the isolation level.
 func (d *Deployment) startMySQL(ctx context.Context, l *Lab, on Setting) (err error) {
@@ -164,21 +157,12 @@ func (d *Deployment) startMySQL(ctx context.Context, l *Lab, on Setting) (err er
 		if server, err = servers.StartMySQL(ctx, *on.MySQL); err != nil {
 			return err
 		}
-		d.MySQL, d.galera, d.Addresses.TiDB = server, nil, false
+		d.MySQL, d.Addresses.TiDB = server, false
 		d.onStop(func(ctx context.Context) error {
 			server.Kill() // its data are not needed any more
 			return server.Stop(ctx)
 		})
 	}
-	if on.Galera {
-		options := servers.GaleraOptions{Args: []string{"--wsrep-sync-wait=7"}}
-		if d.galera, err = servers.StartGalera(ctx, options); err != nil {
-			return err
-		}
-		d.onStop(d.galera.Stop)
-		server, d.Addresses.TiDB = d.galera.Nodes[0], false
-	}
-	d.Addresses.Galera = d.galera != nil
 	if on.ownDatabase() {
 		if d.Addresses.MySQLDSN, err = server.CreateDatabase(ctx, name); err != nil {
 			return err
@@ -235,9 +219,6 @@ func (d *Deployment) newProxy(address string) (*tcpproxy.Proxy, error) {
 // startReplicas starts the victim and the survivor.
 func (d *Deployment) startReplicas(ctx context.Context, l *Lab, on Setting) error {
 	victimAt, survivorAt := d.Addresses, d.Addresses
-	if err := d.onNodes(ctx, &survivorAt, &victimAt); err != nil {
-		return err
-	}
 	if d.etcd != nil && d.etcd.apart {
 		victimAt.Etcd = []string{d.etcd.leader.Addr}
 	}
@@ -271,27 +252,6 @@ func (d *Deployment) startReplicas(ctx context.Context, l *Lab, on Setting) erro
 	}
 	d.Service = scenario.Service{
 		URL: d.Survivor.URL, Admin: d.Survivor.AdminURL, Client: &http.Client{Timeout: 10 * time.Second},
-	}
-	return nil
-}
-
-// onNodes has each replica use another node of Galera.
-func (d *Deployment) onNodes(ctx context.Context, survivor, victim *topology.Addresses) (err error) {
-	if d.galera == nil || d.On.Database { // a script may change the schema
-		return nil
-	}
-	for i, at := range []*topology.Addresses{survivor, victim} {
-		if at.MySQLDSN, err = topology.OnNode(d.galera, at.MySQLDSN, i); err != nil {
-			return err
-		}
-	}
-	if d.On.Galera {
-		config := d.oracleConfig()
-		config.MySQLDSN = victim.MySQLDSN
-		if d.victimNode, err = oracle.Open(ctx, config); err != nil {
-			return err
-		}
-		d.onStop(func(context.Context) error { d.victimNode.Close(); return nil })
 	}
 	return nil
 }

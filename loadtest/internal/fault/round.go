@@ -193,7 +193,7 @@ func (c *cell) result() report.Fault {
 func (c *cell) until() string {
 	s, lease := c.stage, c.stage.Lease
 	switch {
-	case !c.allows(report.Blocked), c.scenario.On.Galera: // a node that has gone also blocks the others for a while
+	case !c.allows(report.Blocked):
 	case (hasLease(s.Strategy) || strings.Contains(c.way.Words, "lease")) &&
 		// It is renewed when a third of it is over, and the server may take a moment to notice its end.
 		s.blocked >= lease*3/5 && s.blocked <= lease+time.Second:

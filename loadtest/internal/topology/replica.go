@@ -63,9 +63,6 @@ func (t *Topology) newReplica(i int, o Options) (*Replica, error) {
 	}
 	at := t.Addresses()
 	at.Redis = t.Redis
-	if at.MySQLDSN, err = OnNode(t.Servers.Galera, t.MySQLDSN, i); err != nil {
-		return nil, err
-	}
 	if o.Proxies {
 		proxies := &Proxies{}
 		t.Proxies = append(t.Proxies, proxies)
@@ -80,7 +77,6 @@ func (t *Topology) newReplica(i int, o Options) (*Replica, error) {
 type Addresses struct {
 	MySQLDSN     string
 	TiDB         bool   // MySQLDSN is that of TiDB
-	Galera       bool   // MySQLDSN is that of a node of Galera
 	PostgresURL  string // in place of MySQLDSN; only for a service of the user's
 	Redis        []string
 	RedisReplica bool // each master of Redis has a Redis replica
@@ -96,7 +92,7 @@ type Addresses struct {
 // would ask a master for the addresses of the others, and go there without a proxy.
 func (t *Topology) Addresses() Addresses {
 	return Addresses{
-		MySQLDSN: t.MySQLDSN, PostgresURL: t.PostgresURL, TiDB: t.tidb, Galera: t.Servers.Galera != nil,
+		MySQLDSN: t.MySQLDSN, PostgresURL: t.PostgresURL, TiDB: t.tidb,
 		Redis: t.singleRedis(), RedisReplica: t.redisReplica(),
 		Account: t.Account, KeyPrefix: t.KeyPrefix,
 		Redlock: t.Redlock, Etcd: t.Etcd, ZooKeeper: t.ZooKeeper,
@@ -111,7 +107,7 @@ func (t *Topology) describeReplica(name, admin string, at Addresses, o Options) 
 	}
 	args := []string{
 		"serve", "--replica=" + name, "--listen=" + listen, "--admin-listen=" + admin,
-		"--tidb=" + strconv.FormatBool(at.TiDB), "--galera=" + strconv.FormatBool(at.Galera),
+		"--tidb=" + strconv.FormatBool(at.TiDB),
 		"--redis=" + strings.Join(at.Redis, ","), "--key-prefix=" + at.KeyPrefix, "--redis-user=" + at.Account.RedisUser,
 		"--mysql-tls=" + t.mysqlTLS, "--redis-tls=" + t.redisTLS,
 		"--redis-replica=" + strconv.FormatBool(at.RedisReplica),

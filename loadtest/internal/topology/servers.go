@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/go-sql-driver/mysql"
 	"golang.org/x/sync/errgroup"
 
 	"stock/internal/servers"
@@ -92,8 +91,6 @@ func (t *Topology) startMySQL(ctx context.Context, o Options) (err error) {
 	switch t.tidb = o.TiDB != ""; {
 	case t.tidb:
 		t.Servers.MySQL, err = servers.StartTiDB(ctx, o.TiDB)
-	case o.Galera:
-		return t.startGalera(ctx, o)
 	default:
 		// The usual limit has room for two replicas and the lab.
 		connections := servers.MySQLConnections + max(o.Replicas-2, 0)*replicaConnections
@@ -106,47 +103,6 @@ func (t *Topology) startMySQL(ctx context.Context, o Options) (err error) {
 	}
 	t.MySQLDSN, err = t.Servers.MySQL.CreateDatabase(ctx, database)
 	return err
-}
-
-func (t *Topology) startGalera(ctx context.Context, o Options) (err error) {
-	t.Servers.Galera, err = servers.StartGalera(ctx, servers.GaleraOptions{
-		Relaxed: o.Relaxed, Args: []string{"--wsrep-sync-wait=" + strconv.Itoa(o.GaleraSyncWait)},
-	})
-	if err != nil {
-		return err
-	}
-	t.Servers.MySQL = t.Servers.Galera.Nodes[0]
-	if t.MySQLDSN, err = t.Servers.MySQL.CreateDatabase(ctx, database); err != nil {
-		return err
-	}
-	t.MySQLDSN += "&wsrep_sync_wait=7" // the oracle sees all writes, whatever the replicas see
-	return nil
-}
-
-// mysqlServers lists the servers of MySQL that were started.
-func (t *Topology) mysqlServers() []*servers.MySQL {
-	switch {
-	case t.Servers.Galera != nil:
-		return t.Servers.Galera.Nodes
-	case t.Servers.MySQL != nil:
-		return []*servers.MySQL{t.Servers.MySQL}
-	}
-	return nil
-}
-
-// OnNode returns the DSN at which the replica with index i finds MySQL: if that is Galera, a node of its own, and the
-// settings of that node.
-func OnNode(g *servers.Galera, dsn string, i int) (string, error) {
-	if g == nil {
-		return dsn, nil
-	}
-	config, err := mysql.ParseDSN(dsn)
-	if err != nil {
-		return "", err
-	}
-	config.Addr = g.Nodes[i%len(g.Nodes)].Addr
-	delete(config.Params, "wsrep_sync_wait")
-	return config.FormatDSN(), nil
 }
 
 func (t *Topology) startRedis(ctx context.Context, o Options) (err error) {
@@ -202,9 +158,6 @@ func (t *Topology) describeServers() {
 	}
 	if mysql := t.Servers.MySQL; mysql != nil {
 		t.Environment.MySQL, t.Environment.MySQLSettings = mysql.Version, mysql.Settings
-		if g := t.Servers.Galera; g != nil {
-			t.Environment.MySQL = g.Version
-		}
 	}
 	if redis := t.Servers.Redis; redis != nil {
 		t.Redis, t.Environment.Redis = []string{redis.Addr}, redis.Version

@@ -49,9 +49,6 @@ type Options struct {
 
 	TiDB string // path of tidb-server, which is started instead of MySQL; empty for MySQL
 
-	Galera         bool // a cluster of MariaDB is started instead of MySQL, and the replicas use different nodes
-	GaleraSyncWait int  // its wsrep_sync_wait
-
 	RedisReplica bool // give each master of Redis a Redis replica, which gets every write
 	RedisCluster bool // the replicas use a Cluster of three masters
 	EtcdMembers  int  // of the etcd cluster: 1 or 3; 0: 1
@@ -91,8 +88,7 @@ type Topology struct {
 
 	// Servers are the processes that Start started, for fault injection.
 	Servers struct {
-		MySQL        *servers.MySQL        // the first node of Galera, if there is such a cluster
-		Galera       *servers.Galera       // nil without Options.Galera
+		MySQL        *servers.MySQL
 		Postgres     *servers.Postgres     // nil: MySQL was started
 		Redis        *servers.Redis        // if there is a Cluster, only the replicas of StartIsolated use it
 		Replica      *servers.Redis        // of Redis; nil without Options.RedisReplica
@@ -318,7 +314,7 @@ func (t *Topology) layers() [][]part {
 	if postgres := t.Servers.Postgres; postgres != nil {
 		stores = append(stores, part{process: postgres.Process, stop: postgres.Stop})
 	}
-	for _, mysql := range t.mysqlServers() {
+	if mysql := t.Servers.MySQL; mysql != nil {
 		stores = append(stores, part{process: mysql.Process, stop: mysql.Stop})
 	}
 	return [][]part{front, replicas, stores}

@@ -116,10 +116,6 @@ func (t *Topology) ShownDSN() string {
 
 // Notes say what a report on the user's servers should tell.
 func (t *Topology) Notes() (notes []string) {
-	if t.Servers.Galera != nil {
-		return []string{t.Environment.MySQL + ": the replicas used different nodes, with wsrep_sync_wait = " +
-			t.Environment.MySQLSettings["wsrep_sync_wait"] + "; statements are counted on the first node"}
-	}
 	if t.Tenants.MySQL == nil && t.Tenants.Redis == nil {
 		return nil
 	}

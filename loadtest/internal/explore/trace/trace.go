@@ -15,7 +15,6 @@ type Result struct {
 	Store     string        `json:"store"`
 	Own       bool          `json:"own,omitempty"`  // Strategy is the command of a user's service, or the file of a script
 	File      string        `json:"file,omitempty"` // that describes the user's service; empty: the command says it all
-	Galera    bool          `json:"galera,omitempty"`
 	Tally     Tally         `json:"tally"`
 	Exhausted bool          `json:"exhausted"`
 	Random    bool          `json:"random,omitempty"` // schedules were chosen at random

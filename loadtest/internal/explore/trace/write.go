@@ -223,10 +223,7 @@ func (c Cell) Verdict() string {
 // Replay returns the command that executes the schedule of a token again.
 func (r Result) Replay(token string) string {
 	engine := ""
-	switch {
-	case r.Galera:
-		engine = " --galera 3"
-	case r.Own && r.File == "" && !r.Service() && r.Store == Postgres:
+	if r.Own && r.File == "" && !r.Service() && r.Store == Postgres {
 		engine = " --engine postgres"
 	}
 	command := "loadtest explore" + engine
