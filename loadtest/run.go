@@ -40,7 +40,6 @@ Before them it runs small workloads once. They are judged and not measured. Stra
   cancellations  sales are cancelled, wholly or in part, twice, or before they are answered
   tail           up to eight units per request of items with little stock
   rest           the same, with five times the demand
-  buyers         few buyers with a limit each send many requests, to strategies that take one
 
 They are left out with --stock, --workload, --sweep, --rate, --restock and --duration.
 

@@ -21,7 +21,7 @@ import (
 
 // judgedOfUpdate are the workloads under which update is judged and not measured.
 var judgedOfUpdate = []string{
-	scenario.Buyers, scenario.Cancellations, scenario.Orders, scenario.Retries, scenario.Tail,
+	scenario.Cancellations, scenario.Orders, scenario.Retries, scenario.Tail,
 }
 
 func TestQuickRunIsJudgedVerifiedAndCompared(t *testing.T) {

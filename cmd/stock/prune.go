@@ -22,16 +22,13 @@ func newPrune(getenv func(string) string) *cobra.Command {
 	o := pruneOptions{maintenance: maintenance{storeOptions: storeOptions{mysqlConns: 1, redisConns: 1}}}
 	cmd := &cobra.Command{
 		Use:   "prune",
-		Short: "Delete old rows of the ledger, old reservations, old buyers and old sales of redis-stream",
+		Short: "Delete old rows of the ledger, old reservations and old sales of redis-stream",
 		Long: `Delete the rows of the ledger that are older than --older-than, 500 requests at a time, while the service keeps
 running. Every sale of a strategy with a ledger adds a row per item, so run this regularly. A request that is sent again
 with a deleted key is carried out again.
 
 Also delete the reservations that were confirmed, cancelled or taken back and that expired, or would have expired,
 before that time. Units that are held stay held.
-
-Also forget what a buyer has bought of an item if the buyer's last sale of it is older. Such a buyer may buy up to
-buyer_limit again, so --older-than must also be longer than an item is on sale.
 
 With --redis, also delete the sales of redis-stream from the table stream_sale that reached MySQL before that time, and
 at least one hour before the oldest entry in any stream. An entry whose sale was deleted would be deducted again, so do
@@ -69,7 +66,6 @@ func (o *pruneOptions) prune(ctx context.Context, stdout, stderr io.Writer) (err
 	}{
 		{"ledger", "rows of the ledger", retention.PruneLedger},
 		{"reservations", "reservations", retention.PruneReservations},
-		{"buyers", "buyers of items", retention.PruneBuyers},
 	} {
 		deleted, err := kind.prune(ctx, servers.MySQL, o.olderThan)
 		fmt.Fprintf(stdout, "deleted %d %s\n", deleted, kind.deleted)

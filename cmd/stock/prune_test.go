@@ -92,8 +92,6 @@ func TestPruneDeletesOldRowsAndWaitsForNoOthers(t *testing.T) {
 		`INSERT INTO reservation (id, goods_id, count, ttl_ms, epoch, state, created_at, expires_at, ended_at)` + numbers +
 			`CONCAT(age, ' ', i), 1, 1, 1, 0, 'confirmed', UTC_TIMESTAMP(6) - INTERVAL age HOUR,
 			UTC_TIMESTAMP(6) - INTERVAL age HOUR, UTC_TIMESTAMP(6)` + ages,
-		`INSERT INTO buyer_units (goods_id, buyer, epoch, units, created_at)` + numbers +
-			`1, CONCAT(age, ' ', i), 1, 1, UTC_TIMESTAMP(6) - INTERVAL age HOUR` + ages,
 	} {
 		_, err := db.ExecContext(t.Context(), statement)
 		must.Succeed(t, err)
@@ -104,19 +102,18 @@ func TestPruneDeletesOldRowsAndWaitsForNoOthers(t *testing.T) {
 	for _, locked := range []string{
 		"SELECT * FROM ledger FORCE INDEX (PRIMARY) WHERE order_key = '1 500' FOR UPDATE",
 		"SELECT * FROM reservation FORCE INDEX (PRIMARY) WHERE id = CAST('1 500' AS BINARY(16)) FOR UPDATE",
-		"SELECT * FROM buyer_units FORCE INDEX (PRIMARY) WHERE goods_id = 1 AND buyer = '1 500' FOR UPDATE",
 	} {
 		_, err := row.Exec(locked)
 		must.Succeed(t, err)
 	}
 	env.limitRowWait(t)
 	out, err := command(t, env, "prune", "--older-than", "24h")
-	for _, want := range []string{"deleted 1000 rows", "deleted 1000 reservations", "deleted 1000 buyers"} {
+	for _, want := range []string{"deleted 1000 rows", "deleted 1000 reservations"} {
 		if err != nil || !strings.Contains(out, want) {
 			t.Errorf("prune says %q, %v, want %q", out, err, want)
 		}
 	}
-	for _, table := range []string{"ledger", "reservation", "buyer_units"} {
+	for _, table := range []string{"ledger", "reservation"} {
 		var left int
 		if err := db.QueryRow("SELECT COUNT(*) FROM " + table).Scan(&left); err != nil || left != 4000 {
 			t.Errorf("%s has %d rows, %v, want the 4000 that are young", table, left, err)

@@ -61,7 +61,7 @@ type SaleState string
 // The states.
 const (
 	SaleDone      SaleState = "sold"
-	SaleRefused   SaleState = "refused"    // sold out, or a buyer's limit
+	SaleRefused   SaleState = "refused"    // sold out
 	SaleCancelled SaleState = "cancelled"  // all that was sold was cancelled
 	SaleNeverSold SaleState = "never-sold" // nothing was sold when it was cancelled, and nothing will be
 )

@@ -32,9 +32,6 @@ type Claim struct {
 	LateWrite LateWrite `json:"late_write"`
 	// ClientRetry is what follows when a client sends a request again after a timeout.
 	ClientRetry Retry `json:"client_retry"`
-	// BuyerLimit is what becomes of a limit per buyer. If it is empty, the strategy refuses requests with a Buyer: see
-	// CheckBuyer.
-	BuyerLimit BuyerLimit `json:"buyer_limit,omitempty"`
 	// CrashCaveat and LateCaveat are exceptions to HolderCrash, and to HolderPause and LateWrite. They continue a
 	// sentence; most claims have none.
 	CrashCaveat string `json:"crash_caveat,omitempty"`
@@ -107,12 +104,3 @@ var retryWords = map[Retry]string{
 
 // String returns the words of the tables; none for a value that is not a constant.
 func (r Retry) String() string { return retryWords[r] }
-
-// BuyerLimit is what becomes of a limit of the units that one buyer may buy.
-type BuyerLimit string
-
-// The effects on a limit per buyer.
-const (
-	BuyerLimitIsKept     BuyerLimit = "kept"
-	BuyerLimitIsExceeded BuyerLimit = "exceeded" // by requests of one buyer at the same time
-)

@@ -11,8 +11,6 @@ var (
 	ErrUnknownItem = errors.New("unknown item")
 	// ErrSoldOut reports that fewer units are left than were asked for. It comes as a *SoldOutError.
 	ErrSoldOut = errors.New("sold out")
-	// ErrBuyerLimit reports that the buyer would have more units than the limit allows. It comes as a *BuyerLimitError.
-	ErrBuyerLimit = errors.New("buyer limit reached")
 	// ErrBusy reports that the strategy gave up waiting for a lock, a retry or a pooled connection.
 	ErrBusy = errors.New("busy")
 	// ErrUnavailable reports that a server the strategy needs is down or not configured.
@@ -36,8 +34,6 @@ var (
 	ErrInProgress = errors.New("the first request with this idempotency key is still in progress")
 	// ErrKeyUnsupported reports that the strategy ignores idempotency keys: a request sent again would deduct again.
 	ErrKeyUnsupported = errors.New("idempotency keys are not supported")
-	// ErrBuyerUnsupported reports that the strategy does not count what buyers have bought.
-	ErrBuyerUnsupported = errors.New("limits of buyers are not supported")
 )
 
 // ErrUnknown reports that the deduction was sent and no reply arrived: it may have taken effect.

@@ -2,30 +2,26 @@ package stock
 
 import (
 	"crypto/sha256"
-	"fmt"
 	"strconv"
 )
 
 // Fingerprint identifies what a deduction from a store asks for. A key that is used again with another fingerprint is
 // refused. It does not depend on the strategy: a request may be sent again after the default strategy was changed.
 func (r Request) Fingerprint(on Store) []byte {
-	return fingerprint("deduct", on, r.Buyer, Line{GoodsID: r.GoodsID, Count: r.Count})
+	return fingerprint("deduct", on, Line{GoodsID: r.GoodsID, Count: r.Count})
 }
 
 // Fingerprint identifies what an order from a store asks for.
 func (r OrderRequest) Fingerprint(on Store) []byte {
-	return fingerprint("order", on, r.Buyer, r.lines...)
+	return fingerprint("order", on, r.lines...)
 }
 
 // fingerprint has the word "ledger" of the versions in which only that strategy kept keys.
-func fingerprint(kind string, on Store, buyer Buyer, lines ...Line) []byte {
+func fingerprint(kind string, on Store, lines ...Line) []byte {
 	asked := append(make([]byte, 0, 128), kind+" ledger "+string(on)...)
 	for _, line := range lines {
 		asked = strconv.AppendInt(append(asked, ' '), line.GoodsID, 10)
 		asked = strconv.AppendInt(append(asked, ' '), int64(line.Count), 10)
-	}
-	if buyer.Name != "" { // the name comes last, because it may contain spaces
-		asked = fmt.Append(asked, " buyer ", buyer.Limit, " ", buyer.Name)
 	}
 	hash := sha256.Sum256(append(asked, '\n'))
 	return hash[:]

@@ -31,7 +31,6 @@ func (l Line) Refused(err error) error { return &LineError{GoodsID: l.GoodsID, E
 type OrderRequest struct {
 	lines []Line        // in ascending order of items, one line each
 	Key   string        // idempotency key of the whole order, as in a Request
-	Buyer Buyer         // as in a Request: the limit holds for each item by itself
 	Hold  time.Duration // time to spend inside the critical section, 0 to MaxHold
 }
 

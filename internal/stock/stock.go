@@ -38,7 +38,6 @@ type Request struct {
 	GoodsID int64
 	Count   int           // units, 1 to MaxCount
 	Key     string        // idempotency key: 1 to MaxKey printable ASCII characters, or empty
-	Buyer   Buyer         // who buys, if the units are limited for each buyer
 	Hold    time.Duration // time to spend inside the critical section, 0 to MaxHold
 }
 
@@ -53,6 +52,6 @@ type Receipt struct {
 	// between processes of one host. Both are the time of the reply if the section lies inside one statement.
 	Entered, Left int64
 	// Replayed reports that nothing was deducted now: this is the answer to the first request with the same Key, and
-	// the times are 0. It is also set beside a *SoldOutError or *BuyerLimitError that is replayed.
+	// the times are 0. It is also set beside a *SoldOutError that is replayed.
 	Replayed bool
 }

@@ -84,14 +84,6 @@ func (s Strategy) CheckKey(key string) error {
 	return fmt.Errorf("%w by strategy %s: %s", ErrKeyUnsupported, s.Name, s.NoKeys)
 }
 
-// CheckBuyer refuses a limit per buyer with ErrBuyerUnsupported if the strategy would ignore it.
-func (s Strategy) CheckBuyer(buyer Buyer) error {
-	if buyer.Name == "" || s.Claim.BuyerLimit != "" {
-		return nil
-	}
-	return fmt.Errorf("%w by strategy %s", ErrBuyerUnsupported, s.Name)
-}
-
 // NeedsOn lists the servers that the strategy needs on a store.
 func (s Strategy) NeedsOn(on Store) []Need {
 	needs := slices.Clone(s.Needs)

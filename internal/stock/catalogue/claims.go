@@ -60,12 +60,6 @@ func exceptLate(c stock.Claim, caveat string) stock.Claim {
 	return c
 }
 
-// limiting is a claim of a strategy that counts what buyers have bought.
-func limiting(c stock.Claim, effect stock.BuyerLimit) stock.Claim {
-	c.BuyerLimit = effect
-	return c
-}
-
 // asDurableAsRedis is a claim of a strategy whose sales only Redis knows.
 func asDurableAsRedis(c stock.Claim) stock.Claim {
 	c.CrashCaveat = "but a failover of Redis may lose the last sales, and so may a crash without appendfsync always"

@@ -7,7 +7,7 @@ import (
 
 // mysqlStrategies leave exclusion to MySQL.
 var mysqlStrategies = []stock.Strategy{
-	formerly("ledger", on(stock.MySQL, "update", mysql.NewUpdate, limiting(oneStatement, stock.BuyerLimitIsKept),
+	formerly("ledger", on(stock.MySQL, "update", mysql.NewUpdate, oneStatement,
 		"One conditional UPDATE that also returns the units left.")),
 	on(stock.MySQL, "for-update", mysql.NewForUpdate, rowLock,
 		"Pessimistic locking: SELECT FOR UPDATE locks the row until the UPDATE is committed."),
@@ -27,9 +27,6 @@ var mysqlStrategies = []stock.Strategy{
 	needing(on(stock.MySQL, "serializable", mysql.NewSerializable, rowLock,
 		"Read-modify-write in a SERIALIZABLE transaction; the victim of a deadlock retries."),
 		stock.NeedMySQL, stock.NeedInnoDB),
-	control(on(stock.MySQL, "update-check-first", mysql.NewUpdateCheckFirst,
-		limiting(oneStatement, stock.BuyerLimitIsExceeded),
-		"As update, but checks a buyer's limit before it locks the item.")),
 	on(stock.Slots, "slots", mysql.NewSlots,
 		overlapping(rowLock, "but only while it sells from all rows together"),
 		"The stock is split over 16 rows: a conditional UPDATE of one of them, or of all for the last units."),
@@ -40,7 +37,7 @@ var mysqlStrategies = []stock.Strategy{
 		overlapping(rowLock, "but only while it sells the last units, or more than 1000 at once"),
 		"One row per unit, locked with SKIP LOCKED. If too few are free, the request looks again without it."),
 		stock.NeedMySQL, stock.NeedInnoDB),
-	formerly("batch-ledger", on(stock.MySQL, "batch", mysql.NewBatch, limiting(oneStatement, stock.BuyerLimitIsKept),
+	formerly("batch-ledger", on(stock.MySQL, "batch", mysql.NewBatch, oneStatement,
 		"Group commit: requests that wait in a replica during a commit share the next one.")),
 	on(stock.MySQL, "reserve", mysql.NewReserve,
 		but(rowLock, func(c *stock.Claim) {

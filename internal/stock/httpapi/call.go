@@ -17,9 +17,6 @@ type terms struct {
 	Store    stock.Store `json:"store"`
 	HoldMS   int64       `json:"hold_ms"`
 	WaitMS   *int64      `json:"wait_ms"` // nil if not given: 0 is a limit
-
-	Buyer      *string `json:"buyer"`
-	BuyerLimit *int64  `json:"buyer_limit"`
 }
 
 // call is a request that is being answered.
@@ -31,10 +28,9 @@ type call struct {
 	offer   *offer // the strategy; nil until choose has set it
 
 	// Set by accept.
-	hold  time.Duration
-	wait  *time.Duration // nil for the usual limit
-	key   string
-	buyer stock.Buyer
+	hold time.Duration
+	wait *time.Duration // nil for the usual limit
+	key  string
 }
 
 // receipt is the part of the reply that is the same for deductions and orders.
@@ -86,8 +82,8 @@ func (c *call) choose(requested string) error {
 	return nil
 }
 
-// accept chooses the strategy, and reads hold_ms, wait_ms, the buyer and the header Idempotency-Key. It refuses what
-// the strategy would ignore, because the client relies on it.
+// accept chooses the strategy, and reads hold_ms, wait_ms and the header Idempotency-Key. It refuses what the
+// strategy would ignore, because the client relies on it.
 func (c *call) accept(t terms) (err error) {
 	if err := c.choose(t.Strategy); err != nil {
 		return err
@@ -98,32 +94,8 @@ func (c *call) accept(t terms) (err error) {
 	if c.wait, err = c.api.waitLimit(t.WaitMS); err != nil {
 		return err
 	}
-	if c.key, err = idempotencyKey(c.r); err != nil {
-		return err
-	}
-	if c.buyer, err = t.buyer(); err != nil {
-		return err
-	}
-	if err := c.offer.CheckBuyer(c.buyer); err != nil {
-		return describe(err, "strategy %s does not count what buyers have bought and takes no buyer; nothing was deducted; "+
-			"GET /strategies lists those that do", c.offer.Name)
-	}
-	return nil
-}
-
-// buyer checks buyer and buyer_limit.
-func (t *terms) buyer() (stock.Buyer, error) {
-	switch {
-	case t.Buyer == nil && t.BuyerLimit == nil:
-		return stock.Buyer{}, nil
-	case t.Buyer == nil || t.BuyerLimit == nil:
-		return stock.Buyer{}, describe(errMalformed, "buyer and buyer_limit must be given together")
-	case !isPrintable(*t.Buyer, ' ', stock.MaxBuyer):
-		return stock.Buyer{}, describe(errMalformed, "buyer must have 1 to %d printable ASCII characters", stock.MaxBuyer)
-	case *t.BuyerLimit < 1 || *t.BuyerLimit > stock.MaxCount:
-		return stock.Buyer{}, describe(errMalformed, "buyer_limit is %d: it must be 1 to %d", *t.BuyerLimit, stock.MaxCount)
-	}
-	return stock.Buyer{Name: *t.Buyer, Limit: int(*t.BuyerLimit)}, nil
+	c.key, err = idempotencyKey(c.r)
+	return err
 }
 
 // isPrintable reports whether a text has at least one character and at most so many, all of them ASCII, from the given

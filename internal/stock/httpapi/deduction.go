@@ -48,7 +48,6 @@ func (c *call) deduct() (any, error) {
 			GoodsID: d.GoodsID,
 			Count:   int(d.Count),
 			Key:     c.key,
-			Buyer:   c.buyer,
 			Hold:    c.hold,
 		})
 		return done, err
@@ -113,11 +112,6 @@ func (d *deduction) readQuery(query string, allowed ...string) error {
 		case "wait_ms":
 			d.WaitMS = new(int64)
 			*d.WaitMS, err = strconv.ParseInt(given[0], 10, 64)
-		case "buyer":
-			d.Buyer = &given[0]
-		case "buyer_limit":
-			d.BuyerLimit = new(int64)
-			*d.BuyerLimit, err = strconv.ParseInt(given[0], 10, 64)
 		case "strategy":
 			d.Strategy = given[0]
 		case "store":

@@ -44,7 +44,7 @@ func (c *call) order() (any, error) {
 	if err := cmp.Or(err, c.checkKey()); err != nil {
 		return nil, err
 	}
-	request.Hold, request.Key, request.Buyer = c.hold, c.key, c.buyer
+	request.Hold, request.Key = c.hold, c.key
 	orderer, on, err := c.api.Strategies.ResolveOrders(c.offer.Name, o.Store)
 	if err != nil {
 		return nil, c.describeOrder(err, o, on)

@@ -54,9 +54,6 @@ var kinds = []kind{{
 	err: stock.ErrSoldOut, slug: "sold-out", status: http.StatusConflict, title: "Sold out",
 	detail: "Fewer units are left than were requested; nothing was deducted.",
 }, {
-	err: stock.ErrBuyerLimit, slug: "buyer-limit", status: http.StatusConflict, title: "Buyer limit reached",
-	detail: "The buyer would have more units of the item than buyer_limit; nothing was deducted.",
-}, {
 	err: stock.ErrUnknownItem, slug: "unknown-goods", status: http.StatusNotFound, title: "Unknown item",
 	detail: "No item has this goods_id in this store.",
 }, {
@@ -81,14 +78,9 @@ var kinds = []kind{{
 	detail: "The strategy is not idempotent, so that a repeated request would deduct again; " +
 		"GET /strategies lists those that are. Nothing was deducted.",
 }, {
-	err: stock.ErrBuyerUnsupported, slug: "buyer-unsupported", status: http.StatusBadRequest,
-	title: "Buyer not supported",
-	detail: "The strategy does not count what buyers have bought, so that it would ignore buyer_limit; " +
-		"GET /strategies lists those that do. Nothing was deducted.",
-}, {
 	err: stock.ErrKeyReused, slug: "idempotency-key-reused", status: http.StatusUnprocessableEntity,
 	title: "Idempotency-Key used for another request",
-	detail: "The Idempotency-Key was used for a request with other items, counts, ttl_ms, buyer or store. " +
+	detail: "The Idempotency-Key was used for a request with other items, counts, ttl_ms or store. " +
 		"Nothing was deducted. Find that request before you use a new key.",
 }, {
 	err: stock.ErrInProgress, slug: "in-progress", status: http.StatusConflict, title: "In progress", retryAfter: "1",
@@ -211,9 +203,7 @@ type problem struct {
 	Status     int      `json:"status"`
 	Detail     string   `json:"detail"`
 	RequestID  string   `json:"request_id"`
-	Remaining  *int64   `json:"remaining,omitempty"` // sold-out: units left
-	Bought     *int64   `json:"bought,omitempty"`    // buyer-limit: units of the item that the buyer has
-	BuyerLimit int      `json:"buyer_limit,omitempty"`
+	Remaining  *int64   `json:"remaining,omitempty"`  // sold-out: units left
 	GoodsID    int64    `json:"goods_id,omitempty"`   // orders: the item that caused the refusal
 	Lines      []int    `json:"lines,omitempty"`      // orders: its lines, counted from 0
 	Strategies []string `json:"strategies,omitempty"` // unknown-strategy: those that exist
@@ -245,11 +235,6 @@ func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 		if soldOut, ok := errors.AsType[*stock.SoldOutError](err); ok {
 			p.Detail = soldOut.Error()
 			p.Remaining = &soldOut.Remaining
-		}
-	case k.is(stock.ErrBuyerLimit):
-		if limit, ok := errors.AsType[*stock.BuyerLimitError](err); ok {
-			p.Detail = limit.Error() + "; nothing was deducted"
-			p.Bought, p.BuyerLimit = &limit.Bought, limit.Limit
 		}
 	case k.is(stock.ErrUnknownStrategy):
 		p.Strategies = a.names

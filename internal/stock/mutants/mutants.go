@@ -51,7 +51,7 @@ type change func(*plan)
 func All() []Mutant {
 	return slices.Concat(
 		family("mysql", mysqlBugs), family("redis", redisBugs), family("stream", streamBugs),
-		family("ledger", ledgerBugs), family("buyers", buyerBugs), family("batching", batchingBugs),
+		family("ledger", ledgerBugs), family("batching", batchingBugs),
 		family("slots", slotsBugs), family("units", unitBugs),
 		family("locks", lockBugs), family("fences", fenceBugs), family("orders", orderBugs), family("stores", storeBugs),
 		family("restocks", restockBugs), family("reservations", reservationBugs), family("faults", faultBugs),

@@ -188,13 +188,10 @@ func (s *batch) decide(ctx context.Context, conn *conn, b *batching.Batch) error
 // the stock, if there is too little for any. Otherwise a third one takes what fits.
 //
 // Each message commits by itself. A transaction that read the stock under the row's lock would block the item for as
-// long as the replica is stopped in between. Only limits of buyers need that.
+// long as the replica is stopped in between.
 func tryBatch(ctx context.Context, conn *conn, b *batching.Batch) error {
 	if len(b.Undecided) == 0 {
 		return nil
-	}
-	if named := buyersOf(b.Undecided); len(named) > 0 {
-		return deductWithinLimits(ctx, conn, b, named)
 	}
 	if together, err := deductTogether(ctx, conn, b); err != nil || together {
 		return err
@@ -296,45 +293,4 @@ func refuseUnrecorded(members []*batching.Member, cause error) {
 			m.Refuse(stock.Unrecorded(m.Err, cause))
 		}
 	}
-}
-
-// deductWithinLimits decides on one member after the other, in the order of arrival. Some have the named buyers.
-func deductWithinLimits(ctx context.Context, conn *conn, b *batching.Batch, named []string) error {
-	return conn.inTx(ctx, ReadCommitted, func(tx Tx) error { // see selectBuyersSQL
-		buyers, err := tx.lockBuyers(ctx, b.GoodsID, named...)
-		if err != nil {
-			return err
-		}
-		units := buyers.units
-		for _, m := range b.Undecided {
-			line := stock.Line{GoodsID: m.GoodsID, Count: m.Count}
-			if err := m.Buyer.Check(line, buyers.bought[m.Buyer.Name]); err != nil {
-				m.Refuse(err)
-				continue
-			}
-			units = batching.Allot([]*batching.Member{m}, units)
-			if m.Err == nil && m.Buyer.Name != "" {
-				buyers.add(m.Buyer.Name, m.Count)
-			}
-		}
-		if units != buyers.units {
-			if err := tx.Write(ctx, b.GoodsID, units); err != nil {
-				return err
-			}
-			if err := tx.writeBuyers(ctx, buyers); err != nil {
-				return err
-			}
-		}
-		return tx.record(ctx, conn.store.rowsOfBatch(b.Undecided))
-	})
-}
-
-// buyersOf names the buyers of a batch, each once.
-func buyersOf(members []*batching.Member) (names []string) {
-	for _, m := range members {
-		if m.Buyer.Name != "" && !slices.Contains(names, m.Buyer.Name) {
-			names = append(names, m.Buyer.Name)
-		}
-	}
-	return names
 }

@@ -161,7 +161,7 @@ func (s Store) whyUnknown(ctx context.Context, key string) error {
 func (s Store) insertTombstone(ctx context.Context, key string) error {
 	row := ledgerRow{Key: []byte(key), Outcome: ledgerCancelled, Fingerprint: make([]byte, 32), Store: s.name}
 	err := s.use(ctx, []int64{share.Sales}, func(conn *conn) error {
-		_, err := conn.together(ctx, insertLedger+"VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, UTC_TIMESTAMP(6)); "+
+		_, err := conn.together(ctx, insertLedger+"VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, UTC_TIMESTAMP(6)); "+
 			lockHoldSQL+"; "+expectNoRow, append(row.args(), row.Key)...)
 		if !otherRowCount(err) {
 			return err
@@ -183,7 +183,7 @@ func (s Store) insertTombstone(ctx context.Context, key string) error {
 func saleOf(key string, rows []soldRow) stock.Sale {
 	sale := stock.Sale{Key: key, State: stock.SaleRefused, Guard: rows[0].Guard}
 	switch rows[0].Outcome {
-	case ledgerSoldOut, ledgerBuyerLimit:
+	case ledgerSoldOut:
 		return sale
 	case ledgerDone:
 		for _, row := range rows {
@@ -226,11 +226,6 @@ func cancelSQL(rows []soldRow, sale *stock.Sale) (query string, args []any, err 
 			if row.Store == stock.Slots {
 				args = append(args, rand.IntN(slotCount))
 			}
-		}
-		if back > 0 && row.Buyer != "" {
-			items.WriteString("UPDATE buyer_units SET units = GREATEST(units - ?, 0) " +
-				"WHERE goods_id = ? AND buyer = ? AND epoch = ?; ")
-			args = append(args, back, row.GoodsID, []byte(row.Buyer), row.Epoch)
 		}
 		ledger.WriteString("; UPDATE ledger FORCE INDEX (PRIMARY) SET cancelled = ?, given_back = given_back + ? " +
 			"WHERE order_key = ? AND line = ? AND fingerprint = ? AND outcome = 'done' AND cancelled = ?; " + expectOneRow)

@@ -23,7 +23,7 @@ import (
 // the item as all requests do, and then get its answer. They are refused with ErrInProgress only if the winner does not
 // commit in time.
 //
-// Only "done" and the refusals "sold out" and "buyer limit" are answers. A refusal is inserted after the transaction
+// Only "done" and "sold out" are answers. A refusal is inserted after the transaction
 // has been rolled back. After any other outcome the key stays new. See package retention for how long answers are kept.
 
 // errKeyTaken ends a transaction because its key has an answer already.
@@ -126,10 +126,10 @@ func (s Store) answerOrder(
 	switch first.Outcome {
 	case ledgerCancelled:
 		return receipt, cancelled(first.Key)
-	case ledgerSoldOut, ledgerBuyerLimit:
+	case ledgerSoldOut:
 		lines := req.Lines()
 		line := lines[slices.IndexFunc(lines, func(l stock.Line) bool { return l.GoodsID == first.GoodsID })]
-		return receipt, line.Refused(first.refusal(line, req.Buyer))
+		return receipt, line.Refused(first.refusal(line))
 	}
 	var rows []ledgerRow
 	err := s.use(ctx, []int64{first.GoodsID}, func(conn *conn) (err error) {

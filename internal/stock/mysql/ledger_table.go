@@ -17,11 +17,10 @@ type ledgerRow struct {
 	Line        int
 	GoodsID     int64 `db:"goods_id"`
 	Count       int   // units deducted, 0 if refused
-	Remaining   int64 // units left, as answered; with ledgerBuyerLimit, the units that the buyer had bought
+	Remaining   int64 // units left, as answered
 	Outcome     ledgerOutcome
 	Fingerprint []byte      // identifies what was asked for: 32 bytes
 	Store       stock.Store // that was deducted from
-	Buyer       string      // empty if there is no limit for a buyer
 	Guard       string      // the strategy whose locks guard the stock, if nothing else does
 	Cancelled   int         // units
 
@@ -36,25 +35,24 @@ type ledgerRow struct {
 type ledgerOutcome string
 
 const (
-	ledgerDone       ledgerOutcome = "done"
-	ledgerSoldOut    ledgerOutcome = "sold-out"
-	ledgerBuyerLimit ledgerOutcome = "buyer-limit"
-	ledgerCancelled  ledgerOutcome = "cancelled" // nothing was sold
+	ledgerDone      ledgerOutcome = "done"
+	ledgerSoldOut   ledgerOutcome = "sold-out"
+	ledgerCancelled ledgerOutcome = "cancelled" // nothing was sold
 )
 
 // deductionRow is the row of a deduction with a key that is about to be carried out.
 func (s Store) deductionRow(req stock.Request) ledgerRow {
-	return s.newRow(req.Key, req.GoodsID, req.Buyer, req.Fingerprint(s.name))
+	return s.newRow(req.Key, req.GoodsID, req.Fingerprint(s.name))
 }
 
 // orderRow is the first row of an order with a key that is about to be carried out.
 func (s Store) orderRow(req stock.OrderRequest) ledgerRow {
-	return s.newRow(req.Key, req.Lines()[0].GoodsID, req.Buyer, req.Fingerprint(s.name))
+	return s.newRow(req.Key, req.Lines()[0].GoodsID, req.Fingerprint(s.name))
 }
 
-func (s Store) newRow(key string, goodsID int64, buyer stock.Buyer, fingerprint []byte) ledgerRow {
+func (s Store) newRow(key string, goodsID int64, fingerprint []byte) ledgerRow {
 	return ledgerRow{
-		Key: []byte(key), GoodsID: goodsID, Outcome: ledgerDone, Fingerprint: fingerprint, Store: s.name, Buyer: buyer.Name,
+		Key: []byte(key), GoodsID: goodsID, Outcome: ledgerDone, Fingerprint: fingerprint, Store: s.name,
 		Guard: s.guard, slot: s.slot,
 	}
 }
@@ -112,21 +110,16 @@ func (r *ledgerRow) done(count int, remaining int64) {
 func (r *ledgerRow) refuse(err error) bool {
 	if e, ok := errors.AsType[*stock.SoldOutError](err); ok {
 		r.GoodsID, r.Outcome, r.Count, r.Remaining = e.GoodsID, ledgerSoldOut, 0, e.Remaining
-	} else if e, ok := errors.AsType[*stock.BuyerLimitError](err); ok {
-		r.GoodsID, r.Outcome, r.Count, r.Remaining = e.GoodsID, ledgerBuyerLimit, 0, e.Bought
-	} else {
-		return false
+		return true
 	}
-	return true
+	return false
 }
 
 // refusal is the refusal that the row keeps; nil if the request was carried out. line is that of the row's item.
-func (r *ledgerRow) refusal(line stock.Line, buyer stock.Buyer) error {
+func (r *ledgerRow) refusal(line stock.Line) error {
 	switch r.Outcome {
 	case ledgerSoldOut:
 		return &stock.SoldOutError{GoodsID: line.GoodsID, Asked: line.Count, Remaining: r.Remaining}
-	case ledgerBuyerLimit:
-		return &stock.BuyerLimitError{GoodsID: line.GoodsID, Asked: line.Count, Bought: r.Remaining, Limit: buyer.Limit}
 	case ledgerCancelled:
 		return cancelled(r.Key)
 	}
@@ -147,7 +140,7 @@ func (r *ledgerRow) check(entry ledgerRow) error {
 
 // answer gives the first answer to a deduction that is sent again.
 func (r *ledgerRow) answer(req stock.Request) (stock.Receipt, error) {
-	if err := r.refusal(stock.Line{GoodsID: req.GoodsID, Count: req.Count}, req.Buyer); err != nil {
+	if err := r.refusal(stock.Line{GoodsID: req.GoodsID, Count: req.Count}); err != nil {
 		return stock.Receipt{Replayed: true}, err
 	}
 	if r.Cancelled == r.Count {
@@ -198,7 +191,7 @@ func (c *conn) findAnswers(ctx context.Context, locking string, entries ...ledge
 	return known, err
 }
 
-const ledgerColumns = "order_key, line, goods_id, count, remaining, outcome, fingerprint, store, buyer, guard"
+const ledgerColumns = "order_key, line, goods_id, count, remaining, outcome, fingerprint, store, guard"
 
 // lines reads all rows of the order whose first row this is. One statement sees all of them, or none if the order was
 // pruned meanwhile. Its key is new again then, so that is an ErrInProgress: the client tries again.
@@ -261,7 +254,7 @@ func recordSQL(rows []ledgerRow) (epochs string, values []string, args []any) {
 		if r.left != "" {
 			value += r.left + " + "
 		}
-		value += "?, ?, ?, ?, ?, ?, "
+		value += "?, ?, ?, ?, ?, "
 		if r.Count > 0 {
 			value += variable[r.GoodsID]
 		} else {
@@ -276,6 +269,6 @@ func recordSQL(rows []ledgerRow) (epochs string, values []string, args []any) {
 // args are the values of ledgerColumns.
 func (r *ledgerRow) args() []any {
 	return []any{
-		r.Key, r.Line, r.GoodsID, r.Count, r.Remaining, r.Outcome, r.Fingerprint, r.Store, []byte(r.Buyer), []byte(r.Guard),
+		r.Key, r.Line, r.GoodsID, r.Count, r.Remaining, r.Outcome, r.Fingerprint, r.Store, []byte(r.Guard),
 	}
 }

@@ -18,25 +18,15 @@ const (
 )
 
 // update is one conditional UPDATE. The row lock of the database is the critical section.
-//
-// A request with a limit for its buyer is a transaction, which locks the item's row first.
-type update struct {
-	Store
-	sell func(ctx context.Context, tx Tx, req stock.Request) (remaining int64, err error) // within the buyer's limit
-}
+type update struct{ Store }
 
 // NewUpdate makes the strategy `update`.
 func NewUpdate(d stock.Deps) stock.Deducter { return newUpdate(d) }
 
-func newUpdate(d stock.Deps) update { return update{New(d), sellWithinLimit} }
+func newUpdate(d stock.Deps) update { return update{New(d)} }
 
 func (u update) Deduct(ctx context.Context, req stock.Request) (stock.Receipt, error) {
-	return u.Once(ctx, req, func() (stock.Receipt, error) {
-		if req.Buyer.Name != "" {
-			return u.deductWithinLimit(ctx, req)
-		}
-		return u.deduct(ctx, req)
-	})
+	return u.Once(ctx, req, func() (stock.Receipt, error) { return u.deduct(ctx, req) })
 }
 
 func (u update) deduct(ctx context.Context, req stock.Request) (stock.Receipt, error) {
@@ -55,24 +45,6 @@ func (u update) deduct(ctx context.Context, req stock.Request) (stock.Receipt, e
 		}
 		// Units were added between the two statements: try again.
 	}
-}
-
-func (u update) deductWithinLimit(ctx context.Context, req stock.Request) (stock.Receipt, error) {
-	section := stock.Arrive()
-	return u.DeductInTx(ctx, req, ReadCommitted, func(tx Tx) (stock.Receipt, error) {
-		remaining, err := u.sell(ctx, tx, req)
-		if err != nil {
-			return stock.Receipt{}, err
-		}
-		section.Enter()
-		err = stock.Work(ctx, req.Hold)
-		section.Leave()
-		return section.Receipt(remaining, 1), err
-	})
-}
-
-func sellWithinLimit(ctx context.Context, tx Tx, req stock.Request) (remaining int64, err error) {
-	return tx.sell(ctx, stock.Line{GoodsID: req.GoodsID, Count: req.Count}, req.Buyer, tx.Read)
 }
 
 // decrement is an UPDATE without the condition that there is enough. It oversells without any race.

@@ -2,7 +2,6 @@ package mysql
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 
 	"stock/internal/stock"
@@ -15,16 +14,8 @@ func (u update) Order(ctx context.Context, req stock.OrderRequest) (stock.OrderR
 
 func (u update) order(ctx context.Context, req stock.OrderRequest) (stock.OrderReceipt, error) {
 	section := stock.Arrive()
-	var options *sql.TxOptions
-	if req.Buyer.Name != "" {
-		options = ReadCommitted // see selectBuyersSQL
-	}
-	return u.orderInTx(ctx, req, options, func(tx Tx) (stock.OrderReceipt, error) {
-		reread := tx.readForUpdate // a plain read would show the stock at the beginning of the transaction
-		if options == ReadCommitted {
-			reread = tx.Read
-		}
-		lines, err := tx.deductAll(ctx, req, &section, reread)
+	return u.orderInTx(ctx, req, nil, func(tx Tx) (stock.OrderReceipt, error) {
+		lines, err := tx.deductAll(ctx, req, &section)
 		if err != nil {
 			return stock.OrderReceipt{}, err
 		}
@@ -36,13 +27,12 @@ func (u update) order(ctx context.Context, req stock.OrderRequest) (stock.OrderR
 }
 
 // deductAll deducts every line by a conditional UPDATE, and then spends the order's hold. Nothing stands before COMMIT.
-// See deduct for reread.
 func (tx Tx) deductAll(
-	ctx context.Context, req stock.OrderRequest, section *stock.Section, reread readFunc,
+	ctx context.Context, req stock.OrderRequest, section *stock.Section,
 ) ([]stock.LineReceipt, error) {
 	var receipts []stock.LineReceipt
 	for _, line := range req.Lines() {
-		remaining, err := tx.sell(ctx, line, req.Buyer, reread)
+		remaining, err := tx.deduct(ctx, line)
 		if err != nil {
 			return nil, line.Refused(err)
 		}
@@ -55,19 +45,16 @@ func (tx Tx) deductAll(
 	return receipts, nil
 }
 
-// readFunc reads the current stock. At READ COMMITTED a plain read does, and locks nothing for a refusal. At REPEATABLE
-// READ a plain read may show a snapshot older than what the UPDATE saw (in TiDB, that of BEGIN), so the read must lock.
-type readFunc func(ctx context.Context, goodsID int64) (units int64, err error)
-
 // deduct deducts the units of one line, and keeps the row locked.
-func (tx Tx) deduct(ctx context.Context, line stock.Line, reread readFunc) (remaining int64, err error) {
+func (tx Tx) deduct(ctx context.Context, line stock.Line) (remaining int64, err error) {
 	for {
 		remaining, err := matched(tx.ExecContext(ctx, deductSQL, line.Count, line.GoodsID, line.Count))
 		if !errors.Is(err, errNoMatch) {
 			return remaining, err
 		}
-		// No row matched: too few units, or no such item. Only refusals pay for the second query.
-		units, err := reread(ctx, line.GoodsID)
+		// No row matched: too few units, or no such item. Only refusals pay for the second query. A plain read may show
+		// a snapshot older than what the UPDATE saw (in TiDB, that of BEGIN), so the read must lock.
+		units, err := tx.readForUpdate(ctx, line.GoodsID)
 		if err != nil {
 			return 0, err
 		}

@@ -41,7 +41,7 @@ func (e expiry) run(ctx context.Context) {
 	failed := false
 	for ctx.Err() == nil {
 		err := errors.Join(
-			e.delete(ctx, oldRequests, e.ages.Refusals, "sold-out", "buyer-limit"),
+			e.delete(ctx, oldRequests, e.ages.Refusals, "sold-out"),
 			e.delete(ctx, oldRequests, e.ages.Cancellations, "cancelled"),
 			e.delete(ctx, oldReservations, e.ages.Reservations, stock.Cancelled, stock.Expired),
 			e.delete(ctx, oldReservations, e.ages.Refusals, "refused"),

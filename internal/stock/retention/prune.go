@@ -1,5 +1,5 @@
 // Package retention deletes what the tables of MySQL no longer need, while the service goes on: the answers to
-// requests, reservations that have ended, and the units that buyers have bought.
+// requests, and reservations that have ended.
 package retention
 
 import (
@@ -28,7 +28,7 @@ const (
 // even if it fails. A request that is sent again with a deleted key is a new request: the age must exceed the time
 // for which clients try again. Deductions go on meanwhile.
 func PruneLedger(ctx context.Context, db *sqlx.DB, age time.Duration) (deleted int64, err error) {
-	return oldRequests.pruneAll(ctx, db, age, "done", "sold-out", "buyer-limit", "cancelled")
+	return oldRequests.pruneAll(ctx, db, age, "done", "sold-out", "cancelled")
 }
 
 // PruneReservations deletes the reservations that have ended and that expired more than age ago, with their
@@ -119,30 +119,4 @@ func Prune(ctx context.Context, db *sqlx.DB, work func(mysql.Tx) (mysql.Changed,
 			refused = 0
 		}
 	}
-}
-
-// PruneBuyers forgets buyers whose last sale of an item is older than age, and returns how many rows it deleted, even
-// if it fails. A buyer who is forgotten may buy up to the limit again: the age must exceed the time for which an item
-// is on sale. Sales go on meanwhile.
-func PruneBuyers(ctx context.Context, db *sqlx.DB, age time.Duration) (deleted int64, err error) {
-	return Prune(ctx, db, func(tx mysql.Tx) (mysql.Changed, error) { return pruneBuyers(ctx, tx, age) })
-}
-
-// pruneBuyers waits for no row, since a sale may lock those of several buyers in another order.
-func pruneBuyers(ctx context.Context, tx mysql.Tx, age time.Duration) (mysql.Changed, error) {
-	var old []struct {
-		GoodsID int64 `db:"goods_id"`
-		Buyer   []byte
-	}
-	err := tx.SelectContext(ctx, &old, `SELECT goods_id, buyer FROM buyer_units FORCE INDEX (buyer_units_created_at)
-		WHERE `+olderThan+` ORDER BY created_at LIMIT ? FOR UPDATE NOWAIT`, age.Microseconds(), PruneLimit)
-	if err != nil || len(old) == 0 {
-		return mysql.Changed{}, err
-	}
-	args := make([]any, 0, 2*len(old))
-	for _, row := range old {
-		args = append(args, row.GoodsID, row.Buyer)
-	}
-	return tx.ExecContext(ctx, "DELETE buyer_units FROM buyer_units FORCE INDEX (PRIMARY) "+
-		"WHERE (goods_id, buyer) IN ((?, ?)"+strings.Repeat(", (?, ?)", len(old)-1)+")", args...)
 }

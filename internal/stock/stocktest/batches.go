@@ -58,8 +58,6 @@ func (a Answer) String() string {
 	told := fmt.Sprintf("%d remain", a.Receipt.Remaining)
 	if soldOut, ok := errors.AsType[*stock.SoldOutError](a.Err); ok {
 		told = fmt.Sprintf("sold out at %d", soldOut.Remaining)
-	} else if limit, ok := errors.AsType[*stock.BuyerLimitError](a.Err); ok {
-		told = fmt.Sprintf("limit %d, bought %d", limit.Limit, limit.Bought)
 	} else if a.Err != nil {
 		told = a.Err.Error()
 		for _, known := range knownErrors {

@@ -125,9 +125,6 @@ func (s subject) run(t *testing.T) {
 		s.runKeys(t)
 		s.runCancellations(t)
 	}
-	if claim.BuyerLimit != "" {
-		s.runBuyers(t)
-	}
 	if s.takesOrders() {
 		s.runOrders(t)
 	}

@@ -21,7 +21,6 @@ type script struct {
 	// steps has a line for each request: what is asked, the answer, and the units that are left of each item.
 	//
 	//	sell 3 k          3 units of item a, with the key k
-	//	sell 3b by x/5    3 units of item b, for the buyer x, who may have 5 of it
 	//	work sell 3       a request with work to do in the critical section
 	//	try sell 3        a request that does not wait
 	//	order 1a,2b k     an order
@@ -218,59 +217,6 @@ var (
 	}
 )
 
-// buyerScripts test strategies that count what buyers have bought, and buyerOrderScripts those that take orders too.
-var (
-	buyerScripts = []script{
-		{"refuses a buyer what goes beyond the limit", []int64{10}, `
-			sell 4 by x/3  | limit 3, bought 0 | 10
-			sell 2 by x/3  | 8 remain          | 8
-			sell 2 by x/3  | limit 3, bought 2 | 8
-			sell 1 by x/3  | 7 remain          | 7
-			sell 2         | 5 remain          | 5
-			sell 3 by y/3  | 2 remain          | 2
-			sell 3 by z/3  | sold out at 2     | 2
-			sell 2 by z/3  | 0 remain          | 0
-			sell 1u by z/3 | unknown item      | 0`},
-		{"replays the refusal of a buyer", []int64{10}, `
-			sell 2 k by x/1 | limit 1, bought 0           | 10
-			sell 2 k by x/1 | limit 1, bought 0, replayed | 10
-			sell 2 k by x/5 | key reused                  | 10
-			sell 2 k by y/1 | key reused                  | 10`},
-		{"counts a request that is sent again once", []int64{10}, `
-			sell 1 k by x/2 | 9 remain           | 9
-			sell 1 k by x/2 | 9 remain, replayed | 9
-			sell 1 k by x/2 | 9 remain, replayed | 9
-			sell 1 by x/2   | 8 remain           | 8
-			sell 1 by x/2   | limit 2, bought 2  | 8`},
-		{"counts anew when the stock is set", []int64{10}, `
-			sell 1 by x/1 | 9 remain          | 9
-			sell 1 by x/1 | limit 1, bought 1 | 9
-			restock 1     |                   | 10
-			sell 1 by x/1 | limit 1, bought 1 | 10
-			set 10        |                   | 10
-			sell 1 by x/1 | 9 remain          | 9
-			sell 1 by x/1 | limit 1, bought 1 | 9`},
-		{"counts units that were cancelled no longer", []int64{10}, `
-			sell 3 k by x/3 | 7 remain             | 7
-			cancel k 2      | sold 3/2/2           | 9
-			cancel k 2      | sold 3/2/2, replayed | 9
-			sell 3 by x/3   | limit 3, bought 1    | 9
-			sell 2 by x/3   | 7 remain             | 7
-			set 10          |                      | 10
-			sell 2 by x/3   | 8 remain             | 8
-			cancel k        | cancelled 3/3/2      | 8
-			sell 2 by x/3   | limit 3, bought 2    | 8`},
-	}
-	buyerOrderScripts = []script{
-		{"refuses an order of which one item goes beyond the limit", []int64{10, 10}, `
-			sell 2b by x/3       | 8 remain                       | 10 8
-			order 1a,2b by x/3   | b: limit 3, bought 2           | 10 8
-			order 1a,2b k by x/3 | b: limit 3, bought 2           | 10 8
-			order 1a,2b k by x/3 | b: limit 3, bought 2, replayed | 10 8
-			order 3a,1b by x/3   | 7 7 remain                     | 7 7`},
-	}
-)
-
 func (s subject) play(t *testing.T, scripts []script) {
 	for _, c := range scripts {
 		t.Run(c.name, func(t *testing.T) {
@@ -398,17 +344,11 @@ func (p player) ask(ctx context.Context, t *testing.T, replica int, words []stri
 	if works {
 		req = WithWork(req)
 	}
-	if len(words)%2 == 1 {
-		req.Key, words = key(words[0]), words[1:]
-	}
-	if len(words) > 0 { // "by", and the buyer
-		name, limit, _ := strings.Cut(words[1], "/")
-		req.Buyer = stock.Buyer{Name: "buyer " + name, Limit: int(number(limit))}
+	if len(words) > 0 {
+		req.Key = key(words[0])
 	}
 	if verb == "order" {
-		order := keyedOrder(t, req.Key, lines...)
-		order.Buyer = req.Buyer
-		return p.describeOrder(ctx, t, order, replica)
+		return p.describeOrder(ctx, t, keyedOrder(t, req.Key, lines...), replica)
 	}
 	req.GoodsID, req.Count = lines[0].GoodsID, lines[0].Count
 	if verb == "hold" {

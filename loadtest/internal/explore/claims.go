@@ -11,11 +11,8 @@ import (
 	"stock/loadtest/internal/verify"
 )
 
-// Requests that have cells of their own.
-const (
-	LimitedBuyer = "limit per buyer" // of one buyer, who may have fewer units than they ask for
-	WithKey      = "with a key"
-)
+// WithKey are requests that have cells of their own.
+const WithKey = "with a key"
 
 // cells are what schedules led to, by cellName.
 type cells map[string]*trace.Cell
@@ -99,12 +96,6 @@ type ofStrategy struct {
 // them must do damage. The words are empty if it claims nothing. requests is that of a Cell.
 func (s ofStrategy) expects(requests, faults string) (words string, must bool) {
 	claim := s.ClaimFor(2, false)
-	if requests == LimitedBuyer && s.Claim.BuyerLimit == "exceeded" {
-		if faults == "" {
-			return "limit " + s.Claim.BuyerLimit, true
-		}
-		return "", false
-	}
 	if requests == WithKey && claim != verify.ClaimCorrect {
 		return "", false // two requests with the same key do no damage
 	}
@@ -142,10 +133,8 @@ func (s ofStrategy) expects(requests, faults string) (words string, must bool) {
 const deductsAgain = "deducts-again"
 
 // keepsStocksApart reports whether it is claimed that what was not done for a stock does not change a later one:
-// sales on their way to MySQL, units that are held, and limits of buyers.
-func (s ofStrategy) keepsStocksApart() bool {
-	return s.WriteBehind || len(s.Reservations) > 0 || s.Claim.BuyerLimit != ""
-}
+// sales on their way to MySQL, and units that are held.
+func (s ofStrategy) keepsStocksApart() bool { return s.WriteBehind || len(s.Reservations) > 0 }
 
 // judge implements claims.
 func (s ofStrategy) judge(c *trace.Cell, complete bool) {

@@ -42,12 +42,9 @@ func (x *session) client(items []int64, n, at int, r request) client {
 	for _, line := range r.lines {
 		lines = append(lines, history.Line{GoodsID: items[line.GoodsID], Count: line.Count})
 	}
-	op := history.Op{Kind: r.kind, Name: name, Client: n, Again: r.same && x.keyed(), BuyerLimit: r.limit}
+	op := history.Op{Kind: r.kind, Name: name, Client: n, Again: r.same && x.keyed()}
 	if op.Again {
 		op.How = history.InFlight
-	}
-	if r.limit > 0 {
-		op.Buyer = requestPrefix(items[0])
 	}
 	if r.kind == history.Order {
 		op.Lines = lines

@@ -23,7 +23,6 @@ var damage = []struct {
 }{
 	{trace.SoldTwice, func(v verify.Verdict) int64 { return v.Duplicates }},
 	{trace.InPart, func(v verify.Verdict) int64 { return v.PartialOrders }},
-	{trace.OverLimit, func(v verify.Verdict) int64 { return v.BeyondLimit }},
 	{trace.EndedTwice, func(v verify.Verdict) int64 { return v.Reservations.EndedTwice }},
 	{trace.EndedLate, func(v verify.Verdict) int64 { return v.Reservations.LateConfirmations }},
 	{trace.EndedEarly, func(v verify.Verdict) int64 { return v.Reservations.EndedEarly }},
@@ -31,7 +30,6 @@ var damage = []struct {
 	{trace.Oversold, func(v verify.Verdict) int64 { return v.Oversold }},
 	{trace.Leaked, func(v verify.Verdict) int64 { return v.Leaked }},
 	{trace.Undersold, func(v verify.Verdict) int64 { return v.Undersold }},
-	{trace.UnderLimit, func(v verify.Verdict) int64 { return v.RefusedWithinLimit }},
 	{trace.Different, func(v verify.Verdict) int64 { return v.DifferentAnswers }},
 	{trace.NoSuchHold, func(v verify.Verdict) int64 { return v.Reservations.WrongStates }},
 	{trace.LedgerGap, func(v verify.Verdict) int64 { return v.LedgerGaps }},

@@ -55,7 +55,7 @@ func (s Service) setStock(ctx context.Context, l *lane, stock map[int64]int64) e
 // restocked.
 func (s Service) workloads(requests int) (own []workload) {
 	for _, w := range workloadsOf(requests) {
-		isOther := func(r request) bool { return r.kind != history.Deduct || r.limit > 0 || r.ends != "" }
+		isOther := func(r request) bool { return r.kind != history.Deduct || r.ends != "" }
 		if slices.ContainsFunc(w.requests, isOther) || w.special != "" && w.name != "same-key" {
 			continue
 		}

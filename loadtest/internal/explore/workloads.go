@@ -13,7 +13,7 @@ type workload struct {
 	title    string
 	stock    []int64 // units of each item
 	requests []request
-	// special is LimitedBuyer or WithKey if that is what the requests are: their schedules have cells of their own.
+	// special is WithKey if the requests have one: their schedules have cells of their own.
 	special string
 	// faults can strike: those that can do more here than in the workloads before. So can crashes, with some strategies.
 	faults  []string
@@ -27,7 +27,6 @@ type request struct {
 	kind  string         // history.Deduct, Order, Hold or CancelSale
 	lines []history.Line // one, unless it is an order; GoodsID is the number of the item, from 0
 	ends  string         // what the client asks for next: history.Confirm or Cancel; empty: nothing
-	limit int64          // units that the buyer may have, who is the same in all requests with a limit
 	same  bool           // it is the first request once more, with the same key
 	twice bool           // when it is answered, the client asks for the same once more, with another key
 }
@@ -53,11 +52,6 @@ func cancelled(r request) request {
 }
 
 var cancelFirst = request{kind: history.CancelSale, lines: []history.Line{{}}, same: true}
-
-func limited(r request, units int64) request {
-	r.limit = units
-	return r
-}
 
 func again(r request) request {
 	r.same = true
@@ -137,15 +131,6 @@ var workloads = []workload{
 		slow: true,
 	},
 	{
-		name: "limit", title: "10 units; a buyer who may have 1 buys 1 twice at once", stock: []int64{10},
-		requests: []request{limited(buy(1), 1), limited(buy(1), 1)}, special: LimitedBuyer,
-		faults: []string{LostReply},
-	},
-	{
-		name: "limit-later", title: "10 units; a buyer who may have 1 buys 1, and then another", stock: []int64{10},
-		requests: []request{twice(limited(buy(1), 1))}, special: LimitedBuyer, faults: []string{StockSet},
-	},
-	{
 		name: "confirm", title: "2 units; A holds 1 and confirms, B holds 2 and confirms", stock: []int64{2},
 		requests: []request{reserve(1, history.Confirm), reserve(2, history.Confirm)},
 		faults:   []string{TimeOver, LostReply, ReplicaDies},
@@ -178,7 +163,7 @@ var workloads = []workload{
 func (w workload) suits(s scenario.Strategy, store string) bool {
 	for _, r := range w.requests {
 		if r.kind == history.Hold && !takesHolds(s, store) || r.kind == history.Order && !takesOrders(s, store) ||
-			r.limit > 0 && s.Claim.BuyerLimit == "" || r.same && !s.Idempotent {
+			r.same && !s.Idempotent {
 			return false
 		}
 	}

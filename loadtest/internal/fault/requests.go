@@ -21,7 +21,6 @@ type order struct {
 	again   bool
 	count   int64          // units; 0: one
 	lines   []history.Line // of an order of several items; it has no count
-	limit   int64          // units that the client may have of the item; 0: any number
 	before  bool           // the history begins after it; it has no key, or the ledger would have it
 	keyless bool           // it has no key
 	timeout time.Duration  // how long the client waits for the answer; 0: clientTimeout
@@ -63,9 +62,6 @@ func (s *Stage) exchange(o order) history.Op {
 		Timeout: s.timeout(o),
 	}
 	request := history.Op{Kind: history.Deduct, GoodsID: s.Item, Count: max(o.count, 1)}
-	if o.limit > 0 {
-		request.Buyer, request.BuyerLimit = o.client, o.limit
-	}
 	if o.lines != nil {
 		request = history.Op{Kind: history.Order, Lines: o.lines}
 	}

@@ -86,15 +86,6 @@ var retryPlays = map[string]func(*Stage){
 		}
 		s.buyNow("A", 2)
 	},
-	"stock-is-set/limit": func(s *Stage) {
-		z := order{client: "Z", at: s.Victim, count: 2, limit: 2, before: true}
-		s.mustBuy(z)
-		s.setAnew()
-		z.at, z.before = s.Survivor, false
-		if op := s.send(z); op.Outcome == history.Sold || op.Outcome == history.BuyerLimit {
-			s.Provef("the buyer had %d units of the stock before, which is the limit", z.count)
-		}
-	},
 	"commit-unknown": func(s *Stage) {
 		commit := s.catch(s.StoreProxy(s.Victim.Proxies), s.Decides())
 		first := s.start(to(s.Victim, "A", 1)).caught(commit)

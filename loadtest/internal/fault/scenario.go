@@ -130,7 +130,6 @@ var groups = map[string]func(scenario.Strategy) bool{
 	},
 	"unfenced-lease": func(s scenario.Strategy) bool { return hasLease(s) && losesLateWrite(s) },
 	"keeps-keys":     func(s scenario.Strategy) bool { return s.Idempotent },
-	"limits-buyers":  func(s scenario.Strategy) bool { return s.Claim.BuyerLimit != "" },
 	"reservations":   func(s scenario.Strategy) bool { return len(s.Reservations) > 0 },
 
 	// By the store.

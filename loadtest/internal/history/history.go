@@ -15,15 +15,14 @@ type Outcome string
 
 // The outcomes. All except Sold, Done and Unknown guarantee that this request changed nothing.
 const (
-	Sold       Outcome = "sold"        // 200; of a restock: it was put back
-	Done       Outcome = "done"        // 200 or 201: something else was done
-	SoldOut    Outcome = "sold_out"    // 409
-	BuyerLimit Outcome = "buyer_limit" // 409: the buyer would have more units than the limit
-	Busy       Outcome = "busy"        // the service gave up, was not reachable, or still works on an earlier try
-	Withdrawn  Outcome = "cancelled"   // 409: the sale was cancelled by its key
-	Refused    Outcome = "refused"     // the reservation or the sale is not such that this can be done: Error tells why
-	Rejected   Outcome = "rejected"    // any other 4xx: the lab sent an invalid request
-	Unknown    Outcome = "unknown"     // timeout, 5xx, broken connection: the request may have taken effect
+	Sold      Outcome = "sold"      // 200; of a restock: it was put back
+	Done      Outcome = "done"      // 200 or 201: something else was done
+	SoldOut   Outcome = "sold_out"  // 409
+	Busy      Outcome = "busy"      // the service gave up, was not reachable, or still works on an earlier try
+	Withdrawn Outcome = "cancelled" // 409: the sale was cancelled by its key
+	Refused   Outcome = "refused"   // the reservation or the sale is not such that this can be done: Error tells why
+	Rejected  Outcome = "rejected"  // any other 4xx: the lab sent an invalid request
+	Unknown   Outcome = "unknown"   // timeout, 5xx, broken connection: the request may have taken effect
 )
 
 // Mismatch is the Error of a request with an answer that is unreadable, or for something else. It confirms nothing, so
@@ -109,7 +108,6 @@ type Run struct {
 	Retries        bool   `json:"retries,omitempty"`     // requests are sent again during the load
 	Cancels        bool   `json:"cancels,omitempty"`     // some sales are cancelled during the load
 	Reserves       bool   `json:"reserves,omitempty"`    // units are held, and then sold or given back
-	Buyers         bool   `json:"buyers,omitempty"`      // each buyer has a limit, so low that all are refused
 	Own            bool   `json:"own,omitempty"`         // a service of the user's was run, which claims nothing
 	Story          string `json:"story,omitempty"`       // the fault scenario that was played; empty: a load was run
 	// Set holds the units by item that the lab set before the run; it is nil if the lab found the stock.
@@ -127,9 +125,6 @@ type Op struct {
 	Name           string  `json:"order"` // of the deduction, order, hold or restock; the same for all that follows it
 	GoodsID        int64   `json:"goods_id"`
 	Count          int64   `json:"count"`                 // units; of CancelSale: those to be cancelled in all, 0: all
-	Buyer          string  `json:"buyer,omitempty"`       // of a deduction, if units are limited for each buyer
-	BuyerLimit     int64   `json:"buyer_limit,omitempty"` // units
-	Bought         int64   `json:"bought,omitempty"`      // units that the buyer had, as replied with BuyerLimit
 	Lines          []Line  `json:"lines,omitempty"`       // of an order
 	IntendedNS     int64   `json:"intended_ns,omitempty"` // open loop: when it should have been sent
 	SentNS         int64   `json:"sent_ns"`

@@ -13,7 +13,6 @@ type Workload struct {
 	Counts  string  `json:"counts,omitempty"`  // units per request, such as 1-3; empty: 1
 	Lines   int     `json:"lines,omitempty"`   // most lines of an order; 0: the requests are deductions
 	Restock int64   `json:"restock,omitempty"` // units put back at each interval
-	Buyers  int     `json:"buyers,omitempty"`  // buyers whose units are limited; 0: nobody's are
 }
 
 // Items returns the number of items. Older files do not record it: nearly all of them have one.

@@ -49,7 +49,6 @@ func (v *rowView) Sentences() (sentences []string) {
 	claim := map[string]string{
 		verify.ClaimCorrect: "is correct", verify.ClaimLosesUpdates: "loses updates", verify.ClaimOversells: "oversells",
 		verify.ClaimUndersells: "undersells", verify.ClaimSellsNothing: "deducts nothing",
-		verify.ClaimExceedsLimits: "exceeds the limits of buyers",
 	}[row.Claim]
 	claim += " on " + count(row.Replicas, "replica")
 	if row.Exclusive && hasSections(row) {

@@ -214,8 +214,6 @@ func (r *Row) Damage() string {
 	add("undersold", r.Undersold)
 	add("duplicates", r.Duplicates)
 	add("ledger gaps", r.LedgerGaps)
-	add("units beyond buyers' limits", r.BeyondLimit)
-	add("refused within the limit", r.RefusedWithinLimit)
 	add("partial orders", r.PartialOrders)
 	add("unlike first answers", r.DifferentAnswers)
 	add("late confirmations", r.Reservations.LateConfirmations)

@@ -214,5 +214,5 @@ func ReadJSON(in io.Reader) (*Report, error) {
 
 // RequestOutcomes lists all outcomes of a request.
 var RequestOutcomes = []history.Outcome{
-	history.Sold, history.SoldOut, history.BuyerLimit, history.Busy, history.Rejected, history.Unknown,
+	history.Sold, history.SoldOut, history.Busy, history.Rejected, history.Unknown,
 }

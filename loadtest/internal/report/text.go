@@ -219,7 +219,6 @@ func title(rows []*Row) string {
 	add(first.Skew != "", "requested by %s", first.Skew)
 	add(first.Counts != "", "%s units per %s", first.Counts, line)
 	add(first.Lines > 0, "up to %s per order", plural(first.Lines, "line"))
-	add(first.Buyers > 0, "%s with a limit each", plural(first.Buyers, "buyer"))
 	add(first.Restock > 0, "%s units put back each time", stats.Grouped(first.Restock))
 	rounds := plural(most, "round")
 	if fewest < most {

@@ -19,7 +19,6 @@ const (
 
 	Reservations  = "reservations"  // units are held, and confirmed, cancelled or left to expire
 	Cancellations = "cancellations" // sales are cancelled, some twice, in part, or before they are answered
-	Buyers        = "buyers"        // few buyers send many requests at once, and each may have some units of an item
 )
 
 // judgedWorkload is a workload that shows mistakes that the measured ones hardly provoke. It is small, and does not
@@ -73,11 +72,6 @@ var judgedWorkloads = []judgedWorkload{
 		name: Cancellations, users: 32, requests: 350, stock: 40, cancels: true,
 		mix:   traffic.MixConfig{Goods: 3, MinCount: 1, MaxCount: 3},
 		suits: func(c Choice) bool { return c.Strategy.Idempotent && !c.Strategy.Own },
-	},
-	{
-		name: Buyers, users: 48, requests: 600, stock: 100, retries: true,
-		mix:   traffic.MixConfig{Goods: 2, MinCount: 1, MaxCount: 2, Buyers: 6, BuyerLimit: 20},
-		suits: func(c Choice) bool { return c.Strategy.Claim.BuyerLimit != "" },
 	},
 }
 
@@ -135,7 +129,6 @@ func judgedRows(choices []Choice, replicas int, oneReplica bool) []row {
 				Workload: history.Workload{
 					Name: w.name, Users: w.users, Goods: mix.Goods, Skew: mix.Skew,
 					Counts: counts(mix.MinCount, mix.MaxCount), Lines: mix.MaxLines,
-					Buyers: mix.Buyers,
 				},
 			}
 			rows = append(rows, row{strategy: choice.Strategy, Cell: history.Cell{Subject: subject}})

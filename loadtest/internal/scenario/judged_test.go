@@ -15,11 +15,6 @@ func TestJudgedWorkloadsOfEachStrategy(t *testing.T) {
 	t.Parallel()
 	claims := func(one, two string) Claim { return Claim{OneReplica: one, TwoReplicas: two} }
 	correct := claims("correct", "correct")
-	limits := func(effect string) Claim {
-		claim := correct
-		claim.BuyerLimit = effect
-		return claim
-	}
 	choices := []Choice{
 		{Strategy{Name: "noop", Claim: claims("sells-nothing", "sells-nothing")}, "none"},
 		{Strategy{Name: "none", Claim: claims("loses-updates", "loses-updates"), Orders: []string{"mysql"}}, "mysql"},
@@ -31,16 +26,10 @@ func TestJudgedWorkloadsOfEachStrategy(t *testing.T) {
 		{Strategy{Name: "gives-back", Claim: claims("undersells", "undersells")}, "redis"},
 		{Strategy{Name: "holds", Claim: correct, Reservations: []string{"mysql"}}, "mysql"},
 		{Strategy{Name: "holds", Claim: correct, Reservations: []string{"mysql"}}, "redis"},
-		{Strategy{Name: "limits", Claim: limits("kept")}, "mysql"},
-		{Strategy{Name: "checks", Claim: limits("exceeded"), Control: true}, "mysql"},
 	}
 	got := func(replicas int, oneReplica bool) (found []string) {
 		for _, row := range judgedRows(choices, replicas, oneReplica) {
 			found = append(found, fmt.Sprintf("%s %s %d", row.Strategy, row.Workload.Name, row.Replicas))
-			if exceeds := row.Workload.Name == Buyers && row.Strategy == "checks"; exceeds !=
-				(row.claim() == verify.ClaimExceedsLimits) {
-				t.Errorf("%s claims %s", row.Label(), row.claim())
-			}
 			if row.Strategy == "ledger" && row.Lines == 0 && row.Workload.Name != Tail && row.Workload.Name != Cancellations {
 				t.Errorf("%s has no orders", row.Label())
 			}
@@ -51,7 +40,6 @@ func TestJudgedWorkloadsOfEachStrategy(t *testing.T) {
 		"update orders 2", "update tail 2", "lock tail 2", "ledger orders 2", "ledger retries 2", "ledger tail 2",
 		"ledger cancellations 2", "keys retries 2", "keys tail 2", "keys cancellations 2", "gives-back rest 2",
 		"holds tail 2", "holds reservations 2", "holds tail 2",
-		"limits tail 2", "limits buyers 2", "checks tail 2", "checks buyers 2",
 	}
 	if rows := got(2, false); !slices.Equal(rows, onTwo) {
 		t.Errorf("on two replicas: %q", rows)

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"stock/loadtest/internal/history"
-	"stock/loadtest/internal/verify"
 )
 
 // Names of workloads.
@@ -30,11 +29,7 @@ func (r row) updates() bool { return r.durable() != r.Store }
 
 // claim returns what the strategy claims for the row.
 func (r row) claim() string {
-	claim := r.strategy.ClaimFor(r.Replicas, r.Restock > 0)
-	if r.Workload.Buyers > 0 && claim == verify.ClaimCorrect && r.strategy.Claim.BuyerLimit == limitExceeded {
-		return verify.ClaimExceedsLimits
-	}
-	return claim
+	return r.strategy.ClaimFor(r.Replicas, r.Restock > 0)
 }
 
 func (r row) choice() Choice { return Choice{Strategy: r.strategy, Store: r.Store} }

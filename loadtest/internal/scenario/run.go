@@ -126,14 +126,13 @@ func (c *cellRun) describe(round int) history.Run {
 		Witness:        c.stock.witness,
 		// With restocks, a flash sale may not sell out.
 		Scarce: cell.Workload.Name == FlashSale && cell.Restock == 0 ||
-			judgedOnly(cell.Workload.Name) && cell.Workload.Buyers == 0 && !c.load.Cancels,
+			judgedOnly(cell.Workload.Name) && !c.load.Cancels,
 		Keys:       c.load.Keys,
 		Ledger:     c.target.Own == nil && c.load.Keys && c.row.Store == oracle.MySQL && c.target.Oracle.Sees(oracle.MySQL),
 		JudgedOnly: judgedOnly(cell.Workload.Name),
 		Retries:    c.load.Retries,
 		Cancels:    c.load.Cancels,
 		Reserves:   c.load.Reservations != nil,
-		Buyers:     cell.Workload.Buyers > 0,
 	}
 }
 

@@ -45,11 +45,7 @@ type Claim struct {
 	LateWrite   string `json:"late_write"`
 	ClientRetry string `json:"client_retry"`
 	LateCaveat  string `json:"late_caveat"` // an exception to LateWrite; usually empty
-	BuyerLimit  string `json:"buyer_limit"` // what becomes of a limit per buyer; empty: it takes none
 }
-
-// limitExceeded is the BuyerLimit of a strategy that two requests of a buyer at the same time deceive.
-const limitExceeded = "exceeded"
 
 // ClaimFor returns the claim for a number of replicas, with or without restocking.
 func (s Strategy) ClaimFor(replicas int, restocked bool) string {

@@ -42,7 +42,7 @@ func chooseAgain(ops []history.Op, users int) (chosen [][]history.Op) {
 		}
 		var n *int
 		switch op.Outcome {
-		case history.Sold, history.SoldOut, history.BuyerLimit:
+		case history.Sold, history.SoldOut:
 			n = &answered[op.Client]
 		case history.Unknown:
 			n = &unknown[op.Client]

@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sort"
-	"strconv"
 
 	"stock/loadtest/internal/history"
 )
@@ -28,8 +27,6 @@ type MixConfig struct {
 	MaxCount   int64
 	OrderEvery int // n: every n-th request is an order; 0: none
 	MaxLines   int // an order has 1 to MaxLines lines, each of another item
-	Buyers     int // n: the requests come from n buyers in turn, who must not have more than BuyerLimit; 0: no limit
-	BuyerLimit int64
 }
 
 // Mix is an endless sequence of requests. The i-th depends on the seed and i alone, not on who sends it or when, so
@@ -78,14 +75,6 @@ func (m *Mix) At(i int) (goodsID, count int64) {
 	generator.Seed(m.config.Seed, uint64(i))
 	goodsID = m.drawItem(&generator)
 	return goodsID, m.drawCount(&generator)
-}
-
-// Buyer returns who sends the i-th request; empty if nobody's units are limited.
-func (m *Mix) Buyer(i int) (name string, limit int64) {
-	if m.config.Buyers == 0 {
-		return "", 0
-	}
-	return "buyer-" + strconv.Itoa(i%m.config.Buyers), m.config.BuyerLimit
 }
 
 // Order returns the lines of the i-th request if it is an order, else nil.

@@ -115,15 +115,13 @@ func (p *pair) sendLater() {
 // sendAgain sends a request of a load with Keys once more.
 func (u *user) sendAgain(ctx context.Context, op history.Op, how string) {
 	u.send(ctx, history.Op{
-		Kind:       op.Kind,
-		Name:       op.Name,
-		GoodsID:    op.GoodsID,
-		Count:      op.Count,
-		Buyer:      op.Buyer,
-		BuyerLimit: op.BuyerLimit,
-		Lines:      asked(op.Lines),
-		Again:      true,
-		How:        how,
+		Kind:    op.Kind,
+		Name:    op.Name,
+		GoodsID: op.GoodsID,
+		Count:   op.Count,
+		Lines:   asked(op.Lines),
+		Again:   true,
+		How:     how,
 	})
 }
 

@@ -21,7 +21,6 @@ type reply struct {
 	GoodsID   int64          `json:"goods_id"` // of a problem with an order: the item because of which it was refused
 	Count     int64          `json:"count"`
 	Remaining *int64         `json:"remaining"`
-	Bought    *int64         `json:"bought"`
 	Stock     *int64         `json:"stock"`
 	Token     uint64         `json:"token"`
 	Attempts  int            `json:"attempts"`
@@ -159,17 +158,13 @@ func (r *reply) confirmsReservation(op *history.Op) bool {
 
 // Problem types, and the statuses with which they promise that nothing was done. Any other 5xx may come from a proxy
 // that gave up on a replica that went on, so it promises nothing.
-const (
-	problemSoldOut    = "/problems/sold-out"
-	problemBuyerLimit = "/problems/buyer-limit"
-)
+const problemSoldOut = "/problems/sold-out"
 
 var refusals = map[string]struct {
 	status  int
 	outcome history.Outcome
 }{
 	problemSoldOut:               {http.StatusConflict, history.SoldOut},
-	problemBuyerLimit:            {http.StatusConflict, history.BuyerLimit},
 	history.ProblemSaleCancelled: {http.StatusConflict, history.Withdrawn},
 	// The first request with the key may still deduct, but this one has not.
 	"/problems/in-progress":    {http.StatusConflict, history.Busy},
@@ -191,9 +186,6 @@ func (r *reply) refuses(op *history.Op) history.Outcome {
 	switch {
 	case refusal.status != op.Status, refusal.outcome == history.Refused && op.Sells(): // not an answer to a sale
 		told = false
-	case refusal.outcome == history.BuyerLimit:
-		told = r.Bought != nil
-		op.Bought, _ = valueOf(r.Bought)
 	case refusal.outcome == history.SoldOut && op.Kind == history.Order && r.Remaining != nil:
 		i := lineOf(op, r.GoodsID)
 		if i < 0 { // it is about another order

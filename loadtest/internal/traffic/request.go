@@ -96,7 +96,7 @@ func bodyPrefix(load Load) []byte {
 	return []byte(b.String())
 }
 
-// appendBody appends the body of a request. The name of a buyer must not contain what is special in JSON.
+// appendBody appends the body of a request.
 func appendBody(body, prefix []byte, op *history.Op) []byte {
 	if op.Kind == history.Restock {
 		return append(appendMember(body, `{"count":`, op.Count), '}')
@@ -123,11 +123,6 @@ func appendBody(body, prefix []byte, op *history.Op) []byte {
 	body = appendMember(body, `,"count":`, op.Count)
 	if op.Kind == history.Hold {
 		body = appendMember(body, `,"ttl_ms":`, op.TTLMS)
-	}
-	if op.Buyer != "" {
-		body = append(body, `,"buyer":"`...)
-		body = append(body, op.Buyer...)
-		body = appendMember(body, `","buyer_limit":`, op.BuyerLimit)
 	}
 	return append(body, '}')
 }

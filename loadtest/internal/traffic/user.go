@@ -62,7 +62,6 @@ func (u *user) op(n int) history.Op {
 		op.Kind = history.Order
 	} else {
 		op.GoodsID, op.Count = u.run.load.Mix.At(n)
-		op.Buyer, op.BuyerLimit = u.run.load.Mix.Buyer(n)
 	}
 	return op
 }

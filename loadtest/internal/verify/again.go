@@ -73,7 +73,7 @@ func (b *books) replays() (r result) {
 // decided reports whether a request was granted or refused for good.
 func decided(op history.Op) bool {
 	switch op.Outcome {
-	case history.Sold, history.Done, history.SoldOut, history.BuyerLimit:
+	case history.Sold, history.Done, history.SoldOut:
 		return true
 	}
 	return false
@@ -89,7 +89,7 @@ func refusedForGood(op history.Op) bool {
 }
 
 func sameAnswer(a, b history.Op) bool {
-	return a.Outcome == b.Outcome && a.Remaining == b.Remaining && a.Bought == b.Bought &&
+	return a.Outcome == b.Outcome && a.Remaining == b.Remaining &&
 		slices.EqualFunc(a.Lines, b.Lines, func(x, y history.Line) bool {
 			return x.GoodsID == y.GoodsID && x.Remaining == y.Remaining && x.Short == y.Short
 		})
@@ -105,9 +105,6 @@ func inWords(op history.Op) string {
 
 // answerTo describes the answer to a request: sold, 3 remaining; or sold, 3 of item 1 and 5 of item 2 remaining.
 func answerTo(op history.Op) string {
-	if op.Outcome == history.BuyerLimit {
-		return fmt.Sprintf("%s, %d bought", op.Outcome, op.Bought)
-	}
 	if op.Kind != history.Order {
 		return fmt.Sprintf("%s, %d remaining", op.Outcome, op.Remaining)
 	}

@@ -274,7 +274,7 @@ func isRepeated(op *history.Op, answered map[string]bool) bool {
 	switch op.Outcome {
 	case history.Sold:
 		return op.Replayed && answered[op.Name]
-	case history.SoldOut, history.BuyerLimit:
+	case history.SoldOut:
 		return op.Replayed
 	}
 	return false

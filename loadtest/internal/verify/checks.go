@@ -78,7 +78,6 @@ var checks = []check{
 	{name: "tokens", applies: sells, means: Wrong, look: eachItem((*item).risingTokens)},
 	{name: "duplicates", applies: sells, means: Wrong, look: eachItem((*item).duplicates)},
 	{name: "overlaps", applies: sells, weighs: isExclusive, means: Wrong, look: (*books).overlaps},
-	{name: "buyer limits", applies: sells, means: Wrong, look: eachItem((*item).buyerLimits)},
 	{name: "replays", applies: sells, means: Wrong, look: (*books).replays},
 	{name: "cancellations", applies: sellsAtAll, means: Wrong, look: (*books).cancellations},
 	{name: "idle refusals", applies: sellsUnderLoad, means: Wrong, look: (*books).refusesNobodyIdly},
@@ -96,7 +95,6 @@ var checks = []check{
 	{name: "remaining", applies: reportsRemaining, means: Inconclusive, look: (*books).allReportRemaining},
 	{name: "clocks", means: Inconclusive, look: (*books).clocks},
 	{name: "contention", applies: sellsAtAll, weighs: sellsUnderLoad, means: Inconclusive, look: (*books).contention},
-	{name: "buyers", applies: limitsBuyers, means: Inconclusive, look: (*books).buyersTested},
 	{name: "cancelled", applies: cancels, means: Inconclusive, look: (*books).cancelsTested},
 	{name: "again", applies: sellsAtAll, weighs: retries, means: Inconclusive, look: (*books).againTested},
 	{name: "situations", applies: reservesSmall, means: Inconclusive, look: (*books).situations},
@@ -118,7 +116,6 @@ func reservesSmall(run history.Run) bool     { return reserves(run) && run.Judge
 func isScarce(run history.Run) bool          { return run.Scarce }
 func retries(run history.Run) bool           { return run.Retries }
 func cancels(run history.Run) bool           { return run.Cancels }
-func limitsBuyers(run history.Run) bool      { return run.Buyers }
 func reportsRemaining(run history.Run) bool  { return sellsAtAll(run) && !run.OmitsRemaining }
 
 // eachItem makes a check of all items out of a check of one.

@@ -5,7 +5,7 @@ import "stock/loadtest/internal/history"
 // answered is the number of requests for units that were granted or refused for good.
 func (b *books) answered() int {
 	o := b.outcomes
-	return o[history.Sold] + o[history.Done] + o[history.SoldOut] + o[history.BuyerLimit]
+	return o[history.Sold] + o[history.Done] + o[history.SoldOut]
 }
 
 // exceeds reports whether n is more than a share of all requests.

@@ -115,11 +115,25 @@ func (it *item) overlaps(foreign map[string]bool) (r result) {
 // enough could race.
 func (b *books) contention() (r result) {
 	for _, it := range b.items {
-		r.figures.Contended += met(it.load, func(history.Op) string { return "" })
+		r.figures.Contended += met(it.load)
 	}
 	if contended := r.figures.Contended; contended < MinContended {
 		r.findf("only %d requests were sent while another one for the same item was in flight, fewer than %d: "+
 			"races were hardly tested", contended, MinContended)
 	}
 	return r
+}
+
+// met counts the requests that were sent while another one was in flight.
+func met(load []history.Op) (n int64) {
+	load = slices.Clone(load)
+	slices.SortFunc(load, func(a, b history.Op) int { return cmp.Compare(a.SentNS, b.SentNS) })
+	var answered int64 // when all requests so far were answered
+	for i, op := range load {
+		if i > 0 && op.SentNS < answered {
+			n++
+		}
+		answered = max(answered, op.ReceivedNS)
+	}
+	return n
 }

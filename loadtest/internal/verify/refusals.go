@@ -33,9 +33,9 @@ func (b *books) undersold() result {
 // turnedAway yields the requests that were answered busy although stock was left for them. Their buyers were told the
 // truth, but could have been served.
 func (b *books) turnedAway() iter.Seq[history.Op] {
-	answered := map[string]bool{} // requests that were sold in the end, or refused because of their buyer's limit
+	answered := map[string]bool{} // requests that were sold in the end
 	for _, op := range b.ops {
-		if op.Outcome == history.Sold || op.Outcome == history.BuyerLimit {
+		if op.Outcome == history.Sold {
 			answered[op.Name] = op.Name != ""
 		}
 	}

@@ -51,9 +51,6 @@ const (
 	ClaimOversells    = "oversells"
 	ClaimUndersells   = "undersells"
 	ClaimSellsNothing = "sells-nothing"
-
-	// ClaimExceedsLimits is the claim of a strategy that is correct but for the limits of buyers.
-	ClaimExceedsLimits = "exceeds-buyer-limits"
 )
 
 // Verdict is the result with the figures that it rests on.
@@ -99,9 +96,6 @@ type Figures struct {
 	LedgerGaps int64 `json:"ledger_gaps,omitempty"` // ledger rows that differ from the answers, and units missing
 	Overlaps   int64 `json:"overlaps"`              // pairs of critical sections of one item that overlap in time
 
-	BeyondLimit        int64 `json:"beyond_limit,omitempty"`         // units sold to buyers beyond their limit
-	RefusedWithinLimit int64 `json:"refused_within_limit,omitempty"` // requests refused although they kept the limit
-
 	PartialOrders  int64 `json:"partial_orders,omitempty"`  // orders that were deducted in part
 	SentAgain      int64 `json:"sent_again,omitempty"`      // requests that were sent again
 	AgainInStock   int64 `json:"again_in_stock,omitempty"`  // of these, while stock was certainly left
@@ -133,7 +127,7 @@ func (f *Figures) counts() []*int64 {
 	return []*int64{
 		&f.Initial, &f.Final, &f.Sold, &f.UnknownUnits, &f.Restocked, &f.Covered, &f.Good, &f.LostUpdates, &f.Oversold,
 		&f.Leaked, &f.SetWrong, &f.Undersold, &f.TurnedAway, &f.Contended, &f.Duplicates, &f.LedgerGaps, &f.Overlaps,
-		&f.BeyondLimit, &f.RefusedWithinLimit, &f.PartialOrders, &f.SentAgain, &f.AgainInStock, &f.AgainElsewhere,
+		&f.PartialOrders, &f.SentAgain, &f.AgainInStock, &f.AgainElsewhere,
 		&f.Replays, &f.DifferentAnswers,
 		&r.Held, &r.Confirmed, &r.Cancelled, &r.Expired, &r.GhostUnits, &r.LateConfirmations, &r.EndedTwice, &r.EndedEarly,
 		&r.WrongStates,
@@ -202,8 +196,6 @@ func Held(run history.Run, v Verdict) bool {
 	case ClaimLosesUpdates:
 		// The units of an overwritten sale stay in stock, those of an overwritten restock leak.
 		return v.Result == Wrong && (v.LostUpdates > 0 || v.Leaked > 0 && v.Restocked > 0)
-	case ClaimExceedsLimits:
-		return v.Result == Wrong && v.BeyondLimit > 0
 	case ClaimOversells:
 		return v.Result == Wrong && v.Oversold > 0 || v.Result == Correct && !Provoked(run.Claim, run.Workload, v)
 	case ClaimUndersells:

@@ -151,8 +151,6 @@ const (
 	Leaked       = "leaked"    // units are gone that nobody has bought
 	SoldTwice    = "sold twice"
 	InPart       = "order in part"
-	OverLimit    = "over the limit"
-	UnderLimit   = "refused within the limit"
 	Different    = "another answer on the retry"
 	EndedTwice   = "reservation ended twice"
 	EndedLate    = "reservation confirmed late"
