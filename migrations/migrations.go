@@ -34,10 +34,7 @@ func Up(ctx context.Context, db *sql.DB) (applied []string, err error) {
 	}
 	defer func() { err = errors.Join(err, unlock()) }()
 
-	provider, err := goose.NewProvider(goose.DialectMySQL, db, files, goose.WithDisableGlobalRegistry(true),
-		// Each migration depends on the first only, so one that is added later with a lower number can still be
-		// applied.
-		goose.WithAllowOutofOrder(true))
+	provider, err := goose.NewProvider(goose.DialectMySQL, db, files, goose.WithDisableGlobalRegistry(true))
 	if err != nil {
 		return nil, err
 	}

@@ -1,12 +1,12 @@
 package locks_test
 
 import (
-	"bytes"
 	"context"
 	"io"
 	"log"
 	"os"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -176,12 +176,13 @@ type onMySQLRow struct {
 
 // newOnMySQLRow makes the table as the migration does.
 func newOnMySQLRow(t testing.TB, p processes, dsn string) onMySQLRow {
-	text, err := os.ReadFile("../../migrations/00012_lock_row.sql")
+	schema, err := os.ReadFile("../../migrations/00001_schema.sql")
 	must.Succeed(t, err)
-	_, text, _ = bytes.Cut(text, []byte("-- +goose Up"))
-	text, _, _ = bytes.Cut(text, []byte("-- +goose Down"))
+	const create = "CREATE TABLE IF NOT EXISTS lock_row"
+	_, table, _ := strings.Cut(string(schema), create)
+	table, _, _ = strings.Cut(table, ";")
 	observer := connectMySQL(t, dsn)
-	_, err = observer.ExecContext(t.Context(), string(text))
+	_, err = observer.ExecContext(t.Context(), create+table)
 	must.Succeed(t, err)
 	config, err := mysql.ParseDSN(dsn)
 	must.Succeed(t, err)

@@ -16,9 +16,8 @@ func (r OrderRequest) Fingerprint(on Store) []byte {
 	return fingerprint("order", on, r.lines...)
 }
 
-// fingerprint has the word "ledger" of the versions in which only that strategy kept keys.
 func fingerprint(kind string, on Store, lines ...Line) []byte {
-	asked := append(make([]byte, 0, 128), kind+" ledger "+string(on)...)
+	asked := append(make([]byte, 0, 128), kind+" "+string(on)...)
 	for _, line := range lines {
 		asked = strconv.AppendInt(append(asked, ' '), line.GoodsID, 10)
 		asked = strconv.AppendInt(append(asked, ' '), int64(line.Count), 10)

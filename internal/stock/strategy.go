@@ -53,16 +53,15 @@ func (s Store) need() Need {
 
 // Strategy is a row of the catalogue. It has either New, or a Lock that guards read-modify-write.
 type Strategy struct {
-	Name     string  // such as "for-update"
-	Formerly string  // the name that it had, which is still accepted; usually empty
-	Summary  string  // one sentence: the mechanism
-	Claim    Claim   // what it promises
-	Control  bool    // wrong on purpose: a lab run in which it comes out clean proves nothing
-	Stores   []Store // the stores that it works on; the first is the default
-	Needs    []Need  // beside the store itself
-	New      func(Deps) Deducter
-	Lock     func(Deps) (locks.Locker, error) // one lock for all stores
-	Fenced   bool                             // the store checks the lock's token and refuses a late holder
+	Name    string  // such as "for-update"
+	Summary string  // one sentence: the mechanism
+	Claim   Claim   // what it promises
+	Control bool    // wrong on purpose: a lab run in which it comes out clean proves nothing
+	Stores  []Store // the stores that it works on; the first is the default
+	Needs   []Need  // beside the store itself
+	New     func(Deps) Deducter
+	Lock    func(Deps) (locks.Locker, error) // one lock for all stores
+	Fenced  bool                             // the store checks the lock's token and refuses a late holder
 	// NoKeys says why the strategy does not honour Request.Key and refuses it: see CheckKey. If it is empty, a request
 	// that is sent again gets the first answer, from any replica, and deducts nothing.
 	NoKeys string

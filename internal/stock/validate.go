@@ -18,10 +18,10 @@ func Validate(strategies []Strategy) error {
 		switch {
 		case s.Name == "":
 			errs = append(errs, fmt.Errorf("row %d has no name", i))
-		case seen[s.Name], s.Formerly != "" && seen[s.Formerly]:
+		case seen[s.Name]:
 			errs = append(errs, fmt.Errorf("%s: listed twice", s.Name))
 		}
-		seen[s.Name], seen[s.Formerly] = true, true
+		seen[s.Name] = true
 		for _, rule := range rules {
 			if rule.broken(s) {
 				errs = append(errs, fmt.Errorf("%s: %s", s.Name, rule.message))

@@ -41,9 +41,3 @@ func needing(s stock.Strategy, needs ...stock.Need) stock.Strategy {
 	s.Needs = needs
 	return s
 }
-
-// formerly is a row with the name that the strategy had before.
-func formerly(name string, s stock.Strategy) stock.Strategy {
-	s.Formerly = name
-	return s
-}

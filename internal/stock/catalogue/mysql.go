@@ -7,8 +7,8 @@ import (
 
 // mysqlStrategies leave exclusion to MySQL.
 var mysqlStrategies = []stock.Strategy{
-	formerly("ledger", on(stock.MySQL, "update", mysql.NewUpdate, oneStatement,
-		"One conditional UPDATE that also returns the units left.")),
+	on(stock.MySQL, "update", mysql.NewUpdate, oneStatement,
+		"One conditional UPDATE that also returns the units left."),
 	on(stock.MySQL, "for-update", mysql.NewForUpdate, rowLock,
 		"Pessimistic locking: SELECT FOR UPDATE locks the row until the UPDATE is committed."),
 	on(stock.MySQL, "optimistic-version", mysql.NewOptimisticVersion, optimisticLocking,
@@ -37,8 +37,8 @@ var mysqlStrategies = []stock.Strategy{
 		overlapping(rowLock, "but only while it sells the last units, or more than 1000 at once"),
 		"One row per unit, locked with SKIP LOCKED. If too few are free, the request looks again without it."),
 		stock.NeedMySQL, stock.NeedInnoDB),
-	formerly("batch-ledger", on(stock.MySQL, "batch", mysql.NewBatch, oneStatement,
-		"Group commit: requests that wait in a replica during a commit share the next one.")),
+	on(stock.MySQL, "batch", mysql.NewBatch, oneStatement,
+		"Group commit: requests that wait in a replica during a commit share the next one."),
 	on(stock.MySQL, "reserve", mysql.NewReserve,
 		but(rowLock, func(c *stock.Claim) {
 			c.CrashCaveat = "but the units that the dead replica held are back only half a minute later"

@@ -86,9 +86,6 @@ func (r *Registry) add(strategy stock.Strategy) error {
 		}
 	}
 	r.entries[strategy.Name] = e
-	if strategy.Formerly != "" {
-		r.entries[strategy.Formerly] = e
-	}
 	r.statuses = append(r.statuses, status)
 	return nil
 }

@@ -28,7 +28,6 @@ func TestValidateFindsUnusableAndContradictoryRows(t *testing.T) {
 	}{
 		{"no name", good, func(s *stock.Strategy) { s.Name = "" }, "row 1 has no name"},
 		{"the name of another row", good, func(s *stock.Strategy) { s.Name = good.Name }, "listed twice"},
-		{"a former name that another row has", good, func(s *stock.Strategy) { s.Formerly = good.Name }, "listed twice"},
 		{"no summary", good, func(s *stock.Strategy) { s.Summary = "" }, "no summary"},
 		{"no store", good, func(s *stock.Strategy) { s.Stores = nil }, "no store"},
 		{"no constructor", good, func(s *stock.Strategy) { s.New = nil }, "either New or Lock"},

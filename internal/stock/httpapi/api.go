@@ -99,9 +99,6 @@ func New(config Config) (*API, error) {
 			a.reserver = status.Name
 		}
 		a.offers[status.Name] = o
-		if status.Formerly != "" {
-			a.offers[status.Formerly] = o
-		}
 		a.names = append(a.names, status.Name)
 	}
 	byDefault := a.offers[config.DefaultStrategy]

@@ -158,22 +158,6 @@ func TestEveryProblemOfNginxIsExplained(t *testing.T) {
 	}
 }
 
-func TestAStrategyIsKnownByItsFormerName(t *testing.T) {
-	t.Parallel()
-	r := newReplica(t, options{strategy: "ledger"})
-	for _, url := range []string{"/stock/deduct/ledger?goods_id=none", "/stock/deduct?goods_id=none&strategy=ledger"} {
-		if name := post(t, r.public+url, "").header.Get("X-Strategy"); name != "update" {
-			t.Errorf("%s: X-Strategy is %q, want update", url, name)
-		}
-	}
-	listing := get(t, r.public+"/strategies")
-	for _, part := range []string{`"default":"update"`, `"formerly":"ledger"`} {
-		if !strings.Contains(string(listing.raw), part) {
-			t.Errorf("GET /strategies does not tell %s", part)
-		}
-	}
-}
-
 func TestARequestIDIsKeptIfItCanBeLogged(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t, options{})

@@ -29,10 +29,8 @@ func listStrategies(config Config) ([]byte, error) {
 			"tells_remaining": s.TellsRemaining(),
 			"unavailable":     s.Unavailable,
 		})
-		for member, value := range map[string]string{"formerly": s.Formerly, "no_keys": s.NoKeys} {
-			if value != "" {
-				rows[len(rows)-1][member] = value
-			}
+		if s.NoKeys != "" {
+			rows[len(rows)-1]["no_keys"] = s.NoKeys
 		}
 	}
 	list := map[string]any{"default": config.DefaultStrategy, "strategies": rows}

@@ -71,11 +71,7 @@ func (s SlotStore) Set(ctx context.Context, goodsID, units, epoch int64) (int64,
 		if err := writeSlots(ctx, tx, goodsID, spread(slots, units, 1)); err != nil {
 			return err
 		}
-		if _, err := tx.ExecContext(ctx, "UPDATE good_slot SET epoch = ? WHERE goods_id = ?", epoch, goodsID); err != nil {
-			return err
-		}
-		// Rows of an earlier version that split items over more of them.
-		_, err := tx.ExecContext(ctx, "DELETE FROM good_slot WHERE goods_id = ? AND slot >= ?", goodsID, slotCount)
+		_, err := tx.ExecContext(ctx, "UPDATE good_slot SET epoch = ? WHERE goods_id = ?", epoch, goodsID)
 		return err
 	})
 }

@@ -14,7 +14,6 @@ import (
 // Strategy is a row of the service's catalogue, as returned by GET /strategies.
 type Strategy struct {
 	Name         string            `json:"name"`
-	Formerly     string            `json:"formerly"` // the name that it had, which the service accepts; usually empty
 	Summary      string            `json:"summary"`
 	Control      bool              `json:"control"`       // wrong on purpose
 	WriteBehind  bool              `json:"write_behind"`  // sells in its store, and updates MySQL afterwards
@@ -85,9 +84,9 @@ type Choice struct {
 	Store    string
 }
 
-// IsIn reports whether the strategy is one of those that are named, by its name or by the one that it had.
+// IsIn reports whether the strategy is one of those that are named.
 func (s Strategy) IsIn(names []string) bool {
-	return slices.Contains(names, s.Name) || s.Formerly != "" && slices.Contains(names, s.Formerly)
+	return slices.Contains(names, s.Name)
 }
 
 // CheckNames returns an error for a name that is neither that of a strategy nor one of the others. It suggests one that
