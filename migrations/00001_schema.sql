@@ -95,9 +95,6 @@ CREATE TABLE IF NOT EXISTS ledger (
     -- Units of the sale that were cancelled, and how many of these were put back into the stock.
     cancelled   INT                                   NOT NULL DEFAULT 0,
     given_back  INT                                   NOT NULL DEFAULT 0,
-    -- The strategy under whose lock the units were sold, if nothing else keeps others from overwriting the stock: only
-    -- this strategy can put units back safely.
-    guard       VARBINARY(64)                         NOT NULL DEFAULT '',
     created_at  DATETIME(6)                           NOT NULL,
     PRIMARY KEY (order_key, line),
     KEY ledger_goods_id (goods_id, count),   -- covers the sums

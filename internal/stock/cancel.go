@@ -17,7 +17,10 @@ type Canceller interface {
 	// taken from, unless that was set since. If nothing is known of the key, it makes sure that nothing is sold for it:
 	// a sale that is in flight either commits first, and is then cancelled, or fails with ErrCancelled. It fails with
 	// ErrUnknownSale, ErrInProgress, ErrMoreThanSold, ErrItemNotNamed, ErrOverstocked, or ErrKeyReused if the key belongs
-	// to another store, or to a sale that only another strategy can cancel.
+	// to another store.
+	//
+	// Beside a lock without a fence, a holder that has read the stock overwrites units that are put back, as it does with
+	// those of a restock: see Claim.Restocked.
 	CancelSale(ctx context.Context, req CancelRequest) (Sale, error)
 	// Sale returns what became of the request with a key. It fails with ErrUnknownSale, ErrInProgress,
 	// ErrItemNotNamed, or ErrKeyReused if the key belongs to another store.
@@ -43,7 +46,6 @@ type CancelRequest struct {
 type Sale struct {
 	Key      string
 	State    SaleState
-	Guard    string     // the strategy whose locks guard the stock: only it can cancel; empty if any of the store can
 	Lines    []SaleLine // one for each item, in ascending order; none if nothing was sold
 	Replayed bool       // nothing was cancelled now
 }
@@ -78,12 +80,6 @@ var (
 	ErrItemNotNamed = errors.New("the item of the sale is not named")
 )
 
-// Under does work while nobody else can overwrite the stocks of some items.
-type Under func(ctx context.Context, items []int64, work func(context.Context) error) error
-
-// AtOnce takes no lock: it is for stocks whose writers notice that the stock has changed.
-func AtOnce(ctx context.Context, _ []int64, work func(context.Context) error) error { return work(ctx) }
-
 // Check fails with ErrUnknownSale if the sale has not the item that its id names.
 func (s *Sale) Check(id SaleID) error {
 	has := slices.ContainsFunc(s.Lines, func(l SaleLine) bool { return l.GoodsID == id.GoodsID })
@@ -94,18 +90,13 @@ func (s *Sale) Check(id SaleID) error {
 }
 
 // Cancel changes the sale as a request asks, and reports whether that makes a difference. It does not count what is
-// given back. guard is the strategy that cancels, if it works under locks without a fence. Its errors are
-// ErrMoreThanSold, ErrKeyReused, and those of Check.
-func (s *Sale) Cancel(req CancelRequest, guard string) (changed bool, err error) {
+// given back. Its errors are ErrMoreThanSold, and those of Check.
+func (s *Sale) Cancel(req CancelRequest) (changed bool, err error) {
 	if err := s.Check(req.SaleID); err != nil {
 		return false, err
 	}
 	if s.CannotSell() {
 		return false, nil
-	}
-	if len(s.Lines) > 0 && s.Guard != "" && s.Guard != guard {
-		return false, fmt.Errorf("%w: %q is the key of a sale under a lock of the strategy %s, which alone can "+
-			"cancel it: name this strategy", ErrKeyReused, s.Key, s.Guard)
 	}
 	wanted := req.Lines
 	if wanted == nil {
@@ -160,13 +151,4 @@ func (s *Sale) find(line Line) (int, error) {
 			s.Lines[i].Count, s.Lines[i].GoodsID, line.Count)
 	}
 	return i, nil
-}
-
-// Items lists the items of the sale.
-func (s *Sale) Items() []int64 {
-	ids := make([]int64, len(s.Lines))
-	for i, line := range s.Lines {
-		ids[i] = line.GoodsID
-	}
-	return ids
 }

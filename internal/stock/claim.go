@@ -17,8 +17,8 @@ const (
 type Claim struct {
 	OneReplica  Behaviour `json:"one_replica"`
 	TwoReplicas Behaviour `json:"two_replicas"`
-	// Restocked replaces Correct while Restock adds units at the same time. Under a lock without a fence, a holder that
-	// read the stock before the restock overwrites it.
+	// Restocked replaces Correct while units are added at the same time, by a restock or by a cancellation. Under a lock
+	// without a fence, a holder that read the stock before overwrites it.
 	Restocked Behaviour `json:"restocked"`
 	// Exclusive reports that, where the strategy is Correct, no two critical sections of one item overlap as long as no
 	// lease runs out.

@@ -26,7 +26,7 @@ var (
 	ErrUnknownStrategy = errors.New("unknown strategy")
 	// ErrUnsupportedStore reports that the strategy does not work on this store.
 	ErrUnsupportedStore = errors.New("unsupported store")
-	// ErrNoOrders reports that a strategy does not take orders on this store, or not of this many lines.
+	// ErrNoOrders reports that a strategy does not take orders on this store.
 	ErrNoOrders = errors.New("takes no orders")
 	// ErrKeyReused reports that the idempotency key was used for another request before.
 	ErrKeyReused = errors.New("idempotency key was used for another request")

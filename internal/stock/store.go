@@ -35,6 +35,7 @@ type AdminStore interface {
 // Lockable is a store that a lock can guard: it keeps one number for each item, and can refuse late holders.
 type Lockable interface {
 	ReadWriter
+	Canceller
 	// As returns the store as seen by one holder who carries out a request. If the holder has an Issuer, Write fails
 	// with ErrFenced if a later holder of the same issuer has written, and with ErrChanged if the stock is not what Read
 	// has returned. If the request has a key, Write records it, and fails if the key is taken: see Once.
@@ -45,17 +46,6 @@ type Lockable interface {
 	// Once makes sure that a deduction with a key is carried out once: it returns the first answer if the key is taken,
 	// and records a refusal. deduct must write by As.
 	Once(ctx context.Context, req Request, deduct func() (Receipt, error)) (Receipt, error)
-	// OrderOnce is Once for an order. It must write by WriteAll.
-	OrderOnce(ctx context.Context, req OrderRequest, order func() (OrderReceipt, error)) (OrderReceipt, error)
-	// CancelSaleUnder is CancelSale of a Canceller. It puts units back under what excludes those who overwrite the stock.
-	CancelSaleUnder(ctx context.Context, req CancelRequest, under Under) (Sale, error)
-	// Sale is that of a Canceller.
-	Sale(ctx context.Context, id SaleID) (Sale, error)
-	// Atomic reports whether several items can be written at once.
-	Atomic() bool
-	// WriteAll overwrites the stock of the items of an order, all or none, and records its key. Where a stock has a
-	// holder, it is written through the fence. It fails as Write does, with a *LineError if one item is to blame.
-	WriteAll(ctx context.Context, req OrderRequest, stocks []ItemStock) error
 }
 
 // ItemStock is the stock of one item, as it was read or is to be written.

@@ -62,6 +62,8 @@ type Strategy struct {
 	New     func(Deps) Deducter
 	Lock    func(Deps) (locks.Locker, error) // one lock for all stores
 	Fenced  bool                             // the store checks the lock's token and refuses a late holder
+	// LocksOrders reports that a lock also takes orders, on MySQL: under the locks of all their items.
+	LocksOrders bool
 	// NoKeys says why the strategy does not honour Request.Key and refuses it: see CheckKey. If it is empty, a request
 	// that is sent again gets the first answer, from any replica, and deducts nothing.
 	NoKeys string

@@ -29,8 +29,8 @@ var lockStrategies = []stock.Strategy{
 		"As lock-redis-pubsub, but of the waiters in a replica, only the first waits in Redis."),
 	redisLock("fair", locks.NewRedisFair, leasedLock,
 		"As lock-redis-pubsub, in the order of arrival; waiters that died are passed over."),
-	fenced(redisLock("fenced", locks.NewRedisFenced, fencedLock,
-		"As lock-redis-watchdog, with a token for every grant, by which the store refuses a late holder.")),
+	lockingOrders(fenced(redisLock("fenced", locks.NewRedisFenced, fencedLock,
+		"As lock-redis-watchdog, with a token for every grant, by which the store refuses a late holder."))),
 	fenced(redisLock("queue", locks.NewRedisQueue, fencedLock,
 		"Processes queue in Redis, and callers queue in their process; the token fences the store.")),
 	lockService("lock-redis-wait", func(d stock.Deps) (locks.Locker, error) {
@@ -107,5 +107,11 @@ func redisLock[L locks.Locker](
 // fenced is a row whose lock mints tokens that the store checks.
 func fenced(s stock.Strategy) stock.Strategy {
 	s.Fenced = true
+	return s
+}
+
+// lockingOrders is a row whose lock also takes orders.
+func lockingOrders(s stock.Strategy) stock.Strategy {
+	s.LocksOrders = true
 	return s
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"regexp"
 	"slices"
-	"strings"
 	"testing"
 
 	"stock/internal/must"
@@ -15,12 +14,12 @@ import (
 
 func TestTheseStrategiesTakeOrders(t *testing.T) {
 	t.Parallel()
-	withoutLock := []string{"update", "for-update", "batch"}
+	takesOrders := []string{"update", "for-update", "batch", "lock-redis-fenced"}
 	service := stocktest.NewService(t, stocktest.NewAddresses(t).Connect(t))
 	for _, status := range service.Statuses() {
 		var want []stock.Store
-		if strings.HasPrefix(status.Name, "lock-") || slices.Contains(withoutLock, status.Name) {
-			want = status.Stores
+		if slices.Contains(takesOrders, status.Name) {
+			want = []stock.Store{stock.MySQL}
 		}
 		if !slices.Equal(status.Orders, want) {
 			t.Errorf("%s takes orders on %v, want %v", status.Name, status.Orders, want)
@@ -42,7 +41,7 @@ func TestALockWaitTimeoutLeavesNoHalfOrder(t *testing.T) {
 	impatient := o.OnReplica(a.WithMySQLParam(t, "innodb_lock_wait_timeout", "1"))
 	impatient.Deps.MySQL.SetMaxOpenConns(1) // the next order uses the same connection
 	unlock := stocktest.LockRow(t, o.Deps.MySQL, o.Items[1])
-	for _, name := range []string{"update", "for-update", "lock-redis-lua"} {
+	for _, name := range []string{"update", "for-update", "lock-redis-fenced"} {
 		_, err := impatient.Place(name, stock.MySQL, nil, 1, 1)
 		line, isLine := errors.AsType[*stock.LineError](err)
 		if !isLine || line.GoodsID != o.Items[1] || !errors.Is(err, stock.ErrBusy) {
@@ -55,14 +54,13 @@ func TestALockWaitTimeoutLeavesNoHalfOrder(t *testing.T) {
 	o.WantLeft(stock.MySQL, 9, 9)
 }
 
-// The connection is cut around what makes an order take effect: COMMIT, or the script that writes.
+// The connection is cut around what makes an order take effect: COMMIT.
 func TestALostReplyLeavesAWholeOrderOrNone(t *testing.T) {
 	t.Parallel()
 	a := stocktest.NewAddresses(t)
 	direct := stocktest.NewOrders(t, a)
 	network, proxiedAddresses := newProxies(t, a)
 	network.mysql.Select(stocktest.Matching(regexp.MustCompile(`COMMIT$`)))
-	network.redis.Select(stocktest.Matching(regexp.MustCompile(evalsha(t, a, "../redis/lua/write_all.lua"))))
 	proxied := stocktest.NewOrders(t, proxiedAddresses)
 	for _, status := range proxied.Service.Statuses() {
 		for _, on := range status.Orders {

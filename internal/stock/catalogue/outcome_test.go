@@ -51,7 +51,7 @@ func TestALostReplyLeavesTheOutcomeUnknown(t *testing.T) {
 	network.mysql.Select(stocktest.Committing(regexp.MustCompile(`UPDATE good_(stock|slot) SET stock|COMMIT$`)))
 	const sale = "../redis/lua/sale.lua+" // comes before the scripts that sell
 	write := regexp.MustCompile(`(?i)\r\n(?:set|decrby)\r\n\$\d+\r\nstock:|` +
-		evalsha(t, a, "../redis/lua/write_all.lua", sale+"../redis/lua/deduct.lua", sale+"../stream/lua/sell.lua"))
+		evalsha(t, a, "../redis/lua/write.lua", sale+"../redis/lua/deduct.lua", sale+"../stream/lua/sell.lua"))
 	network.redis.Select(stocktest.Matching(write))
 	service := stocktest.NewService(t, proxied.Connect(t))
 

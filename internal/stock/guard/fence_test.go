@@ -103,6 +103,10 @@ func TestAHolderWhoseStockChangesAtEveryTryGivesUp(t *testing.T) {
 		if !errors.Is(err, stock.ErrChanged) || !errors.Is(err, stock.ErrBusy) || restocks != 10 {
 			t.Errorf("on %s: %v after %d tries, want busy after 10", on, err, restocks)
 		}
+		if on != stock.MySQL {
+			o.WantLeft(on, 10, 20)
+			continue
+		}
 		_, err = o.Place("lock-redis-fenced", on, restock, 1, 1)
 		line, isLine := errors.AsType[*stock.LineError](err)
 		if !isLine || line.GoodsID != o.Items[1] || !errors.Is(err, stock.ErrChanged) || restocks != 20 {

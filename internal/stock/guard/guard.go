@@ -27,8 +27,6 @@ type guarded struct {
 	items  *knownItems
 	wait   time.Duration
 
-	connections *OrderConnections // for the locks of several items; nil unless these keep connections to MySQL
-
 	log *slog.Logger
 }
 
@@ -62,6 +60,16 @@ func (g guarded) Deduct(ctx context.Context, req stock.Request) (stock.Receipt, 
 		return stock.Receipt{}, err
 	}
 	return g.whole.Once(ctx, req, func() (stock.Receipt, error) { return g.lockAndDeduct(ctx, req, section) })
+}
+
+// CancelSale implements stock.Canceller.
+func (g guarded) CancelSale(ctx context.Context, req stock.CancelRequest) (stock.Sale, error) {
+	return g.whole.CancelSale(ctx, req)
+}
+
+// Sale implements stock.Canceller.
+func (g guarded) Sale(ctx context.Context, id stock.SaleID) (stock.Sale, error) {
+	return g.whole.Sale(ctx, id)
 }
 
 func (g guarded) lockAndDeduct(ctx context.Context, req stock.Request, section stock.Section) (stock.Receipt, error) {

@@ -11,26 +11,18 @@ import (
 // mutexAroundTx is mutexInTx mended: the mutex is locked before BEGIN and unlocked after COMMIT, so the next holder
 // reads what this one has committed. Other replicas have mutexes of their own.
 type mutexAroundTx struct {
+	stock.Canceller
 	db      mysql.Store
 	guarded guarded
 }
 
 // NewMutexAroundTx makes the strategy `mutex-around-tx`.
 func NewMutexAroundTx(d stock.Deps) stock.Deducter {
+	db := mysql.New(d)
 	return mutexAroundTx{
-		db:      mysql.NewGuarded(d, "mutex-around-tx"),
+		Canceller: db, db: db,
 		guarded: guarded{name: "mutex-around-tx", locker: new(locks.Mutex), wait: d.LockWait, log: d.Log},
 	}
-}
-
-// CancelSale implements stock.Canceller.
-func (m mutexAroundTx) CancelSale(ctx context.Context, req stock.CancelRequest) (stock.Sale, error) {
-	return m.db.CancelSaleUnder(ctx, req, m.guarded.underLocks)
-}
-
-// Sale implements stock.Canceller.
-func (m mutexAroundTx) Sale(ctx context.Context, id stock.SaleID) (stock.Sale, error) {
-	return m.db.Sale(ctx, id)
 }
 
 func (m mutexAroundTx) Deduct(ctx context.Context, req stock.Request) (stock.Receipt, error) {

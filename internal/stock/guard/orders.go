@@ -2,19 +2,22 @@ package guard
 
 import (
 	"context"
-	"fmt"
 
 	"stock/internal/locks"
 	"stock/internal/stock"
+	"stock/internal/stock/mysql"
 )
 
-// guardedOrders is a guarded strategy that also takes orders: it reads, decides on and writes all items under the
-// locks of all. The locks prevent reads in between. The store writes all items at once, so that a crash cannot leave
-// half an order.
-type guardedOrders struct{ guarded }
+// guardedOrders is a guarded strategy that also takes orders: it reads, decides on and writes all items under the locks
+// of all. The locks prevent reads in between. One transaction writes all items, so that a crash cannot leave half an
+// order.
+type guardedOrders struct {
+	guarded
+	db mysql.Store
+}
 
 func (g guardedOrders) Order(ctx context.Context, req stock.OrderRequest) (stock.OrderReceipt, error) {
-	return g.whole.OrderOnce(ctx, req, func() (stock.OrderReceipt, error) { return g.lockAndOrder(ctx, req) })
+	return g.db.OrderOnce(ctx, req, func() (stock.OrderReceipt, error) { return g.lockAndOrder(ctx, req) })
 }
 
 func (g guardedOrders) lockAndOrder(
@@ -22,24 +25,19 @@ func (g guardedOrders) lockAndOrder(
 ) (receipt stock.OrderReceipt, err error) {
 	section := stock.Arrive()
 	lines := req.Lines()
-	if c := g.connections; c != nil && len(lines) > c.maxItems {
-		return receipt, fmt.Errorf("strategy %s %w of %d items: its lock keeps a connection for each, "+
-			"and an order may have %d of them", g.name, stock.ErrNoOrders, len(lines), c.maxItems)
-	}
-	ids := make([]int64, len(lines))
+	ids, keys := make([]int64, len(lines)), make([]string, len(lines))
 	for i, line := range lines {
-		ids[i] = line.GoodsID
+		ids[i], keys[i] = line.GoodsID, g.key(line.GoodsID)
 		if err := g.items.check(ctx, line.GoodsID); err != nil {
 			return receipt, line.Refused(err)
 		}
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	leases, release, err := g.lockAll(ctx, cancel, ids)
+	leases, err := locks.LockAll(ctx, orderLocker{g.guarded, cancel}, keys...)
 	if err != nil {
-		return receipt, err
+		return receipt, classifyLock(ctx, err)
 	}
-	defer release()
 	section.Enter()
 	defer func() { g.unlock(leases.Lease, ids, err) }()
 
@@ -50,7 +48,7 @@ func (g guardedOrders) lockAndOrder(
 			return receipt, err
 		}
 		receipt, err = req.DecideAndWrite(ctx, stocks, func(ctx context.Context, stocks []stock.ItemStock) error {
-			return g.whole.WriteAll(ctx, req, stocks)
+			return g.db.WriteAll(ctx, req, stocks)
 		}, section)
 		if !stock.TryAgain(err, attempt) {
 			receipt.Attempts = attempt

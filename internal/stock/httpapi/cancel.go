@@ -50,8 +50,7 @@ type cancellationLine struct {
 type saleReply struct {
 	Key       string          `json:"key"`
 	State     stock.SaleState `json:"state"`
-	Lines     []saleLine      `json:"lines"`              // one per item, in ascending order
-	Strategy  string          `json:"strategy,omitempty"` // the only one that can cancel it, if not all
+	Lines     []saleLine      `json:"lines"` // one per item, in ascending order
 	Store     stock.Store     `json:"store"`
 	Replica   string          `json:"replica"`
 	RequestID string          `json:"request_id"`
@@ -148,7 +147,7 @@ func (c *call) withSale(
 	c.tellReplay(found.Replayed)
 	reply := &saleReply{
 		Key: found.Key, State: found.State, Lines: []saleLine{},
-		Strategy: found.Guard, Store: on, Replica: c.api.Replica, RequestID: requestID(c.w),
+		Store: on, Replica: c.api.Replica, RequestID: requestID(c.w),
 	}
 	for _, line := range found.Lines {
 		reply.Lines = append(reply.Lines, saleLine{line.GoodsID, line.Count, line.Cancelled, line.GivenBack})

@@ -101,7 +101,7 @@ var kinds = []kind{{
 		"GET /stock/sales/{key} tells what was sold.",
 }, {
 	err: stock.ErrNoOrders, slug: "no-orders", status: http.StatusBadRequest, title: "No orders",
-	detail: "The strategy takes no orders at all, none on this store, or none of this many items; " +
+	detail: "The strategy takes no orders, or none on this store; " +
 		"GET /strategies lists the stores on which it does.",
 }, {
 	err: stock.ErrUnknownReservation, slug: "unknown-reservation", status: http.StatusNotFound,

@@ -73,7 +73,7 @@ var ledgerBugs = []Mutant{
 const anotherRow = ", (?, ?, ?, ?, CAST(LAST_INSERT_ID() AS SIGNED) + ?, ?, ?, ?, ?, ?, @epoch0, UTC_TIMESTAMP(6))"
 
 // anotherLine is in a statement that inserts the lines of an order into the ledger.
-const anotherLine = ", (?, ?, ?, ?, ?, ?, ?, ?, ?, @epoch1, UTC_TIMESTAMP(6))"
+const anotherLine = ", (?, ?, ?, ?, ?, ?, ?, ?, @epoch1, UTC_TIMESTAMP(6))"
 
 // addToRow is an edit of onEvery: it adds to a column of the last row.
 func addToRow(column int, units int64) func(*statement) {

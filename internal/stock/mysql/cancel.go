@@ -73,22 +73,15 @@ func (s Store) Sale(ctx context.Context, id stock.SaleID) (stock.Sale, error) {
 }
 
 // CancelSale implements stock.Canceller.
-func (s Store) CancelSale(ctx context.Context, req stock.CancelRequest) (stock.Sale, error) {
-	return s.CancelSaleUnder(ctx, req, stock.AtOnce)
-}
-
-// CancelSaleUnder implements stock.Lockable.
-func (s Store) CancelSaleUnder(
-	ctx context.Context, req stock.CancelRequest, under stock.Under,
-) (sale stock.Sale, err error) {
+func (s Store) CancelSale(ctx context.Context, req stock.CancelRequest) (sale stock.Sale, err error) {
 	err = retry.While(ctx, s.wait, overtaken, func() error {
-		sale, err = s.tryCancel(ctx, req, under)
+		sale, err = s.tryCancel(ctx, req)
 		return err
 	})
 	return sale, err
 }
 
-func (s Store) tryCancel(ctx context.Context, req stock.CancelRequest, under stock.Under) (stock.Sale, error) {
+func (s Store) tryCancel(ctx context.Context, req stock.CancelRequest) (stock.Sale, error) {
 	rows, err := s.findSale(ctx, req.Key)
 	switch {
 	case err != nil:
@@ -102,7 +95,7 @@ func (s Store) tryCancel(ctx context.Context, req stock.CancelRequest, under sto
 		return stock.Sale{}, err
 	}
 	sale := saleOf(req.Key, rows)
-	if changed, err := sale.Cancel(req, s.guard); err != nil || !changed {
+	if changed, err := sale.Cancel(req); err != nil || !changed {
 		sale.Replayed = true
 		return sale, err
 	}
@@ -110,14 +103,12 @@ func (s Store) tryCancel(ctx context.Context, req stock.CancelRequest, under sto
 	if err != nil {
 		return stock.Sale{}, err
 	}
-	return sale, under(ctx, sale.Items(), func(ctx context.Context) error {
-		return s.use(ctx, []int64{share.Sales}, func(conn *conn) error {
-			_, err := conn.together(ctx, query, args...)
-			if otherRowCount(err) {
-				return fmt.Errorf("the sale %w", stock.ErrChanged)
-			}
-			return err
-		})
+	return sale, s.use(ctx, []int64{share.Sales}, func(conn *conn) error {
+		_, err := conn.together(ctx, query, args...)
+		if otherRowCount(err) {
+			return fmt.Errorf("the sale %w", stock.ErrChanged)
+		}
+		return err
 	})
 }
 
@@ -161,7 +152,7 @@ func (s Store) whyUnknown(ctx context.Context, key string) error {
 func (s Store) insertTombstone(ctx context.Context, key string) error {
 	row := ledgerRow{Key: []byte(key), Outcome: ledgerCancelled, Fingerprint: make([]byte, 32), Store: s.name}
 	err := s.use(ctx, []int64{share.Sales}, func(conn *conn) error {
-		_, err := conn.together(ctx, insertLedger+"VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, UTC_TIMESTAMP(6)); "+
+		_, err := conn.together(ctx, insertLedger+"VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, UTC_TIMESTAMP(6)); "+
 			lockHoldSQL+"; "+expectNoRow, append(row.args(), row.Key)...)
 		if !otherRowCount(err) {
 			return err
@@ -181,7 +172,7 @@ func (s Store) insertTombstone(ctx context.Context, key string) error {
 
 // saleOf is what the rows of a key tell. They are at least one.
 func saleOf(key string, rows []soldRow) stock.Sale {
-	sale := stock.Sale{Key: key, State: stock.SaleRefused, Guard: rows[0].Guard}
+	sale := stock.Sale{Key: key, State: stock.SaleRefused}
 	switch rows[0].Outcome {
 	case ledgerSoldOut:
 		return sale

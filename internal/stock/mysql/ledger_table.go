@@ -21,7 +21,6 @@ type ledgerRow struct {
 	Outcome     ledgerOutcome
 	Fingerprint []byte      // identifies what was asked for: 32 bytes
 	Store       stock.Store // that was deducted from
-	Guard       string      // the strategy whose locks guard the stock, if nothing else does
 	Cancelled   int         // units
 
 	Epoch int64 // of the stock; 0 in a new row if the server must read it
@@ -53,7 +52,7 @@ func (s Store) orderRow(req stock.OrderRequest) ledgerRow {
 func (s Store) newRow(key string, goodsID int64, fingerprint []byte) ledgerRow {
 	return ledgerRow{
 		Key: []byte(key), GoodsID: goodsID, Outcome: ledgerDone, Fingerprint: fingerprint, Store: s.name,
-		Guard: s.guard, slot: s.slot,
+		slot: s.slot,
 	}
 }
 
@@ -191,7 +190,7 @@ func (c *conn) findAnswers(ctx context.Context, locking string, entries ...ledge
 	return known, err
 }
 
-const ledgerColumns = "order_key, line, goods_id, count, remaining, outcome, fingerprint, store, guard"
+const ledgerColumns = "order_key, line, goods_id, count, remaining, outcome, fingerprint, store"
 
 // lines reads all rows of the order whose first row this is. One statement sees all of them, or none if the order was
 // pruned meanwhile. Its key is new again then, so that is an ErrInProgress: the client tries again.
@@ -254,7 +253,7 @@ func recordSQL(rows []ledgerRow) (epochs string, values []string, args []any) {
 		if r.left != "" {
 			value += r.left + " + "
 		}
-		value += "?, ?, ?, ?, ?, "
+		value += "?, ?, ?, ?, "
 		if r.Count > 0 {
 			value += variable[r.GoodsID]
 		} else {
@@ -269,6 +268,6 @@ func recordSQL(rows []ledgerRow) (epochs string, values []string, args []any) {
 // args are the values of ledgerColumns.
 func (r *ledgerRow) args() []any {
 	return []any{
-		r.Key, r.Line, r.GoodsID, r.Count, r.Remaining, r.Outcome, r.Fingerprint, r.Store, []byte(r.Guard),
+		r.Key, r.Line, r.GoodsID, r.Count, r.Remaining, r.Outcome, r.Fingerprint, r.Store,
 	}
 }

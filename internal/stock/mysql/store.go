@@ -21,7 +21,6 @@ type Store struct {
 
 	name   stock.Store // in the ledger
 	slot   int         // in the ledger: that of a sale from slots whose epoch is read
-	guard  string      // in the ledger: see NewGuarded
 	shares *share.Limiter
 	tidb   bool
 	upkeep bool          // its connections count against Upkeep, whatever they are used for
@@ -39,14 +38,6 @@ func newStore(d stock.Deps, name stock.Store) Store {
 		DB: d.MySQL, name: name, shares: d.MySQLShares, tidb: d.TiDB, wait: d.LockWait,
 		reply: d.MySQLReply,
 	}
-}
-
-// NewGuarded makes the store for a strategy, if only its locks keep others from overwriting the stock: what it has sold
-// can be cancelled by no other strategy.
-func NewGuarded(d stock.Deps, strategy string) Store {
-	s := New(d)
-	s.guard = strategy
-	return s
 }
 
 // at is the store for sales from a slot, whose row they lock.
@@ -168,10 +159,8 @@ func (s Store) ItemsAfter(ctx context.Context, last int64, limit int) (ids []int
 	return ids, err
 }
 
-// Atomic implements stock.Lockable.
-func (Store) Atomic() bool { return true }
-
-// WriteAll implements stock.Lockable.
+// WriteAll overwrites the stock of the items of an order, all or none, and records its key. Where a stock has a holder,
+// it is written through the fence. It fails as Write does, with a *stock.LineError if one item is to blame.
 func (s Store) WriteAll(ctx context.Context, req stock.OrderRequest, stocks []stock.ItemStock) error {
 	ids := make([]int64, len(stocks))
 	for i, s := range stocks {

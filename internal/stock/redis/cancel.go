@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"strings"
 
 	"github.com/redis/go-redis/v9"
 
@@ -40,26 +39,18 @@ func (s Store) Sale(ctx context.Context, id stock.SaleID) (stock.Sale, error) {
 	return sale, sale.Check(id)
 }
 
-// CancelSale implements stock.Canceller.
-func (s Store) CancelSale(ctx context.Context, req stock.CancelRequest) (stock.Sale, error) {
-	return s.CancelSaleUnder(ctx, req, stock.AtOnce)
-}
-
-// CancelSaleUnder implements stock.Lockable. It reads the record, and then runs a script that does nothing if the
-// record is another by then. If there is none, a cancellation of everything makes one, which every sale finds that
-// comes later.
-func (s Store) CancelSaleUnder(
-	ctx context.Context, req stock.CancelRequest, under stock.Under,
-) (sale stock.Sale, err error) {
+// CancelSale implements stock.Canceller. It reads the record, and then runs a script that does nothing if the record is
+// another by then. If there is none, a cancellation of everything makes one, which every sale finds that comes later.
+func (s Store) CancelSale(ctx context.Context, req stock.CancelRequest) (sale stock.Sale, err error) {
 	changed := func(err error) bool { return errors.Is(err, stock.ErrChanged) }
 	err = retry.While(ctx, s.wait, changed, func() error {
-		sale, err = s.tryCancel(ctx, req, under)
+		sale, err = s.tryCancel(ctx, req)
 		return err
 	})
 	return sale, err
 }
 
-func (s Store) tryCancel(ctx context.Context, req stock.CancelRequest, under stock.Under) (stock.Sale, error) {
+func (s Store) tryCancel(ctx context.Context, req stock.CancelRequest) (stock.Sale, error) {
 	text, err := s.findSale(ctx, req.SaleID)
 	switch {
 	case err != nil:
@@ -74,7 +65,7 @@ func (s Store) tryCancel(ctx context.Context, req stock.CancelRequest, under sto
 		return stock.Sale{}, err
 	}
 	sale := r.sale(req.Key)
-	if changed, err := sale.Cancel(req, s.guard); err != nil || !changed {
+	if changed, err := sale.Cancel(req); err != nil || !changed {
 		sale.Replayed = true
 		return sale, err
 	}
@@ -82,9 +73,7 @@ func (s Store) tryCancel(ctx context.Context, req stock.CancelRequest, under sto
 	if err != nil {
 		return stock.Sale{}, err
 	}
-	return sale, under(ctx, sale.Items(), func(ctx context.Context) error {
-		return s.replaceRecord(ctx, req.SaleID, text, r.after(sale), back)
-	})
+	return sale, s.replaceRecord(ctx, req.SaleID, text, r.after(sale), back)
 }
 
 // findSale reads the record of a key, empty if there is none.
@@ -109,43 +98,38 @@ type returned struct {
 	streamed bool   // MySQL gets them, too
 }
 
-// giveBack returns what is to be put back when a record becomes that of a sale, and counts it in the sale: the units of
-// the stocks that still have the epoch of the sale.
-func (s Store) giveBack(ctx context.Context, r record, sale *stock.Sale) (back []returned, err error) {
-	for i := range sale.Lines {
-		line, was := &sale.Lines[i], r.cancelled[i]
-		if line.Cancelled == was.units {
-			continue
-		}
-		epoch, err := s.Client.Get(ctx, s.EpochKey(line.GoodsID)).Result()
-		if isNil(err) {
-			epoch, err = "0", nil
-		}
-		if err != nil {
-			return nil, Refusal(err)
-		}
-		if epoch == r.epochs[i] {
-			units := line.Cancelled - was.units
-			line.GivenBack += units
-			back = append(back, returned{line.GoodsID, units, epoch, r.outcome == streamed})
-		}
+// giveBack returns what is to be put back when a record becomes that of a sale, nil for nothing, and counts it in the
+// sale. Units of an earlier stock are not put back.
+func (s Store) giveBack(ctx context.Context, r record, sale *stock.Sale) (*returned, error) {
+	if len(sale.Lines) == 0 || sale.Lines[0].Cancelled == r.cancelled {
+		return nil, nil
 	}
-	return back, nil
+	line := &sale.Lines[0]
+	epoch, err := s.Client.Get(ctx, s.EpochKey(line.GoodsID)).Result()
+	if isNil(err) {
+		epoch, err = "0", nil
+	}
+	if err != nil || epoch != r.epoch {
+		return nil, Refusal(err)
+	}
+	units := line.Cancelled - r.cancelled
+	line.GivenBack += units
+	return &returned{line.GoodsID, units, epoch, r.outcome == streamed}, nil
 }
 
 // replaceRecord runs the script.
-func (s Store) replaceRecord(ctx context.Context, id stock.SaleID, before, after string, back []returned) error {
+func (s Store) replaceRecord(ctx context.Context, id stock.SaleID, before, after string, back *returned) error {
 	if ctx.Err() != nil {
 		return stock.Interrupted(context.Cause(ctx))
 	}
 	keys := []string{s.RecordKey(id.GoodsID, id.Key)}
-	args := []any{before, after, s.saleTTL.Milliseconds(), "", int64(stock.MaxStock)}
-	var item int64 // of the stream; redis-stream takes no orders, and so has one
-	for _, b := range back {
-		keys = append(keys, s.Key(b.goodsID), s.EpochKey(b.goodsID), s.StreamKey(b.goodsID))
-		args = append(args, b.units, b.epoch)
-		if b.streamed {
-			item, args[3] = b.goodsID, rand.Int64()
+	args := []any{before, after, s.saleTTL.Milliseconds()}
+	var item int64 // of the stream
+	if back != nil {
+		keys = append(keys, s.Key(back.goodsID), s.EpochKey(back.goodsID), s.StreamKey(back.goodsID))
+		args = append(args, back.units, back.epoch, int64(stock.MaxStock), "")
+		if back.streamed {
+			item, args[6] = back.goodsID, rand.Int64()
 		}
 	}
 	reply, err := s.WithStream(ctx, item, func() *redis.Cmd {
@@ -157,23 +141,22 @@ func (s Store) replaceRecord(ctx context.Context, id stock.SaleID, before, after
 	case redis.HasErrorPrefix(reply.Err(), "CHANGED"):
 		return fmt.Errorf("the sale %w: %w", stock.ErrChanged, reply.Err())
 	case redis.HasErrorPrefix(reply.Err(), "OVERSTOCKED"):
-		var at int
 		var present int64
-		_, _ = fmt.Sscanf(reply.Err().Error(), "OVERSTOCKED %d %d", &at, &present)
-		return stock.Overstocked(back[at].goodsID, present, int64(back[at].units))
+		_, _ = fmt.Sscanf(reply.Err().Error(), "OVERSTOCKED %d", &present)
+		return stock.Overstocked(back.goodsID, present, int64(back.units))
 	}
 	return classifyWrite(reply.Err())
 }
 
 // sale is what a record tells.
 func (r record) sale(key string) stock.Sale {
-	sale := stock.Sale{Key: key, State: stock.SaleRefused, Guard: r.guard}
-	if r.outcome == soldOut {
+	sale := stock.Sale{Key: key, State: stock.SaleRefused}
+	switch r.outcome {
+	case soldOut:
 		return sale
-	}
-	for i, line := range r.lines {
-		sold := stock.SaleLine{Line: line.Line, Cancelled: r.cancelled[i].units, GivenBack: r.cancelled[i].back}
-		sale.Lines = append(sale.Lines, sold)
+	case cancelled:
+	default:
+		sale.Lines = []stock.SaleLine{{Line: r.line.Line, Cancelled: r.cancelled, GivenBack: r.givenBack}}
 	}
 	sale.State = stock.StateOf(sale.Lines)
 	return sale
@@ -184,14 +167,7 @@ func (r record) after(sale stock.Sale) string {
 	if r.outcome == soldOut {
 		return r.fingerprint + " " + cancelled
 	}
-	var text strings.Builder
-	text.WriteString(r.fingerprint + " " + guarded(r.outcome, r.guard))
-	for i, line := range r.lines {
-		fmt.Fprintf(&text, " %d %d %d %s", line.GoodsID, line.Count, line.Remaining, r.epochs[i])
-	}
-	text.WriteString(" /")
-	for _, line := range sale.Lines {
-		fmt.Fprintf(&text, " %d %d", line.Cancelled, line.GivenBack)
-	}
-	return text.String()
+	line := sale.Lines[0]
+	return fmt.Sprintf("%s %s %d %d %d %s / %d %d", r.fingerprint, r.outcome, line.GoodsID, line.Count, r.line.Remaining,
+		r.epoch, line.Cancelled, line.GivenBack)
 }

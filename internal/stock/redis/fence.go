@@ -2,9 +2,18 @@ package redis
 
 import (
 	"context"
-	"errors"
+	_ "embed"
+	"fmt"
+
+	"github.com/redis/go-redis/v9"
 
 	"stock/internal/stock"
+)
+
+var (
+	//go:embed lua/write.lua
+	writeLua    string
+	writeScript = redis.NewScript(writeLua)
 )
 
 // holderStore is the store as seen by one holder of a lock who carries out a request: see the holderStore of package
@@ -33,19 +42,28 @@ func (s *holderStore) Read(ctx context.Context, goodsID int64) (units int64, err
 
 // Write implements stock.ReadWriter.
 func (s *holderStore) Write(ctx context.Context, goodsID, units int64) error {
-	written := stock.ItemStock{GoodsID: goodsID, Units: units, Read: s.read, Holder: s.holder}
-	err := s.writeAll(ctx, s.newRecord(s.req, units), []stock.ItemStock{written})
-	if line, ok := errors.AsType[*stock.LineError](err); ok {
-		return line.Err
+	if ctx.Err() != nil {
+		return stock.Interrupted(context.Cause(ctx))
 	}
-	return err
-}
-
-// newRecord is the record of a deduction that leaves units, or nil if it has no key.
-func (s Store) newRecord(req stock.Request, units int64) *newRecord {
-	if req.Key == "" {
-		return nil
+	keys := []string{s.Key(goodsID), s.fenceKey(goodsID)}
+	args := []any{units, s.holder.Issuer, s.holder.Token, s.read}
+	if s.req.Key != "" {
+		keys = append(keys, s.RecordKey(goodsID, s.req.Key), s.EpochKey(goodsID))
+		args = append(args, recordText(s.req, units), s.saleTTL.Milliseconds())
 	}
-	line := stock.LineReceipt{Line: stock.Line{GoodsID: req.GoodsID, Count: req.Count}, Remaining: units}
-	return &newRecord{s.RecordKey(req.GoodsID, req.Key), req.Fingerprint(stock.Redis), []stock.LineReceipt{line}}
+	err := writeScript.Run(context.WithoutCancel(ctx), s.Client, keys, args...).Err()
+	if known, ok := keyTaken(err); ok {
+		return known
+	}
+	switch {
+	case redis.HasErrorPrefix(err, "UNKNOWN"):
+		return missing(goodsID)
+	case redis.HasErrorPrefix(err, "FENCED"):
+		var last stock.Holder
+		_, _ = fmt.Sscanf(err.Error(), "FENCED %d %s", &last.Token, &last.Issuer)
+		return s.holder.RefusedBy(goodsID, last)
+	case redis.HasErrorPrefix(err, "CHANGED"):
+		return stock.ErrChanged
+	}
+	return classifyWrite(err)
 }

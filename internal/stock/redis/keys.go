@@ -17,23 +17,13 @@ type Store struct {
 	Client redis.UniversalClient
 	Prefix string // of every key: see stock.Deps
 
-	guard string // in records: see NewGuarded
-
 	saleTTL, refusalTTL time.Duration // of records
 	wait                time.Duration // how long a cancellation is tried: see stock.Deps
 }
 
 // New makes the store of a replica.
 func New(d stock.Deps) Store {
-	return Store{d.Redis, d.KeyPrefix, "", d.KeyTTL, d.RefusalTTL, d.LockWait}
-}
-
-// NewGuarded makes the store for a strategy, if only its locks keep others from overwriting the stock: what it has sold
-// can be cancelled by no other strategy.
-func NewGuarded(d stock.Deps, strategy string) Store {
-	s := New(d)
-	s.guard = strategy
-	return s
+	return Store{d.Redis, d.KeyPrefix, d.KeyTTL, d.RefusalTTL, d.LockWait}
 }
 
 // Key holds the stock of an item. It has braces around the id, so that all keys of one item share a hash slot of Redis

@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -33,14 +32,11 @@ const (
 type record struct {
 	fingerprint string
 	outcome     string
-	guard       string              // the strategy whose locks guard the stock, if nothing else does
-	lines       []stock.LineReceipt // one item with a count of 0 if refused, none if cancelled
-	epochs      []string            // of the stocks that the lines were sold from
-	cancelled   []undone            // by line
+	line        stock.LineReceipt // with a count of 0 if refused, and zero if cancelled
+	epoch       string            // of the stock that the units were sold from
+	cancelled   int               // units
+	givenBack   int               // of these, those that were put back into the stock
 }
-
-// undone is what was cancelled of a line: units, of which some were put back into the stock.
-type undone struct{ units, back int }
 
 // takenError ends a request whose key is taken.
 type takenError struct{ record string }
@@ -50,12 +46,9 @@ func (e *takenError) Error() string { return "the idempotency key is taken" }
 // fingerprintText is a fingerprint as a record has it.
 func fingerprintText(fingerprint []byte) string { return hex.EncodeToString(fingerprint[:16]) }
 
-// guarded is the outcome of a sale as a record has it.
-func guarded(outcome, guard string) string {
-	if guard == "" {
-		return outcome
-	}
-	return outcome + ":" + guard
+// recordText is the record of a deduction that leaves units, without the epoch of the stock.
+func recordText(req stock.Request, units int64) string {
+	return fmt.Sprintf("%s %s %d %d %d", fingerprintText(req.Fingerprint(stock.Redis)), done, req.GoodsID, req.Count, units)
 }
 
 // refusalText is the record of a refusal.
@@ -64,29 +57,21 @@ func refusalText(fingerprint []byte, refusal *stock.SoldOutError) string {
 }
 
 func parseRecord(text string) (r record, err error) {
-	answer, changes, _ := strings.Cut(text, " /")
+	answer, changes, cancelledInPart := strings.Cut(text, " /")
 	fields := strings.Fields(answer)
-	if len(fields)%4 != 2 || len(fields) == 2 && fields[1] != cancelled {
+	switch {
+	case len(fields) == 2 && fields[1] == cancelled && !cancelledInPart:
+		return record{fingerprint: fields[0], outcome: cancelled}, nil
+	case len(fields) != 6:
 		return r, fmt.Errorf("record of an idempotency key in Redis: %q is none", text)
 	}
-	r.fingerprint = fields[0]
-	r.outcome, r.guard, _ = strings.Cut(fields[1], ":")
-	for f := range slices.Chunk(fields[2:], 4) {
-		var line stock.LineReceipt
-		if _, err := fmt.Sscan(strings.Join(f[:3], " "), &line.GoodsID, &line.Count, &line.Remaining); err != nil {
-			return r, fmt.Errorf("record of an idempotency key in Redis: %q is none: %w", text, err)
-		}
-		r.lines, r.epochs = append(r.lines, line), append(r.epochs, f[3])
+	r.fingerprint, r.outcome, r.epoch = fields[0], fields[1], fields[5]
+	_, err = fmt.Sscan(strings.Join(fields[2:5], " "), &r.line.GoodsID, &r.line.Count, &r.line.Remaining)
+	if err == nil && cancelledInPart {
+		_, err = fmt.Sscan(changes, &r.cancelled, &r.givenBack)
 	}
-	r.cancelled = make([]undone, len(r.lines))
-	if changes == "" {
-		return r, nil
-	}
-	rest := strings.NewReader(changes)
-	for i := range r.cancelled {
-		if _, err := fmt.Fscan(rest, &r.cancelled[i].units, &r.cancelled[i].back); err != nil {
-			return r, fmt.Errorf("record of an idempotency key in Redis: %q is none: %w", text, err)
-		}
+	if err != nil {
+		return r, fmt.Errorf("record of an idempotency key in Redis: %q is none: %w", text, err)
 	}
 	return r, nil
 }
@@ -113,7 +98,7 @@ func replay(text string, req stock.Request) (stock.Receipt, error) {
 	if err != nil {
 		return stock.Receipt{Replayed: replayed}, err
 	}
-	remaining := first.lines[0].Remaining
+	remaining := first.line.Remaining
 	if first.outcome == soldOut {
 		refusal := &stock.SoldOutError{GoodsID: req.GoodsID, Asked: req.Count, Remaining: remaining}
 		return stock.Receipt{Replayed: true}, refusal
@@ -121,67 +106,29 @@ func replay(text string, req stock.Request) (stock.Receipt, error) {
 	return stock.Receipt{Remaining: remaining, Attempts: 1, Replayed: true}, nil
 }
 
-// replayOrder gives the first answer to an order that is sent again.
-func replayOrder(text string, req stock.OrderRequest) (stock.OrderReceipt, error) {
-	first, replayed, err := check(text, req.Key, req.Fingerprint(stock.Redis))
-	receipt := stock.OrderReceipt{Receipt: stock.Receipt{Attempts: 1, Replayed: replayed}}
-	if err != nil {
-		return receipt, err
-	}
-	if first.outcome == soldOut {
-		at := first.lines[0]
-		lines := req.Lines()
-		line := lines[slices.IndexFunc(lines, func(l stock.Line) bool { return l.GoodsID == at.GoodsID })]
-		refusal := &stock.SoldOutError{GoodsID: line.GoodsID, Asked: line.Count, Remaining: at.Remaining}
-		return receipt, line.Refused(refusal)
-	}
-	receipt.Lines = first.lines
-	return receipt, nil
-}
-
-// Once implements stock.Lockable.
+// Once implements stock.Lockable. It keeps a refusal, unless the key has a record by now.
 func (s Store) Once(
 	ctx context.Context, req stock.Request, deduct func() (stock.Receipt, error),
 ) (stock.Receipt, error) {
+	receipt, err := deduct()
 	if req.Key == "" {
-		return deduct()
+		return receipt, err
 	}
-	return once(ctx, s, s.RecordKey(req.GoodsID, req.Key), req.Fingerprint(stock.Redis), deduct,
-		func(first string) (stock.Receipt, error) { return replay(first, req) })
-}
-
-// OrderOnce implements stock.Lockable.
-func (s Store) OrderOnce(
-	ctx context.Context, req stock.OrderRequest, order func() (stock.OrderReceipt, error),
-) (stock.OrderReceipt, error) {
-	if req.Key == "" {
-		return order()
-	}
-	return once(ctx, s, s.RecordKey(req.Lines()[0].GoodsID, req.Key), req.Fingerprint(stock.Redis), order,
-		func(first string) (stock.OrderReceipt, error) { return replayOrder(first, req) })
-}
-
-// once carries a request out. If its key has a record already, it gives the first answer. It keeps a refusal, unless
-// the key has a record by now.
-func once[Receipt any](
-	ctx context.Context, s Store, key string, fingerprint []byte,
-	carryOut func() (Receipt, error), answer func(first string) (Receipt, error),
-) (Receipt, error) {
-	receipt, err := carryOut()
 	if taken, ok := errors.AsType[*takenError](err); ok {
-		return answer(taken.record)
+		return replay(taken.record, req)
 	}
 	refusal, ok := errors.AsType[*stock.SoldOutError](err)
 	if !ok {
 		return receipt, err
 	}
-	args := []any{refusalText(fingerprint, refusal), s.refusalTTL.Milliseconds()}
+	key := s.RecordKey(req.GoodsID, req.Key)
+	args := []any{refusalText(req.Fingerprint(stock.Redis), refusal), s.refusalTTL.Milliseconds()}
 	first, failure := refuseScript.Run(context.WithoutCancel(ctx), s.Client, []string{key}, args...).Text()
 	switch {
 	case failure != nil && !isNil(failure):
 		return receipt, stock.Unrecorded(err, failure)
 	case first != "":
-		return answer(first)
+		return replay(first, req)
 	}
 	return receipt, err
 }

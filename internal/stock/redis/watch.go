@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -72,8 +73,9 @@ func (w watch) inTx(
 	}
 	section.Leave()
 	_, err = tx.TxPipelined(unending, func(queue redis.Pipeliner) error {
-		if added := w.newRecord(req, remaining); added != nil {
-			queue.Set(unending, added.key, added.text(seen.epoch), w.saleTTL)
+		if req.Key != "" {
+			record := recordText(req, remaining) + " " + cmp.Or(seen.epoch, "0")
+			queue.Set(unending, w.RecordKey(req.GoodsID, req.Key), record, w.saleTTL)
 		}
 		return queue.Set(unending, key, remaining, 0).Err()
 	})

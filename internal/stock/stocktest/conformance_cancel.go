@@ -14,8 +14,11 @@ import (
 
 // runCancellations tests a strategy that keeps idempotency keys with cancellations of its sales.
 func (s subject) runCancellations(t *testing.T) {
-	t.Run("loses no unit that is given back while another sale is inside", s.cancelsBesideHolder)
-	t.Run("conserves every unit under sales and cancellations", s.cancellationsConserve)
+	// Under a lock without a fence, a holder overwrites what is given back meanwhile, as it does with a restock.
+	if s.strategy.Claim.Restocked == stock.Correct {
+		t.Run("loses no unit that is given back while another sale is inside", s.cancelsBesideHolder)
+		t.Run("conserves every unit under sales and cancellations", s.cancellationsConserve)
+	}
 	if !s.firstOfKeeping {
 		return
 	}

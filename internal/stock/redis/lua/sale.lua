@@ -1,9 +1,9 @@
 -- What the scripts that sell to several requests have in common. This text comes before theirs.
 --
 -- A request may have an idempotency key. The record of a key is the answer to the first request that had it:
--- "fingerprint outcome", and for each item " id count remaining epoch". The outcome of a sale under a lock without a
--- fence ends with ":" and the strategy. After a cancellation, the record goes on with " /", and for each item
--- " cancelled given-back", in units. "- cancelled" is that of a key that was cancelled before it was used.
+-- "fingerprint outcome item count remaining epoch". After a cancellation, the record goes on with
+-- " / cancelled given-back", in units. "- cancelled" is that of a key that was cancelled before it was used, and
+-- "fingerprint cancelled" that of a refusal that was cancelled.
 -- KEYS, after those of the script: the records of the requests that have keys
 -- ARGV, after those of the script: the units that each request wants, in the order of arrival; and then, if there are
 -- records: for each of them the number of its request, counted from 1, and the fingerprint; and at the end the id of
