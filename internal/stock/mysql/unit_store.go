@@ -2,6 +2,7 @@ package mysql
 
 import (
 	"context"
+	"fmt"
 
 	"stock/internal/stock"
 )
@@ -135,12 +136,16 @@ func lockUnits(ctx context.Context, in session, goodsID int64, n int) (units []i
 // locked row makes it roll the transaction back (error 1180). Other servers see a comment.
 const mayWait = "/*M! SET STATEMENT innodb_lock_wait_timeout = 1 FOR */ "
 
-// deleteUnits deletes rows that are locked.
+// deleteUnits deletes rows that are locked. If one of them is gone, it fails: what is missing was sold to another buyer.
 func deleteUnits(ctx context.Context, tx Tx, goodsID int64, units []int64) error {
 	if len(units) == 0 {
 		return nil
 	}
-	_, err := tx.ExecContext(ctx, deleteUnitsSQL+" AND unit IN "+list(len(units)),
+	done, err := tx.ExecContext(ctx, deleteUnitsSQL+" AND unit IN "+list(len(units)),
 		append([]any{goodsID}, params(units)...)...)
+	if err == nil && done.Rows != int64(len(units)) {
+		err = fmt.Errorf("%d of %d locked units of item %d were deleted: something else deletes rows of good_unit, "+
+			"or the server does not keep row locks", done.Rows, len(units), goodsID)
+	}
 	return err
 }

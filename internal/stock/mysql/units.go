@@ -54,7 +54,13 @@ func (u unitRows) Deduct(ctx context.Context, req stock.Request) (stock.Receipt,
 	}
 	return u.MySQL.Once(ctx, req, func() (stock.Receipt, error) {
 		return u.MySQL.sellInTries(ctx, req, func(section stock.Section) (stock.Receipt, error) {
-			return u.try(ctx, req, section)
+			for {
+				receipt, err := u.try(ctx, req, section)
+				if !errors.Is(err, errNoMatch) {
+					return receipt, err
+				}
+				// There are new rows now. If others take them all, as many units are sold: this ends with the stock.
+			}
 		})
 	})
 }
@@ -76,8 +82,9 @@ func (u unitRows) checkSkipLocked(ctx context.Context, req stock.Request) error 
 	return nil
 }
 
-// try sells units that are free. If too few are, it makes rows for another try. If no units are unmade, and the item is
-// not sold out, it looks from the first unit, and at last waits for rows that others have locked.
+// try sells units that are free. If too few are, it makes rows of unmade units and fails with errNoMatch. If no units
+// are unmade, and the item is not sold out, it looks from the first unit, and at last waits for rows that others have
+// locked.
 func (u unitRows) try(ctx context.Context, req stock.Request, section stock.Section) (stock.Receipt, error) {
 	if req.Count > unitChunk {
 		return u.takeAny(ctx, req, section)
