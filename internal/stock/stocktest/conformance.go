@@ -122,7 +122,9 @@ func (s subject) run(t *testing.T) {
 		t.Run("blocks no more than it claims while a replica is stopped after any statement", s.runStops)
 	}
 	if s.strategy.Idempotent() {
-		s.runKeys(t)
+		if !s.runKeys(t) {
+			return
+		}
 		s.runCancellations(t)
 	}
 	if s.takesOrders() {

@@ -16,8 +16,12 @@ import (
 )
 
 // runKeys tests a strategy that keeps idempotency keys with requests that are sent again with the same key. Locks that
-// keep them in the same way differ only in when requests meet.
-func (s subject) runKeys(t *testing.T) {
+// keep them in the same way differ only in when requests meet. It reports whether the strategy keeps keys at all: if not,
+// other tests of keys would wait for answers that never come.
+func (s subject) runKeys(t *testing.T) (keeps bool) {
+	if !t.Run("keeps keys", func(t *testing.T) { must.Succeed(t, s.keepsKeys(t)) }) {
+		return false
+	}
 	s.play(t, keyScripts)
 	t.Run("deducts once for a request that is sent again while the first one stops", func(t *testing.T) {
 		s.buysOnceMeanwhile(t, 1)
@@ -26,7 +30,7 @@ func (s subject) runKeys(t *testing.T) {
 		s.play(t, keyedOrderScripts)
 	}
 	if !s.firstOfKeeping {
-		return
+		return true
 	}
 	s.play(t, firstKeyScripts)
 	t.Run("sells to one of two items that are asked for with one key at once", s.sellsOneOfTwo)
@@ -36,6 +40,29 @@ func (s subject) runKeys(t *testing.T) {
 			s.buysOnceMeanwhile(t, 2)
 		})
 	}
+	return true
+}
+
+// keepsKeys sends a deduction and an order twice. The second answer must be a replay.
+func (s subject) keepsKeys(t testing.TB) error {
+	t.Helper()
+	lines := []stock.Line{{GoodsID: s.newItem(t, 10), Count: 1}, {GoodsID: s.newItem(t, 10), Count: 1}}
+	asks := map[string]request{"Deduct": {lines: lines[:1], key: s.key(lines[0].GoodsID)}}
+	if s.takesOrders() {
+		asks["Order"] = request{lines: lines, key: s.key(lines[1].GoodsID)}
+	}
+	ctx := stock.LimitWait(patient(t), 0)
+	for method, ask := range asks {
+		if _, err := s.buy(ctx, 0, ask); err != nil {
+			return fmt.Errorf("%s of %s with a key: %w", method, s.strategy.Name, err)
+		}
+		again, err := s.buy(ctx, 1, ask)
+		if err != nil || !again.Replayed {
+			return fmt.Errorf("%s keeps no keys: %s, called again with the same key, returns %+v, %v instead of a replay: "+
+				"wrap its work in the store's Once or OrderOnce, or say in NoKeys why not", s.strategy.Name, method, again, err)
+		}
+	}
+	return nil
 }
 
 // key returns a key for requests for this item.
