@@ -90,6 +90,7 @@ func stopAnExploration(t *testing.T, p *browsertest.Page, address string) {
 		`{"strategy":"update","faults":2}`:             "2 faults",
 		`{"script":"def buy(:","file":"update.star"}`:  "update.star:1:",
 		`{"script":"x = 1","file":"../../etc/passwd"}`: "mine.star",
+		`{"script":"x = len('x' * 900000000)"}`:        "mine.star:1:1: it needs more than 64 MiB of memory",
 	} {
 		if got := tab.post(http.StatusBadRequest, "explore", body); !strings.Contains(got, want) {
 			t.Errorf("%s: %s, want %q in it", body, got, want)

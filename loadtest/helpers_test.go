@@ -22,6 +22,7 @@ import (
 
 	"stock/internal/must"
 	"stock/internal/servers/serverstest"
+	"stock/loadtest/internal/explore/script"
 	"stock/loadtest/internal/lab"
 	"stock/loadtest/internal/report"
 )
@@ -46,6 +47,7 @@ var programs = sync.OnceValues(func() (dir string, err error) {
 })
 
 func TestMain(m *testing.M) {
+	script.Interpret()
 	code := m.Run()
 	if dir, _ := programs(); dir != "" {
 		os.RemoveAll(dir)

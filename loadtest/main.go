@@ -27,6 +27,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"stock/internal/suggest"
+	"stock/loadtest/internal/explore/script"
 	"stock/loadtest/internal/report"
 	"stock/loadtest/internal/tenant"
 )
@@ -73,6 +74,7 @@ func startError(ctx context.Context, err error) error {
 var revision string
 
 func main() {
+	script.Interpret()
 	leaveProcessorsToTheService()
 	redis.SetLogger(quiet{})
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)

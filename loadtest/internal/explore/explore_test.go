@@ -12,6 +12,7 @@ import (
 
 	"stock/internal/must"
 	"stock/loadtest/internal/explore"
+	"stock/loadtest/internal/explore/script"
 	"stock/loadtest/internal/explore/trace"
 	"stock/loadtest/internal/lab"
 	"stock/loadtest/internal/scenario"
@@ -45,6 +46,7 @@ var shared = sync.OnceValues(func() (r rig, err error) {
 var started atomic.Bool
 
 func TestMain(m *testing.M) {
+	script.Interpret()
 	code := m.Run()
 	if started.Load() {
 		r, _ := shared()

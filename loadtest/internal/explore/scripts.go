@@ -32,6 +32,7 @@ func StartScripts(ctx context.Context, lanes int, engine string) (*Explorer, err
 // scripted is the script that a lane executes. It implements Subject.
 type scripted struct {
 	*Script
+	*script.Interpreter
 	direct   *script.Stores // of setup and check
 	tables   []string       // that setup has made
 	before   []string       // the tables that were there before
@@ -125,9 +126,13 @@ func (x *Explorer) engine() string {
 func (x *Explorer) use(ctx context.Context, s *Script) (*answered, error) {
 	all := &answered{}
 	all.last.Store("none has answered")
+	interpreter, err := s.Start()
+	if err != nil {
+		return nil, err
+	}
 	for _, l := range x.lanes {
-		var err error
-		subject := &scripted{Script: s, answered: all}
+		subject := &scripted{Script: s, Interpreter: interpreter, answered: all}
+		l.subject = subject
 		if l.postgres != "" {
 			if err := l.clearPostgres(ctx); err != nil {
 				return nil, err
@@ -140,7 +145,7 @@ func (x *Explorer) use(ctx context.Context, s *Script) (*answered, error) {
 			return nil, err
 		}
 		subject.direct.Once = map[string]bool{}
-		l.subject, l.hidden = subject, nil
+		l.hidden = nil
 	}
 	return all, nil
 }
@@ -151,12 +156,16 @@ func (x *Explorer) leave() {
 	defer cancel()
 	for _, l := range x.lanes {
 		subject, _ := l.subject.(*scripted)
-		if subject == nil || subject.direct == nil {
+		if subject == nil || subject.Interpreter == nil {
+			continue
+		}
+		l.subject = &scripted{}
+		subject.Interpreter.Close()
+		if subject.direct == nil {
 			continue
 		}
 		subject.hangUp()
 		_ = subject.direct.Close() // of connections only
-		l.subject = &scripted{}
 		if l.postgres != "" {
 			continue
 		}

@@ -2,6 +2,7 @@ package script
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"time"
@@ -47,18 +48,12 @@ const (
 	poll      = 2 * time.Millisecond
 )
 
-// names are those of what a script can use beside Starlark's own.
-var names = []string{
-	"item", "key", "refuse", "sql", "redis", "lua", "try_sql", "try_redis", "try_lua",
-}
-
 // run is a function while it is executed.
 type run struct {
-	script *Script
-	env    Env
-	calls  map[string]bool // with their results
-	polls  int
-	inside bool // a function is executed, and not the top of the file
+	env   Env
+	calls map[[sha256.Size]byte]bool // with their results
+	polls int
+	ended error // why it ends before it returns: a stop
 }
 
 // stop ends a function with an outcome.
@@ -70,94 +65,30 @@ type stop struct {
 func (s stop) Error() string { return s.why }
 
 // Run executes a function of the script. An error is a mistake in the script, and says where it is.
-func (s *Script) Run(ctx context.Context, function string, env Env) (Result, error) {
-	r := &run{script: s, env: env, calls: map[string]bool{}}
-	value, err := r.call(ctx, function)
-	if ended, ok := errors.AsType[stop](err); ok {
+func (i *Interpreter) Run(ctx context.Context, function string, env Env) (Result, error) {
+	r := &run{env: env, calls: map[[sha256.Size]byte]bool{}}
+	args := starlark.NewDict(len(env.Args))
+	for name, arg := range env.Args {
+		_ = args.SetKey(starlark.String(name), toStarlark(arg)) // a new dict takes any text
+	}
+	given, err := encode(args)
+	if err != nil {
+		return Result{}, err
+	}
+	result, err := i.execute(ctx, message{Name: function, Item: env.Item, Value: given}, r)
+	if ended, ok := errors.AsType[stop](r.ended); ok {
 		return Result{Outcome: ended.outcome, Why: ended.why}, nil
 	}
-	if err != nil {
-		return Result{}, readable(s.File, err)
-	}
-	return r.result(function, value)
+	return result, err
 }
 
-func (r *run) call(ctx context.Context, function string) (starlark.Value, error) {
-	globals, err := r.globals(ctx)
-	if err != nil {
-		return nil, err
-	}
-	r.inside = true
-	var kwargs []starlark.Tuple
-	for _, param := range r.script.params[function] {
-		kwargs = append(kwargs, starlark.Tuple{starlark.String(param), toStarlark(r.env.Args[param])})
-	}
-	thread, release := r.thread(ctx)
-	defer release()
-	return starlark.Call(thread, globals[function], nil, kwargs)
-}
+// function is one that a script can call.
+type function func(args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error)
 
-// globals executes the top of the file. Sessions share nothing but the stores.
-func (r *run) globals(ctx context.Context) (starlark.StringDict, error) {
-	thread, release := r.thread(ctx)
-	defer release()
-	return r.script.program.Init(thread, r.predeclared(ctx))
-}
-
-func (r *run) thread(ctx context.Context) (thread *starlark.Thread, release func() bool) {
-	thread = &starlark.Thread{
-		Name: r.script.File,
-		Print: func(_ *starlark.Thread, text string) {
-			if r.env.Say != nil {
-				r.env.Say(text)
-			}
-		},
-		Load: func(*starlark.Thread, string) (starlark.StringDict, error) {
-			return nil, errors.New("a script is one file")
-		},
-		OnMaxSteps: func(t *starlark.Thread) { t.Cancel(fmt.Sprintf("it loops: %d steps, and no end", mostSteps)) },
-	}
-	thread.SetMaxExecutionSteps(mostSteps)
-	return thread, context.AfterFunc(ctx, func() { thread.Cancel("interrupted") })
-}
-
-func (r *run) result(function string, value starlark.Value) (Result, error) {
-	result := Result{}
-	if count, ok := r.env.Args["count"].(int64); ok {
-		result.Units = count
-	}
-	switch v := value.(type) {
-	case starlark.NoneType:
-	case starlark.Bool:
-		result.False = !bool(v)
-	case starlark.Int:
-		units, ok := v.Int64()
-		if !ok {
-			return result, fmt.Errorf("%s: %s returns %v, which is too large", r.script.File, function, v)
-		}
-		result.Units = units
-	case starlark.String:
-		result.Text = string(v)
-	default:
-		return result, fmt.Errorf("%s: %s returns a %s: it can return nothing, True, False, a number of units or a text",
-			r.script.File, function, value.Type())
-	}
-	return result, nil
-}
-
-// predeclared is what the script can use.
-func (r *run) predeclared(ctx context.Context) starlark.StringDict {
-	all := starlark.StringDict{"item": starlark.MakeInt64(r.env.Item)}
-	add := func(name string, f func(starlark.Tuple, []starlark.Tuple) (starlark.Value, error)) {
-		all[name] = starlark.NewBuiltin(name, func(
-			_ *starlark.Thread, _ *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple,
-		) (starlark.Value, error) {
-			if !r.inside {
-				return nil, errors.New(name + " can only be called in a function")
-			}
-			return f(args, kwargs)
-		})
-	}
+// functions are those that a script can call.
+func (r *run) functions(ctx context.Context) map[string]function {
+	all := map[string]function{}
+	add := func(name string, f function) { all[name] = f }
 	add("key", func(args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 		var name string
 		err := starlark.UnpackArgs("key", args, kwargs, "name", &name)
@@ -221,7 +152,7 @@ func (r *run) step(
 	if ctx.Err() != nil {
 		return nil, stop{Unknown, "interrupted"}
 	}
-	switch done := fmt.Sprint(args, kwargs, value, err); {
+	switch done := sha256.Sum256(fmt.Append(nil, args, kwargs, value, err)); {
 	case r.calls[done] && r.polls == mostPolls:
 		return nil, fmt.Errorf("it loops: %d calls with the same result, and no end", mostPolls)
 	case r.calls[done]:

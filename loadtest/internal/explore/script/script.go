@@ -31,8 +31,10 @@ type Script struct {
 	Setup    bool     // there is a function setup
 	Check    bool     // there is a function check
 
-	program *starlark.Program
-	params  map[string][]string // of functions
+	Params map[string][]string // of functions
+
+	source  source
+	program *starlark.Program // only in an interpreter
 	where   map[string]syntax.Position
 }
 
@@ -48,6 +50,7 @@ const (
 	buys         = "buy" // the session of everybody
 	mostSessions = 3
 	mostBytes    = 64 << 10
+	mostKind     = 1 << 10 // bytes of the name of a result
 )
 
 var levels = []string{"READ UNCOMMITTED", "READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"}
@@ -61,6 +64,17 @@ func Load(file string, text []byte, requests int, words Words) (*Script, error) 
 	if len(text) > mostBytes {
 		return nil, fmt.Errorf("%s:1:1: it is longer than %d bytes", file, mostBytes)
 	}
+	i, s, err := interpret(source{file, text, requests, words})
+	if err != nil {
+		return nil, err
+	}
+	i.Close()
+	return s, nil
+}
+
+// load is Load in an interpreter.
+func load(of source) (*Script, error) {
+	file, text := of.File, of.Text
 	s := &Script{File: file, Title: title(string(text)), Stock: defaultStock, where: map[string]syntax.Position{}}
 	tree, program, err := starlark.SourceProgramOptions(options, file, text, func(name string) bool {
 		return slices.Contains(names, name)
@@ -76,12 +90,11 @@ func Load(file string, text []byte, requests int, words Words) (*Script, error) 
 			}
 		}
 	}
-	r := &run{script: s}
-	globals, err := r.globals(context.Background())
+	globals, err := (&execution{script: s}).globals(context.Background())
 	if err != nil {
 		return nil, readable(file, err)
 	}
-	if err := errors.Join(s.settings(globals, requests, words), unused(tree)); err != nil {
+	if err := errors.Join(s.settings(globals, of.Requests, of.Words), unused(tree)); err != nil {
 		return nil, err
 	}
 	return s, nil
@@ -131,12 +144,12 @@ func title(text string) string {
 
 // settings takes over what the script says about itself.
 func (s *Script) settings(globals starlark.StringDict, requests int, words Words) error {
-	s.params = map[string][]string{}
+	s.Params = map[string][]string{}
 	for name, value := range globals {
 		if f, ok := value.(*starlark.Function); ok {
 			for i := range f.NumParams() {
 				param, _ := f.Param(i)
-				s.params[name] = append(s.params[name], param)
+				s.Params[name] = append(s.Params[name], param)
 			}
 		}
 	}
@@ -167,8 +180,8 @@ func (s *Script) texts(globals starlark.StringDict, words Words) error {
 	}
 	if v := globals["faults"]; v != nil {
 		all, ok := v.(*starlark.List)
-		if !ok {
-			return s.wrong("faults", "must be a list of names: %s", list(words.Faults))
+		if !ok || all.Len() > len(words.Faults) {
+			return s.wrong("faults", "must be a list of different names: %s", list(words.Faults))
 		}
 		for v := range all.Elements() {
 			name, _ := starlark.AsString(v)
@@ -198,6 +211,8 @@ func (s *Script) expectations(v starlark.Value, words Words) error {
 		switch {
 		case fault != "" && !slices.Contains(s.Faults, fault):
 			return s.wrong("expect", "%v cannot strike: the script does not have it in faults", item[0])
+		case len(kind) > mostKind:
+			return s.wrong("expect", "is longer than %d bytes", mostKind)
 		case !isText || !s.Check && !slices.Contains(words.Kinds, kind):
 			return s.wrong("expect", "there is no result %v, only %s", item[1], list(words.Kinds))
 		}
@@ -252,7 +267,7 @@ func (s *Script) checkParams(globals starlark.StringDict) error {
 }
 
 // Keyed reports whether the first session deducts once for each request, however often that is sent.
-func (s *Script) Keyed() bool { return slices.Contains(s.params[s.Sessions[0]], "request") }
+func (s *Script) Keyed() bool { return slices.Contains(s.Params[s.Sessions[0]], "request") }
 
 func (s *Script) wrong(name, format string, args ...any) error {
 	return fmt.Errorf("%s: %s: %s", s.where[name], name, fmt.Sprintf(format, args...))

@@ -13,6 +13,11 @@ import (
 
 var words = Words{Faults: []string{"lease-ends", "lost-reply"}, Kinds: []string{"right", "lost update"}}
 
+func TestMain(m *testing.M) {
+	Interpret()
+	os.Exit(m.Run())
+}
+
 func TestSettings(t *testing.T) {
 	t.Parallel()
 	s, err := Load("shop.star", []byte(`# Sells too much.
@@ -28,11 +33,12 @@ def look(): pass
 sessions = [buy, look, buy]
 `), 2, words)
 	must.Succeed(t, err)
-	s.program, s.where, s.params = nil, nil, nil
+	s.source = source{}
 	want := &Script{
 		File: "shop.star", Title: "Sells too much. Bug: none.", Isolation: "READ COMMITTED", Stock: 2,
 		Faults: []string{"lease-ends"}, Expect: map[string]string{"lease-ends": "lost update"},
 		Sessions: []string{"buy", "look", "buy"}, Setup: true, Check: true,
+		Params: map[string][]string{"buy": {"count", "request"}, "check": {"sold"}},
 	}
 	if !reflect.DeepEqual(s, want) {
 		t.Errorf("%+v, want %+v", s, want)
@@ -67,9 +73,11 @@ func TestMistakesAreToldWithTheirPlace(t *testing.T) {
 		{"isolation = 'CHAOS'" + buys, "shop.star:1:1: isolation: must be one of READ UNCOMMITTED"},
 		{"\n  \nstock = -1" + buys, "shop.star:3:1: stock: must be a number of units"},
 		{"requests = 4" + buys, "shop.star:1:1: requests: must be 1, 2 or 3"},
-		{"faults = 'lease-ends'" + buys, "shop.star:1:1: faults: must be a list of names: lease-ends, lost-reply"},
+		{"faults = 'lease-ends'" + buys, "shop.star:1:1: faults: must be a list of different names: lease-ends, lost-reply"},
 		{"faults = ['meteor']" + buys, `shop.star:1:1: faults: there is no fault "meteor", only lease-ends`},
 		{"expect = 'fine'" + buys, `shop.star:1:1: expect: there is no result "fine", only right, lost update`},
+		{"faults = ['lease-ends'] * 3" + buys, "shop.star:1:1: faults: must be a list of different names"},
+		{"expect = 'x' * 2000\ndef check(): pass" + buys, "shop.star:1:1: expect: is longer than 1024 bytes"},
 		{"expect = {'lease-ends': 'right'}" + buys, `shop.star:1:1: expect: "lease-ends" cannot strike`},
 		{"expect = {'': 5}" + buys, "shop.star:1:1: expect: there is no result 5"},
 		{"def buy(number): pass", "shop.star:1:9: buy cannot have a parameter number, only count, who, request"},
@@ -121,7 +129,7 @@ func TestRubbish(t *testing.T) {
 				break
 			}
 		}
-		if _, err := Load("shop.star", text, 2, all); err != nil && !strings.HasPrefix(err.Error(), "shop.star:") {
+		if _, err := load(source{"shop.star", text, 2, all}); err != nil && !strings.HasPrefix(err.Error(), "shop.star:") {
 			t.Fatalf("%q: %v", text, err)
 		}
 	}

@@ -165,8 +165,12 @@ func execute(ctx context.Context, conn *sqlx.Conn, first, statement string, args
 	}
 	defer rows.Close()
 	var all []starlark.Value
+	left := mostSent
 	for rows.Next() {
 		row, err := scan(rows)
+		if err == nil {
+			_, err = encodeWithin(&left, row)
+		}
 		if err != nil {
 			return nil, err
 		}
