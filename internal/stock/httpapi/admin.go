@@ -1,10 +1,11 @@
 package httpapi
 
 import (
+	"bytes"
 	"errors"
 	"net/http"
 	"net/http/pprof"
-	"sync"
+	"strings"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
@@ -21,27 +22,18 @@ func (a *API) Admin() http.Handler {
 	r.Get("/livez", a.livez)
 	r.Get("/readyz", a.readyz(true))
 	r.Get("/version", a.getVersion)
-	r.Method(http.MethodGet, "/metrics", promhttp.HandlerFor(a.Registry, promhttp.HandlerOpts{Registry: a.Registry}))
-	r.Get("/debug/pprof/", pprof.Index)
-	r.Get("/debug/pprof/cmdline", pprof.Cmdline)
-	r.Get("/debug/pprof/profile", a.oneAtATime(pprof.Profile))
-	r.Get("/debug/pprof/symbol", pprof.Symbol)
-	r.Get("/debug/pprof/trace", a.oneAtATime(pprof.Trace))
-	r.Get("/debug/pprof/{profile}", pprof.Index)
-	return r
-}
-
-// oneAtATime refuses a profile while another one is being taken, of which a process can take one.
-func (a *API) oneAtATime(profile http.HandlerFunc) http.HandlerFunc {
-	var taking sync.Mutex
-	return func(w http.ResponseWriter, r *http.Request) {
-		if !taking.TryLock() {
-			a.fail(w, r, describe(stock.ErrBusy, "another profile is being taken: try again when it has ended"))
-			return
-		}
-		defer taking.Unlock()
-		profile(w, r)
+	for path, handler := range map[string]http.Handler{
+		"/metrics":               promhttp.HandlerFor(a.Registry, promhttp.HandlerOpts{Registry: a.Registry}),
+		"/debug/pprof/":          http.HandlerFunc(pprof.Index),
+		"/debug/pprof/cmdline":   http.HandlerFunc(pprof.Cmdline),
+		"/debug/pprof/profile":   http.HandlerFunc(pprof.Profile),
+		"/debug/pprof/symbol":    http.HandlerFunc(pprof.Symbol),
+		"/debug/pprof/trace":     http.HandlerFunc(pprof.Trace),
+		"/debug/pprof/{profile}": http.HandlerFunc(pprof.Index),
+	} {
+		r.Method(http.MethodGet, path, a.withProblems(handler))
 	}
+	return r
 }
 
 // protect refuses requests that pages in a browser of this network send, because the listener has no login.
@@ -58,6 +50,48 @@ func (a *API) protect(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 		}
 	})
+}
+
+// withProblems turns the errors of a handler, which are plain text, into problems.
+func (a *API) withProblems(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		held := &heldError{ResponseWriter: w}
+		next.ServeHTTP(held, r)
+		text := strings.TrimSpace(held.text.String())
+		switch {
+		case held.status < 400:
+		case held.status == http.StatusNotFound:
+			a.fail(w, r, describe(errNotFound, "%s", text))
+		case held.status < 500:
+			a.fail(w, r, describe(errMalformed, "%s", text))
+		case w.Header().Get("X-Go-Pprof") != "": // another profile of this kind is being taken
+			a.fail(w, r, describe(stock.ErrBusy, "%s: try again when that has ended", text))
+		default:
+			a.fail(w, r, errors.New(text))
+		}
+	})
+}
+
+// heldError keeps an error back and passes everything else on.
+type heldError struct {
+	http.ResponseWriter
+	status int
+	text   bytes.Buffer
+}
+
+func (h *heldError) Unwrap() http.ResponseWriter { return h.ResponseWriter }
+
+func (h *heldError) WriteHeader(status int) {
+	if h.status = status; status < 400 {
+		h.ResponseWriter.WriteHeader(status)
+	}
+}
+
+func (h *heldError) Write(p []byte) (int, error) {
+	if h.status >= 400 {
+		return h.text.Write(p)
+	}
+	return h.ResponseWriter.Write(p)
 }
 
 // setStock sets the units of an item in every configured store and forgets its fencing tokens. A lock service that lost

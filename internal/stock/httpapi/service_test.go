@@ -217,21 +217,26 @@ func TestProfilesAreOnTheAdminListener(t *testing.T) {
 	}
 }
 
-// A process can take one profile at a time.
-func TestASecondProfileIsRefusedAsBusy(t *testing.T) {
+func TestAProfileThatCannotBeTakenIsAnsweredWithAProblem(t *testing.T) {
+	t.Parallel()
 	r := newReplica(t, options{})
-	ctx, cancel := context.WithCancel(t.Context())
-	first := make(chan struct{})
-	go func() {
-		defer close(first)
-		for ctx.Err() == nil { // the other one may be first
-			_, _ = try(ctx, request{method: "GET", url: r.admin + "/debug/pprof/profile?seconds=300"})
-		}
-	}()
-	serverstest.Eventually(t, "the second profile is refused", func() bool {
-		got, err := try(t.Context(), request{method: "GET", url: r.admin + "/debug/pprof/profile?seconds=1"})
-		return err == nil && got.status == 503 && got.slug() == "busy"
-	})
-	cancel()
-	<-first
+	for _, kind := range []string{"profile", "trace"} {
+		url := r.admin + "/debug/pprof/" + kind + "?seconds="
+		ctx, end := context.WithCancel(t.Context())
+		go func() {
+			for ctx.Err() == nil { // the other one may be the first
+				_, _ = try(ctx, request{method: "GET", url: url + "60"})
+			}
+		}()
+		eventually(t, "a second "+kind+" is refused", func() bool {
+			got, err := try(t.Context(), request{method: "GET", url: url + "1"})
+			must.Succeed(t, err)
+			return got.status == 503 && got.slug() == "busy" && got.header.Get("Content-Type") == "application/problem+json"
+		})
+		end()
+	}
+	got, err := try(t.Context(), request{method: "GET", url: r.admin + "/debug/pprof/heap?seconds=x"})
+	if err != nil || got.status != 400 || got.slug() != "malformed" {
+		t.Errorf("a heap profile of x seconds: %d %s, %v", got.status, got.raw, err)
+	}
 }
