@@ -145,7 +145,18 @@ func (a *API) Public() http.Handler {
 	r.Get("/openapi.json", getOpenAPI)
 	r.Get("/docs", getDocs)
 	r.Get("/docs/{asset}", a.getDocsAsset)
-	return r
+	return withTrailers{r}
+}
+
+// withTrailers lets handlers see trailers that were not announced. net/http adds them to the original request only,
+// which shares a map with the copies that the router makes.
+type withTrailers struct{ *chi.Mux }
+
+func (m withTrailers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.ContentLength < 0 && r.Trailer == nil {
+		r.Trailer = http.Header{}
+	}
+	m.Mux.ServeHTTP(w, r)
 }
 
 // router returns a router that answers with a problem if no route matches.

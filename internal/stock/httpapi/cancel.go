@@ -3,9 +3,9 @@ package httpapi
 import (
 	"cmp"
 	"context"
-	"errors"
 	"net/http"
 	"net/url"
+	"reflect"
 
 	"github.com/go-chi/chi/v5"
 	jsonv2 "github.com/go-json-experiment/json"
@@ -30,12 +30,10 @@ type given[T any] struct {
 	is    bool
 }
 
-var errNull = errors.New("null")
-
 // UnmarshalJSONFrom implements jsonv2.UnmarshalerFrom.
 func (g *given[T]) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	if d.PeekKind() == 'n' {
-		return errNull
+		return &jsonv2.SemanticError{JSONKind: 'n', GoType: reflect.TypeFor[T]()}
 	}
 	g.is = true
 	return jsonv2.UnmarshalDecode(d, &g.value)

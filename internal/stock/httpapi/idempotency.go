@@ -1,7 +1,9 @@
 package httpapi
 
 import (
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 
 	"stock/internal/stock"
@@ -11,10 +13,10 @@ import (
 // in quotes. Most clients send the key without quotes, which is accepted as the same key. It is empty if there is no
 // header.
 func idempotencyKey(r *http.Request) (string, error) {
-	if err := checkNoKeyElsewhere(r); err != nil {
+	if err := checkOtherKeys(r); err != nil {
 		return "", err
 	}
-	given := r.Header["Idempotency-Key"]
+	given := r.Header[keyHeader]
 	switch len(given) {
 	case 0:
 		return "", nil
@@ -29,22 +31,45 @@ func idempotencyKey(r *http.Request) (string, error) {
 			"or visible ASCII characters other than \" \\ , and ;")
 	case key == "", len(key) > stock.MaxKey:
 		return "", describe(errMalformed, "Idempotency-Key has %d characters: it must have 1 to %d", len(key), stock.MaxKey)
-	case key == ".", key == "..": // clients and proxies drop such a part of a path
-		return "", describe(errMalformed, "Idempotency-Key is %q: such a key cannot be named in the path of a cancellation", key)
+	}
+	for part := range strings.SplitSeq(key, "/") {
+		if part == "." || part == ".." {
+			return "", describe(errMalformed, "Idempotency-Key must not be %[1]q or have %[1]q between slashes: "+
+				"clients and proxies would shorten the path /stock/sales/{key}, by which a sale is cancelled", part)
+		}
 	}
 	return key, nil
 }
 
-// checkNoKeyElsewhere refuses a key that the client gives where it does not count: the request would be carried out
-// without it. A trailer is known once the body was read, and before if it is announced.
-func checkNoKeyElsewhere(r *http.Request) error {
-	if _, ok := r.Header["Idempotency_key"]; ok {
-		return describe(errMalformed, "the header Idempotency_Key is not known: name it Idempotency-Key; nothing was done")
+const keyHeader = "Idempotency-Key"
+
+// checkOtherKeys refuses a key under a similar name or in a trailer, because the client relies on it. nginx drops trailers,
+// so behind it, only one that was announced is known.
+func checkOtherKeys(r *http.Request) error {
+	for name := range r.Header {
+		if name != keyHeader && isKeyName(name) {
+			return describe(errMalformed, "the header is named %s: use Idempotency-Key; nothing was deducted", name)
+		}
 	}
-	if _, ok := r.Trailer["Idempotency-Key"]; ok {
-		return describe(errMalformed, "Idempotency-Key is given in a trailer: send it as a header; nothing was done")
+	trailers := slices.Collect(maps.Keys(r.Trailer))
+	for _, names := range r.Header["Trailer"] { // nginx may have removed the trailers, but not their names
+		trailers = append(trailers, strings.Split(names, ",")...)
+	}
+	if slices.ContainsFunc(trailers, isKeyName) {
+		return describe(errMalformed, "Idempotency-Key must be a header, not a trailer; nothing was deducted")
 	}
 	return nil
+}
+
+var toLetters = strings.NewReplacer("-", "", "_", "", " ", "")
+
+// isKeyName reports whether a header is Idempotency-Key, or is meant to be, such as X-Idempotency-Key.
+func isKeyName(name string) bool {
+	if len(name) < len("IdempotencyKey") {
+		return false
+	}
+	letters := strings.ToLower(toLetters.Replace(name))
+	return strings.TrimPrefix(letters, "x") == "idempotencykey"
 }
 
 // unquote returns the text of a String of RFC 8941, section 3.3.3. It returns a key without quotes unchanged.

@@ -54,6 +54,19 @@ func TestStrategiesThatKeepKeysRequireOneIfTheServiceSaysSo(t *testing.T) {
 			t.Errorf("%s: got %s", req.url, got.raw)
 		}
 	}
+	const chunked = "Host: a\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+	for name, text := range map[string]string{
+		"underscore": "POST /stock/deduct/update?goods_id=1&count=1 HTTP/1.1\r\nHost: a\r\nIdempotency_Key: a\r\n\r\n",
+		"trailer": "POST /stock/deduct/update HTTP/1.1\r\n" + chunked + "18\r\n" + `{"goods_id":1,"count":1}` +
+			"\r\n0\r\nIdempotency-Key: a\r\n\r\n",
+	} {
+		if status, body := sendRaw(t, r.public, text); status != 400 || !strings.Contains(body, "Idempotency-Key") {
+			t.Errorf("%s: got %d %s, want 400", name, status, body)
+		}
+	}
+	if left := get(t, r.public+"/stock/1").text(t, "stock"); left != "5998" {
+		t.Errorf("%s units are left, want 5998", left)
+	}
 	do(t, request{method: "POST", url: r.public + "/stock/deduct/mutex-in-tx?goods_id=1&count=1"}).want(t, 200, "")
 	post(t, r.public+reservations, `{"goods_id":1,"count":1,"ttl_ms":1000}`).want(t, 201, "")
 }

@@ -92,7 +92,8 @@ func readBody(r *http.Request, room []byte) ([]byte, error) {
 // incomplete is the error for a body that ended early. The part that arrived may look like a complete request, but must
 // not be carried out.
 func incomplete(err error) error {
-	return describe(errors.Join(errMalformed, err), "the body is incomplete: it ended early, or a chunk is malformed")
+	return describe(errors.Join(errMalformed, err),
+		"the body is incomplete: it ended early, took too long, or has a malformed chunk")
 }
 
 // describeJSON words an error of the decoder for clients. The decoder's own texts name Go types.
@@ -111,9 +112,6 @@ func describeJSON(err error) error {
 		return describe(errMalformed, "unknown member %q", member(e.JSONPointer))
 	}
 	given, wanted := kindName(e.JSONKind), ""
-	if errors.Is(err, errNull) {
-		given = "null"
-	}
 	if len(e.JSONValue) > 0 {
 		given += " " + string(e.JSONValue)
 	}

@@ -47,6 +47,8 @@ func TestWhatNoClientLibrarySendsIsMalformed(t *testing.T) {
 	for name, text := range map[string]string{
 		"complete chunks beside a query":     query + chunked + "2\r\n{}\r\n0\r\n\r\n",
 		"two keys":                           query + "Host: a\r\nIdempotency-Key: a\r\nIdempotency-Key: a\r\n\r\n",
+		"key in a trailer":                   deduct + chunked + "18\r\n" + deduction + "\r\n0\r\nIdempotency-Key: a\r\n\r\n",
+		"key in an announced trailer":        query + "Host: a\r\nTrailer: Expires, idempotency_key\r\n\r\n",
 		"cut off":                            deduct + json + "Content-Length: 24\r\n\r\n" + deduction[:9],
 		"cut off after the object":           deduct + json + "Content-Length: 25\r\n\r\n" + deduction,
 		"without any byte":                   deduct + json + "Content-Length: 24\r\n\r\n",
