@@ -21,7 +21,7 @@ func (o *serveOptions) serveHTTP(ctx context.Context, api *httpapi.API) error {
 	defer cancelRequests(nil)
 	failed := make(chan error, 2)
 
-	public := o.publicServer(api.Public())
+	public := o.publicServer(api.Public(), api.Refuse)
 	public.BaseContext = func(net.Listener) context.Context { return base }
 	url, err := public.start(o.listen, failed)
 	if err != nil {
@@ -30,7 +30,7 @@ func (o *serveOptions) serveHTTP(ctx context.Context, api *httpapi.API) error {
 	defer public.Close()
 	attrs := []any{slog.String("url", url)}
 
-	admin := o.newServer(api.Admin()) // without a write timeout: a profile takes as long as the client asks
+	admin := o.newServer(api.Admin(), api.Refuse) // without a write timeout: a profile takes as long as the client asks
 	if o.adminListen != "" {
 		url, err := admin.start(o.adminListen, failed)
 		if err != nil {
@@ -88,6 +88,7 @@ func (o *serveOptions) drain(public *server, cancelRequests context.CancelCauseF
 type server struct {
 	http.Server
 	listener    net.Listener
+	refuse      refuseFunc
 	served      chan struct{} // closed when Serve has returned
 	connections atomic.Int64
 	// closing closes each connection with the reply to the next request that begins on it, and so tells the client not to
@@ -95,17 +96,20 @@ type server struct {
 	closing atomic.Bool
 }
 
+// readTimeout is how long a request may take to arrive; behind nginx, nothing else limits that for a body. It may be
+// shorter than the request timeout, because net/http drops it at the end of the body.
+const readTimeout = 10 * time.Second
+
 // newServer limits how long clients may take, as some are slow on purpose.
-func (o *serveOptions) newServer(handler http.Handler) *server {
-	s := &server{served: make(chan struct{})}
+func (o *serveOptions) newServer(handler http.Handler, refuse refuseFunc) *server {
+	s := &server{refuse: refuse, served: make(chan struct{})}
 	s.Server = http.Server{
 		ReadHeaderTimeout: 5 * time.Second,
-		// Measured from the start of the request, so it must be longer than the request timeout.
-		ReadTimeout:    o.RequestTimeout + 5*time.Second,
-		IdleTimeout:    75 * time.Second, // longer than nginx's 60 s, so that nginx closes idle connections
-		MaxHeaderBytes: 16 << 10,
-		ErrorLog:       slog.NewLogLogger(o.Log.Handler(), slog.LevelWarn),
-		ConnState:      s.count,
+		ReadTimeout:       readTimeout,
+		IdleTimeout:       75 * time.Second, // longer than nginx's 60 s, so that nginx closes idle connections
+		MaxHeaderBytes:    16 << 10,
+		ErrorLog:          slog.NewLogLogger(o.Log.Handler(), slog.LevelWarn),
+		ConnState:         s.count,
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if s.closing.Load() {
 				w.Header().Set("Connection", "close")
@@ -116,10 +120,10 @@ func (o *serveOptions) newServer(handler http.Handler) *server {
 	return s
 }
 
-func (o *serveOptions) publicServer(handler http.Handler) *server {
-	s := o.newServer(handler)
-	// Also measured from the start of the request. If it ended first, the reply would be lost.
-	s.WriteTimeout = o.RequestTimeout + 10*time.Second
+func (o *serveOptions) publicServer(handler http.Handler, refuse refuseFunc) *server {
+	s := o.newServer(handler, refuse)
+	// Measured from the end of the header. If it ended first, the reply would be lost.
+	s.WriteTimeout = readTimeout + o.RequestTimeout + 10*time.Second
 	return s
 }
 
@@ -143,7 +147,7 @@ func (s *server) start(address string, failed chan<- error) (url string, err err
 	}
 	go func() {
 		defer close(s.served)
-		err := s.Serve(problemListener{s.listener})
+		err := s.Serve(problemListener{s.listener, s.refuse})
 		if !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
 			failed <- err
 		}

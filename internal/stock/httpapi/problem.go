@@ -1,10 +1,14 @@
 package httpapi
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -134,7 +138,7 @@ var kinds = []kind{{
 }, {
 	err: errMediaType, slug: "unsupported-media-type", status: http.StatusUnsupportedMediaType,
 	title:  "Unsupported media type",
-	detail: "A body must be application/json.",
+	detail: "A body must be application/json, without a Content-Encoding.",
 }, {
 	err: errNotFound, slug: "not-found", status: http.StatusNotFound, title: "Not found",
 	detail: "There is nothing at this path.",
@@ -245,6 +249,37 @@ func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 	a.metrics.problems.WithLabelValues(k.slug).Inc()
 	a.logFailure(r.Context(), k, p.RequestID, err)
 	writeJSON(w, k.status, typeProblem, &p)
+}
+
+// Refuse returns the whole reply to a request that net/http refuses without calling a handler, such as one with a
+// control character in a header.
+func (a *API) Refuse(status int, reason string) []byte {
+	k := kindOf(errMalformed)
+	p := problem{
+		Type:      "/problems/" + k.slug,
+		Title:     k.title,
+		Status:    status,
+		Detail:    "the request is malformed HTTP or exceeds a limit (" + reason + "); nothing was deducted",
+		RequestID: rand.Text(),
+	}
+	a.metrics.problems.WithLabelValues(k.slug).Inc()
+	a.logFailure(context.Background(), k, p.RequestID, errors.New(reason))
+	body, err := json.Marshal(&p)
+	if err != nil {
+		panic(err) // a problem can be encoded
+	}
+	body = append(body, '\n') // as in every other reply
+	response := http.Response{
+		StatusCode: status, ProtoMajor: 1, ProtoMinor: 1, Close: true,
+		Header: http.Header{
+			"Content-Type": typeProblem, "X-Content-Type-Options": noSniff, "Cache-Control": noStore,
+			"X-Request-Id": {p.RequestID}, "X-Replica": a.replica, "X-Strategy": {a.DefaultStrategy},
+		},
+		Body: io.NopCloser(bytes.NewReader(body)), ContentLength: int64(len(body)),
+	}
+	var reply bytes.Buffer
+	_ = response.Write(&reply) // to memory
+	return reply.Bytes()
 }
 
 // Internal errors are always logged as errors. Refusals, and other errors after the client went away, are logged at
