@@ -99,6 +99,37 @@ func TestARequestIsPassedOnIfAReplicaRefusesTheConnection(t *testing.T) {
 	}
 }
 
+// A body that comes after its header is not buffered. nginx can send a request to another replica only while it has
+// sent nothing.
+func TestADeadReplicaCostsNoRequestWhoseBodyComesLater(t *testing.T) {
+	t.Parallel()
+	dead := startReplica(t, ok)
+	dead.Close()
+	for name, dead := range map[string]string{"refuses connections": dead.address(), "host is down": silent(t)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			arrived, bodies := make(chan struct{}), make(chan string, 6)
+			alive := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				arrived <- struct{}{}
+				body, err := io.ReadAll(r.Body)
+				must.Succeed(t, err)
+				bodies <- string(body)
+			}))
+			t.Cleanup(alive.Close)
+			_, address := start(t, nginx.Main(), dead, strings.TrimPrefix(alive.URL, "http://"))
+			for range cap(bodies) {
+				conn := dial(t, address)
+				write(t, conn, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\n1")
+				<-arrived // after nginx has tried the dead replica, if it does
+				write(t, conn, "234")
+				if got, err := parse(conn); err != nil || got.StatusCode != http.StatusOK || <-bodies != "1234" {
+					t.Errorf("the reply is %+v, %v, want 200", got, err)
+				}
+			}
+		})
+	}
+}
+
 // The kernel accepts connections for a listener until its backlog is full. It then ignores new ones, as a host that is
 // down does. If nginx tried that replica each time, 10 of the 20 requests would wait
 // for proxy_connect_timeout, 20 s in all.
