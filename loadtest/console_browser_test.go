@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"strings"
 	"testing"
 
 	"github.com/chromedp/cdproto/cdp"
@@ -13,11 +12,14 @@ import (
 	"stock/loadtest/internal/browsertest"
 )
 
+// loaded is true once the page shows a state.
+const loaded = `document.body.dataset.busy !== undefined`
+
 func TestConsoleInABrowser(t *testing.T) {
 	t.Parallel()
 	d, _, _ := up(t)
 	page := browsertest.Open(t, d.Console)
-	page.WaitFor(`document.querySelectorAll(".replica").length === 2`)
+	page.WaitFor(loaded)
 
 	// Run: none loses sales.
 	page.Click("#run")
@@ -59,36 +61,8 @@ func TestConsoleInABrowser(t *testing.T) {
 	other := browsertest.Open(t, d.Console+"#story")
 	other.WaitFor(`document.querySelector("#story-outcome .word.bad")?.textContent === "unsafe"`)
 
-	// Break a replica and mend it.
-	page.Click("#tab-break")
-	// What has the focus, or is about to be clicked, stays, whatever the server sends meanwhile.
-	browsertest.Eval[bool](page, `(() => {
-		window.halt = document.querySelector('[aria-label="Stop replica-2"]');
-		halt.focus();
-		return true;
-	})()`)
-	for _, want := range []string{"Continue", "Stop"} {
-		page.Press(kb.Enter)
-		page.WaitFor(`document.activeElement === halt && halt.textContent === "` + want + `"`)
-	}
-	const state = `document.querySelectorAll(".replica")[1].querySelector(".word").textContent`
-	page.Click(`[aria-label="Kill replica-2"]`)
-	page.WaitFor(state + ` === "dead"`)
-	page.WaitFor(`document.activeElement.textContent === "Kill"`)
-	other.WaitFor(state + ` === "dead"`)
-	page.Click(`[aria-label="Start again replica-2"]`)
-	page.WaitFor(state + ` === "running"`)
-	page.Click(`#stock-form button`)
-	page.WaitFor(`document.querySelector("#contents dd.big").textContent === "100"`)
-	page.Click(`#sale-form button`)
-	page.WaitFor(`document.querySelector("#sales li")?.textContent.includes("99 remain")`)
-	choose(page, `#sale-form [name=key]`, "order-1")
-	page.Click(`#sale-form button`)
-	page.WaitFor(`document.querySelector("#sales li").textContent.includes("98 remain")`)
-	page.Click(`#sale-form [name=cancel]`)
-	page.WaitFor(`document.querySelector("#sales li").textContent.includes("1 of 1 units cancelled")`)
 	page.Size(375, 800)
-	for _, tab := range []string{"#tab-run", "#tab-story", "#tab-explore", "#tab-break"} {
+	for _, tab := range []string{"#tab-run", "#tab-story", "#tab-explore"} {
 		page.Click(tab)
 		page.MustFit()
 	}
@@ -97,17 +71,17 @@ func TestConsoleInABrowser(t *testing.T) {
 	}
 	// The page says why something was refused. A real refusal would be an error in the console of the browser.
 	browsertest.Eval[bool](page, `(() => {
-		window.fetch = async () => new Response('{"error":"replica-2 is stopped"}', {status: 409});
+		window.fetch = async () => new Response('{"error":"replica-2 is dead"}', {status: 409});
 		return true;
 	})()`)
-	page.Click(`[aria-label="Stop replica-2"]`)
-	page.WaitFor(`document.querySelector("#problem").textContent === "Replica-2 is stopped."`)
-	page.Click(`[aria-label="Kill replica-2"]`)
+	page.Click("#tab-run")
+	page.Click("#run")
+	page.WaitFor(`document.querySelector("#problem").textContent === "Replica-2 is dead."`)
 
 	t.Run("leaves out what is not known, and shows a refusal", func(t *testing.T) { lookAtGivenStates(t, d.Console) })
 	for _, dark := range []bool{false, true} {
 		other.Dark(dark)
-		for _, tab := range []string{"#tab-run", "#tab-story", "#tab-explore", "#tab-break"} {
+		for _, tab := range []string{"#tab-run", "#tab-story", "#tab-explore"} {
 			other.Click(tab)
 			other.MustBeAccessible()
 		}
@@ -120,32 +94,11 @@ func choose(page *browsertest.Page, list, value string) {
 		`"; e.dispatchEvent(new Event("change")); return true })()`)
 }
 
-// lookAtAHeldSale holds a sale and releases it.
-func lookAtAHeldSale(t *testing.T, address string) {
-	t.Helper()
-	page := browsertest.Open(t, address)
-	page.WaitFor(`document.querySelectorAll(".replica").length === 2`)
-	page.Click("#tab-break")
-	page.Click(`#stock-form button`)
-	page.WaitFor(`document.querySelector("#contents dd.big").textContent === "100"`)
-	choose(page, `#sale-form select[name=hold]`, "write")
-	page.Click(`#sale-form button`)
-	page.WaitFor(`document.querySelector("#held code.sent")?.textContent.includes("SET stock = 99")`)
-	page.MustBeAccessible()
-	page.MustFit()
-	page.Size(375, 800)
-	page.MustFit()
-	page.Size(1400, 900)
-	page.Click(`#held button`)
-	page.WaitFor(`document.activeElement.id === "held-title"`)
-	page.WaitFor(`document.querySelector("#sales li")?.textContent.includes("99 remain")`)
-}
-
 // lookAtGivenStates has the page show states that are hard to bring about.
 func lookAtGivenStates(t *testing.T, address string) {
 	t.Helper()
 	p := browsertest.Open(t, address)
-	p.WaitFor(`document.querySelectorAll(".replica").length === 2`)
+	p.WaitFor(loaded)
 	p.Do(func(ctx context.Context, target *chromedp.Target) (chromedp.Void, error) {
 		_, err := cdp.Call(ctx, target, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{
 			Source: `window.EventSource = class { constructor() { window.events = this; } }`,
@@ -165,32 +118,13 @@ func lookAtGivenStates(t *testing.T, address string) {
 		t.Errorf("the baseline is called %q", got)
 	}
 
-	// A replica that could not be started can be started again.
-	browsertest.Eval[bool](p, `show((state) => {
-		Object.assign(state.lab.replicas[1], { state: "dead", pid: 0 });
-		window.fetch = () => new Promise((answer) => { window.answer = answer; });
-	})`)
-	if card := p.Text(".replica:nth-child(2)"); strings.Contains(card, "pid") {
-		t.Errorf("a dead replica has a pid: %s", card)
-	}
-	p.Click("#tab-break")
-	p.Click(`[aria-label="Start again replica-2"]`)
-	p.WaitFor(`document.activeElement.textContent === "Starting…"`)
-	browsertest.Eval[bool](p, `answer(new Response('{"error":"the port is taken"}', { status: 500 })) || true`)
-	p.WaitFor(`document.activeElement.textContent === "Start again"`)
-
-	// A row keeps its button while its text changes. When it goes, the heading gets the focus.
-	const locks = `(locks) => show((state) => { state.lab.contents.locks = locks.map((ttl_ms) =>
-		({ server: "redis", key: "lock-redis-lua:{1}", owner: "x", ttl_ms, waiting: [] })); })`
-	browsertest.Eval[bool](p, `(window.locks = `+locks+`)([9000])`)
-	browsertest.Eval[bool](p, `(window.kept = document.querySelector("#locks button")).focus() || locks([8000])`)
-	p.WaitFor(`document.activeElement === kept && document.querySelector("#locks").textContent.includes("8\u00a0s")`)
-	browsertest.Eval[bool](p, `locks([-1])`)
-	if got := p.Text("#locks .row div"); got != "lock-redis-lua:{1} in redis: held, without a lease" {
-		t.Errorf("a lock without a lease is shown as %q", got)
-	}
-	browsertest.Eval[bool](p, `locks([])`)
-	p.WaitFor(`document.activeElement.id === "locks-title" && !document.querySelector("#no-locks").hidden`)
+	// A row keeps its button while its text changes.
+	p.Click("#tab-explore")
+	const traces = `(steps) => show((state) => { state.explored = { id: 1, subject: "none", command: "", phase: "",
+		cells: [], schedules: 1, traces: steps.map((steps) => ({ id: 1, name: "no fault", kind: "lost update", steps })) }; })`
+	browsertest.Eval[bool](p, `(window.traces = `+traces+`)([9])`)
+	browsertest.Eval[bool](p, `(window.kept = document.querySelector("#traces button")).focus() || traces([8])`)
+	p.WaitFor(`document.activeElement === kept && document.querySelector("#traces").textContent.includes("8 steps")`)
 }
 
 // lookAtSandboxedRun uses the report of a run of none, as the console serves it.

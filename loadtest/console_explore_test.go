@@ -15,7 +15,7 @@ func TestConsoleExplores(t *testing.T) {
 	t.Parallel()
 	d, _, _ := up(t)
 	p := browsertest.Open(t, d.Console)
-	p.WaitFor(`document.querySelectorAll(".replica").length === 2`)
+	p.WaitFor(loaded)
 	p.Click("#tab-explore")
 	mustLookRight(p)
 	exploreAScript(t, p)

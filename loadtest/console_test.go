@@ -26,7 +26,6 @@ type watching struct {
 	t      *testing.T
 	url    string
 	events *bufio.Reader
-	sales  int // of other tests in the same lab
 }
 
 // consoleState is the part of the state that the tests look at.
@@ -63,18 +62,6 @@ type consoleState struct {
 		ClaimHeld bool   `json:"claim_held"`
 		Report    string `json:"report"`
 	} `json:"story"`
-	Lab struct {
-		Replicas []struct {
-			Name, State string
-			PID         int
-		}
-		Contents *struct {
-			MySQL *struct{ Stock int64 }
-			Locks []struct{ Server, Key string }
-		}
-		Held  []struct{ Name, Replica, What, Text string }
-		Sales []struct{ Answer string }
-	} `json:"lab"`
 }
 
 // watch opens a tab.
@@ -135,6 +122,14 @@ func (w *watching) post(want int, path, body string) string {
 	return string(reply)
 }
 
+// mustRefuse expects 409 and words.
+func (w *watching) mustRefuse(path, body, words string) {
+	w.t.Helper()
+	if reply := w.post(http.StatusConflict, path, body); !strings.Contains(reply, words) {
+		w.t.Errorf("%s %s: %s, want %q", path, body, reply, words)
+	}
+}
+
 // about is a request about a run or a story.
 func about(id int) string { return fmt.Sprintf(`{"id":%d}`, id) }
 
@@ -167,7 +162,6 @@ func TestConsoleEndsWhatItBegins(t *testing.T) {
 	first := tab.begin().Run.ID
 	tab.mustRefuse("run", runOf("none", 10), "a run is going on")
 	tab.post(http.StatusConflict, "story", `{"scenario":"late-write","strategy":"update"}`)
-	tab.post(http.StatusConflict, "stock", `{"stock":5}`)
 	tab.post(http.StatusConflict, "cancel", "{}")
 	tab.post(http.StatusNoContent, "cancel", about(first))
 	if run := over().Run; run.Result != "canceled" || run.Report == "" || len(run.Problems) == 0 {
@@ -177,14 +171,14 @@ func TestConsoleEndsWhatItBegins(t *testing.T) {
 	second := tab.begin().Run.ID
 	tab.mustRefuse("cancel", about(first),
 		fmt.Sprintf("number %d is not going on: number %d is, a run", first, second))
-	tab.post(http.StatusNoContent, "replicas/replica-2/kill", "{}")
+	must.Succeed(t, syscall.Kill(d.Replicas[1].PID, syscall.SIGKILL))
 	run = over().Run
 	killed := strings.Count(strings.Join(run.Problems, "\n"), "replica-2 ended (signal: killed)")
 	if run.Result != "ended early" || killed != 1 || run.Report == "" {
 		t.Errorf("the run ended with %+v, want a report that says once that replica-2 was killed", run)
 	}
 	tab.mustRefuse("run", runOf("update", 10), "replica-2 is dead")
-	tab.post(http.StatusNoContent, "replicas/replica-2/start", "{}")
+	deduct(t, d.Replicas[0].URL) // the others go on
 
 	tab.post(http.StatusNoContent, "story", `{"scenario":"holder-dies","strategy":"update"}`)
 	s := tab.until("the story", func(s consoleState) bool { return s.Busy == "story" })
@@ -219,8 +213,8 @@ func mustServe(t *testing.T, console, report string) {
 	}
 }
 
-// mustLeaveNoGoroutines ends a lab in which everything is over and one replica was started again, and looks at the
-// goroutines that it still had.
+// mustLeaveNoGoroutines ends a lab in which everything is over and one replica is dead, and looks at the goroutines
+// that it still had.
 func mustLeaveNoGoroutines(t *testing.T, cmd *exec.Cmd, stderr io.Reader) {
 	t.Helper()
 	processes := len(children(t, cmd.Process.Pid))
@@ -235,12 +229,15 @@ func mustLeaveNoGoroutines(t *testing.T, cmd *exec.Cmd, stderr io.Reader) {
 				t.Errorf("a goroutine goes on after the end of what it was for:\n%s", routine)
 			}
 		}
-		if strings.Contains(routine, "topology.deaths") {
+		if strings.Contains(routine, "topology.(*Topology).Died") {
 			watching++
 		}
 	}
-	// One watches each process. Two wait for those: of the topology, and of the replica that was started again.
-	if most := processes + 2; watching == 0 || watching > most {
+	if !strings.Contains(string(dump), "replica-2 ended (signal: killed)") {
+		t.Errorf("up did not report that replica-2 was killed:\n%s", dump)
+	}
+	// One watches each process, and one waits for those.
+	if most := processes + 1; watching == 0 || watching > most {
 		t.Errorf("%d goroutines watch %d processes, want at most %d\n%s", watching, processes, most, dump)
 	}
 }
@@ -301,83 +298,6 @@ func TestConsoleStepsThroughAStory(t *testing.T) {
 	serverstest.Gone(t, pids, nil)
 }
 
-func TestConsoleBreaksAndMendsReplicas(t *testing.T) {
-	t.Parallel()
-	d, cmd, stderr := up(t, "--hold")
-	tab := watch(t, d.Console)
-	state := func(want string) {
-		t.Helper()
-		tab.until("replica-2 is "+want, func(s consoleState) bool { return s.Lab.Replicas[1].State == want })
-	}
-	tab.post(http.StatusNoContent, "replicas/replica-2/stop", "{}")
-	state("stopped")
-	tab.post(http.StatusConflict, "replicas/replica-2/stop", "{}")
-	tab.mustRefuse("run", runOf("update", 10), "proxies")
-	tab.post(http.StatusNoContent, "replicas/replica-2/continue", "{}")
-	state("running")
-	tab.post(http.StatusConflict, "replicas/replica-2/start", "{}")
-	must.Succeed(t, syscall.Kill(d.Replicas[1].PID, syscall.SIGKILL))
-	state("dead")
-	deduct(t, d.Replicas[0].URL)
-	tab.post(http.StatusNoContent, "replicas/replica-2/start", "{}")
-	state("running")
-	for line := ""; !strings.Contains(line, "replica-2 ended (signal: killed)"); {
-		var err error
-		if line, err = stderr.ReadString('\n'); err != nil {
-			t.Fatalf("up did not report that replica-2 was killed: %v", err)
-		}
-	}
-	deduct(t, d.Replicas[1].URL)
-
-	// The write of a sale is held while its lock is deleted, and is released.
-	tab.post(http.StatusNoContent, "stock", `{"stock":10}`)
-	tab.post(http.StatusNoContent, "sales",
-		`{"strategy":"lock-redis-lua","replica":"replica-1","count":1,"hold":"write"}`)
-	s := tab.until("the write is held", func(s consoleState) bool {
-		return len(s.Lab.Held) == 1 && len(s.Lab.Contents.Locks) == 1
-	})
-	lock, held := s.Lab.Contents.Locks[0], s.Lab.Held[0]
-	if want := "UPDATE good_stock SET stock = 9, version = version + 1 WHERE goods_id = 1"; held.Text != want {
-		t.Errorf("%q is held, want %q", held.Text, want)
-	}
-	body := fmt.Sprintf(`{"server":%q,"key":%q}`, lock.Server, lock.Key)
-	tab.post(http.StatusNoContent, "locks/delete", body)
-	tab.post(http.StatusConflict, "locks/delete", body)
-	tab.post(http.StatusNoContent, "sales", `{"strategy":"lock-redis-lua","replica":"","count":2,"hold":""}`)
-	tab.untilAnswered(1, "8 remain")
-	body = fmt.Sprintf(`{"name":%q}`, held.Name)
-	tab.post(http.StatusNoContent, "holds/release", body)
-	tab.untilAnswered(0, "9 remain")
-	tab.post(http.StatusConflict, "holds/release", body)
-	tab.post(http.StatusNoContent, "restock", `{"store":"mysql","count":3}`)
-	tab.untilStock(12)
-
-	// One is cut off before its COMMIT, one is held at a reply, and one has no such step.
-	tab.post(http.StatusNoContent, "sales", `{"strategy":"for-update","replica":"","count":1,"hold":"commit"}`)
-	tab.post(http.StatusNoContent, "holds/cut", "{}")
-	tab.untilAnswered(2, "it may have been sold: ")
-	tab.post(http.StatusNoContent, "sales", `{"strategy":"redis-watch","replica":"replica-2","count":1,"hold":"read"}`)
-	tab.until("a reply is held", func(s consoleState) bool {
-		return len(s.Lab.Held) == 1 && s.Lab.Held[0].Text == "get stock:{1}" && s.Lab.Held[0].Replica == "replica-2"
-	})
-	tab.post(http.StatusNoContent, "holds/release", "{}")
-	tab.until("it has been sold", func(s consoleState) bool { return s.Lab.Sales[3].Answer != "" })
-	tab.mustRefuse("sales", `{"strategy":"update","replica":"","count":1,"hold":"read"}`,
-		"sale 5 is not held: it was answered without a read (sold by replica-")
-	tab.untilStock(11) // two units are sold, one in each store
-
-	tab.mustRefuse("sales", `{"strategy":"none","replica":"","count":1,"hold":"","key":"intent-1"}`,
-		"none keeps no idempotency keys")
-
-	// The new process is also stopped at the end, though SIGSTOP holds it.
-	tab.post(http.StatusNoContent, "replicas/replica-2/stop", "{}")
-	state("stopped")
-	s = tab.until("its pid", func(s consoleState) bool { return s.Lab.Replicas[1].PID != d.Replicas[1].PID })
-	interrupt(t, cmd)
-	d.gone(t)
-	serverstest.Gone(t, []int{s.Lab.Replicas[1].PID}, nil)
-}
-
 func TestConsoleRefusesOtherOriginsAndRubbish(t *testing.T) {
 	t.Parallel()
 	d, cmd, _ := up(t)
@@ -392,7 +312,6 @@ func TestConsoleRefusesOtherOriginsAndRubbish(t *testing.T) {
 		{"GET", "", "", map[string]string{
 			"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document",
 		}, 200, "The lab"},
-		{"POST", "holds/cut", "{}", nil, 409, "nothing is held"},
 		{"GET", "", "", map[string]string{"Host": "rebound.example:8001"}, 421, "is not the address of this lab"},
 		{"POST", "run", "{}", map[string]string{"Content-Type": "text/plain"}, 415, "must be JSON"},
 		{"POST", "run", "strategies", nil, 400, "cannot be understood"},
@@ -407,19 +326,7 @@ func TestConsoleRefusesOtherOriginsAndRubbish(t *testing.T) {
 		{"POST", "story", `{"scenario":"late-write","strategy":"up"}`, nil, 400, "no strategy"},
 		{"POST", "story", `{"scenario":"aba","strategy":"update"}`, nil, 400, "means nothing for update"},
 		{"POST", "story/next", `{}`, nil, 400, "0 steps"},
-		{"POST", "replicas/replica-3/kill", "{}", nil, 404, "no replica"},
-		{"POST", "replicas/replica-1/paint", "{}", nil, 404, ""},
-		{"POST", "stock", `{"stock":-1}`, nil, 400, "from 0 to"},
-		{"POST", "stock", `{}`, nil, 400, "stock is missing"},
-		{"POST", "stock", `null`, nil, 400, "stock is missing"},
-		{"POST", "restock", `{"store":"etcd","count":1}`, nil, 400, "no store"},
-		{"POST", "locks/delete", `{"server":"redis","key":"stock:{1}"}`, nil, 400, "is not the key of a lock"},
-		{"POST", "locks/delete", `{"server":"mysql","key":"lock-redis-lua:{1}"}`, nil, 400, "no Redis"},
-		{"POST", "sales", `{"strategy":"update","count":1,"hold":"write"}`, nil, 409, "--hold"},
-		{"POST", "sales", `{"strategy":"update","count":1,"hold":"lock"}`, nil, 400, "cannot be held at"},
-		{"POST", "sales", `{"strategy":"update","count":0}`, nil, 400, "from 1 to"},
-		{"POST", "sales", `{"strategy":"update","count":1,"key":"a\r\nHost: b"}`, nil, 400, "others than letters"},
-		{"POST", "sales", `{"strategy":"update","count":1,"cancel":true}`, nil, 400, "is cancelled by its key"},
+		{"POST", "paint", "{}", nil, 404, ""},
 	} {
 		request, err := http.NewRequest(test.method, d.Console+test.path, strings.NewReader(test.body))
 		must.Succeed(t, err)
@@ -436,7 +343,7 @@ func TestConsoleRefusesOtherOriginsAndRubbish(t *testing.T) {
 			t.Errorf("%s /%s %s %v: status %d, want %d and %q\n%.300s",
 				test.method, test.path, test.body, test.header, response.StatusCode, test.status, test.words, reply)
 		}
-		if policy := response.Header.Get("Content-Security-Policy"); test.path != "replicas/replica-1/paint" &&
+		if policy := response.Header.Get("Content-Security-Policy"); test.path != "paint" &&
 			!strings.HasPrefix(policy, "default-src 'none'") || strings.Contains(policy, "http") {
 			t.Errorf("%s /%s: the policy is %q", test.method, test.path, policy)
 		}
@@ -477,7 +384,7 @@ func TestConsoleShowsACommandThatRunsTheSameInATerminal(t *testing.T) {
 	t.Parallel()
 	for want, args := range map[string][]string{
 		"":                       nil,
-		" --replicas=3":          {"--replicas=3", "--lease=2s", "--hold", "--listen=127.0.0.1:0"},
+		" --replicas=3":          {"--replicas=3", "--lease=2s", "--listen=127.0.0.1:0"},
 		" --redis-replica=false": {"--redis-replica=false"},
 		" --etcd-members=3 --redis-cluster=true --replicas=1": {"--replicas=1", "--redis-cluster", "--etcd-members=3"},
 		" --redis-user=lab --redis=a:1,b:1": {

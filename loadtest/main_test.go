@@ -93,11 +93,6 @@ func TestWrongUsageIsOneClearLine(t *testing.T) { //nolint:funlen // a table
 		{"up --console 127.0.0.1.nip.io:800", "is not a loopback address"},
 		{"up --console 8001", "missing port"},
 		{"up --console " + busy, "address already in use"},
-		{"up --hold --console=", "--hold: the page releases what is held"},
-		{"up --hold --mysql-dsn lab@tcp(127.0.0.1:3306)/?tls=true", "use servers without TLS"},
-		{"up --hold --redis 127.0.0.1:1,127.0.0.1:2", "use one Redis"},
-		{"up --hold --redis-cluster", "use one Redis"},
-		{"up --hold=maybe", `--hold "maybe": must be true or false`},
 	} {
 		args := strings.Fields(test.args)
 		out := filepath.Join(empty, "out")

@@ -37,7 +37,6 @@ type upFlags struct {
 	listen      string
 	adminListen string
 	asJSON      bool
-	hold        bool
 	lease       time.Duration
 	copied      bool
 	clusters    clusterFlags
@@ -75,10 +74,8 @@ func (f *upFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.adminListen, "admin-listen", "", "host:port of the first replica's admin listener, the others "+
 		"use the ports after it (default: "+usualAdminListen+" if it is free, else any free ports)")
 	flags.IntVar(&f.replicas, "replicas", 2, fmt.Sprintf("replicas of the service: 1 to %d", scenario.MaxReplicas))
-	flags.BoolVar(&f.hold, "hold", false,
-		"put proxies between the replicas and their servers, so that a sale can be held on the wire")
 	flags.DurationVar(&f.lease, "lease", 30*time.Second,
-		"time after which the lock of a dead holder expires; 2s shortens the stories of docs/faults.md")
+		"time after which the lock of a dead holder expires")
 	registerRedisReplica(flags, &f.copied)
 	f.clusters.register(flags)
 	f.local.register(flags)
@@ -94,9 +91,6 @@ func (f *upFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error)
 		return err
 	}
 	if err := f.servers.checkOwn(f.local.tidb, f.clusters.redis); err != nil {
-		return err
-	}
-	if err := f.checkHold(); err != nil {
 		return err
 	}
 	if err := checkFree(f.listen, 1); err != nil {
@@ -118,9 +112,8 @@ func (f *upFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error)
 		RedisReplica: f.copied,
 		StockBinary:  f.local.stockBinary,
 		TiDB:         f.local.tidb,
-		Proxies:      f.hold,
 		User:         f.servers.userServers(f.replicas + 2),
-		ReplicaArgs:  f.replicaArgs(),
+		ReplicaArgs:  []string{"--lease=" + f.lease.String()},
 		Listen:       cmp.Or(f.listen, ifFree(usualListen, 1)),
 		AdminListen:  cmp.Or(f.adminListen, ifFree(usualAdminListen, f.replicas)),
 	}))
@@ -133,9 +126,8 @@ func (f *upFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error)
 		}
 	}()
 	warnOfServers(stderr, l)
-	deaths := &deathWatch{dead: make(chan error)}
-	deaths.follow(ctx, l.Topology.Died(ctx))
-	address, stop, err := f.startConsole(ctx, l, listener, deaths)
+	died := l.Topology.Died(ctx)
+	address, stop, err := f.startConsole(ctx, l, listener)
 	if err != nil {
 		return err
 	}
@@ -149,33 +141,8 @@ func (f *upFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error)
 	if err != nil {
 		return err
 	}
-	deaths.report(ctx, stderr, address)
+	reportDeaths(ctx, stderr, died)
 	return nil
-}
-
-// checkHold returns why nothing can be held in such a lab.
-func (f *upFlags) checkHold() error {
-	switch {
-	case !f.hold:
-		return nil
-	case f.console == "":
-		return errors.New("--hold: the page releases what is held, so it is needed: leave out --console=''")
-	case f.servers.userServers(0).TLS():
-		return errors.New("--hold: the proxies cannot read what is encrypted: use servers without TLS")
-	case f.clusters.redis || len(f.servers.redis) > 1:
-		return errors.New("--hold: the clients of a Redis Cluster would go past the proxies: use one Redis")
-	}
-	return nil
-}
-
-// replicaArgs returns the arguments of the replicas. A request that is held may take its time.
-func (f *upFlags) replicaArgs() []string {
-	args := []string{"--lease=" + f.lease.String()}
-	if f.hold {
-		args = append(args, "--request-timeout="+console.HoldTime.String(),
-			"--mysql-idle-timeout="+(2*console.HoldTime).String()) // or MySQL would drop what is held
-	}
-	return args
 }
 
 // upDescription is what --json prints.
@@ -185,37 +152,15 @@ type upDescription struct {
 	MySQLDSN string `json:"mysql_dsn"`         // without the password of the user
 }
 
-// deathWatch collects the deaths of the lab's processes.
-type deathWatch struct{ dead chan error }
-
-// follow passes on what died says, until it is closed or ctx ends.
-func (d *deathWatch) follow(ctx context.Context, died <-chan error) {
-	go func() {
-		for death := range died {
-			select {
-			case d.dead <- death:
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
-}
-
-// report writes each death until ctx ends. The other parts keep running: the user may have killed this one to see what
-// happens. console is the address of the console, empty if there is none.
-func (d *deathWatch) report(ctx context.Context, stderr io.Writer, console string) {
-	hint := ""
-	if console != "" {
-		hint = " The page at " + console + " can start a replica again."
-	}
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case death := <-d.dead:
-			fmt.Fprintf(stderr, "%v\n\nThe other parts keep running; Ctrl-C stops them.%s\n", death, hint)
+// reportDeaths writes each death until ctx ends. The other parts keep running: the user may have killed this one to see
+// what happens.
+func reportDeaths(ctx context.Context, stderr io.Writer, died <-chan error) {
+	for death := range died {
+		if ctx.Err() == nil {
+			fmt.Fprintf(stderr, "%v\n\nThe other parts keep running; Ctrl-C stops them.\n", death)
 		}
 	}
+	<-ctx.Done()
 }
 
 // listenForConsole opens the console's port before anything else uses it. If the usual port is taken,
@@ -232,7 +177,7 @@ func (f *upFlags) listenForConsole() (net.Listener, error) {
 }
 
 // startConsole serves the console, if there is a listener for it, and returns its address. stop ends it.
-func (f *upFlags) startConsole(ctx context.Context, l *lab.Lab, listener net.Listener, deaths *deathWatch) (
+func (f *upFlags) startConsole(ctx context.Context, l *lab.Lab, listener net.Listener) (
 	address string, stop func() error, err error,
 ) {
 	if listener == nil {
@@ -246,7 +191,6 @@ func (f *upFlags) startConsole(ctx context.Context, l *lab.Lab, listener net.Lis
 		) (*lab.Run, error) {
 			return newConsoleRun(ctx, l, args, watch)
 		},
-		Started: func(r *topology.Replica) { deaths.follow(ctx, r.Died(ctx)) },
 		Command: command, CommandNote: note,
 	})
 	if err != nil {
@@ -267,7 +211,7 @@ func (f *upFlags) runCommand(given *pflag.FlagSet) (command, note string) {
 	new(runFlags).register(known)
 	for _, option := range givenOptions(given)[1:] {
 		name, _, _ := strings.Cut(strings.TrimPrefix(option, "--"), "=")
-		if known.Lookup(name) != nil && name != "mysql-dsn" && name != "hold" { // that of run is another one
+		if known.Lookup(name) != nil && name != "mysql-dsn" {
 			command += " " + option
 		}
 	}
@@ -363,11 +307,6 @@ func (f *upFlags) writeBanner(w io.Writer, t *topology.Topology, address string)
 	line("nginx", t.Nginx.Conf)
 	if err := f.servers.writeCommands(&b, t); err != nil {
 		return err
-	}
-	if f.hold {
-		fmt.Fprintf(&b, "\nHold a sale at its read, its write or its commit, and let it go on (docs/faults.md):\n"+
-			"curl --json '{\"strategy\":\"lock-redis-lua\",\"count\":1,\"hold\":\"write\"}' %ssales\n"+
-			"curl --json '{}' %sholds/release\n", address, address)
 	}
 	if usual := "http://" + usualListen; t.URL != usual {
 		fmt.Fprintf(&b, "\nNote: the README's commands use %s, but this lab does not listen there. Another program may: "+

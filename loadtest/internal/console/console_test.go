@@ -1,15 +1,9 @@
 package console
 
 import (
-	"errors"
-	"io"
 	"math"
-	"net/http"
-	"net/http/httptest"
-	"strings"
 	"testing"
 
-	"stock/internal/must"
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/report"
 	"stock/loadtest/internal/verify"
@@ -95,46 +89,4 @@ func TestASampleKeepsTheMostTogetherOfThoseItReplaces(t *testing.T) {
 	if inside := live.add(Sample{AtS: 0.55, Inside: 6}); inside != 20 || live.Samples[0].Inside != 20 {
 		t.Errorf("%d were together, and the samples are %+v; want 20", inside, live.Samples)
 	}
-}
-
-func TestNoRunBeginsDuringAChangeThatItsBooksWouldLack(t *testing.T) {
-	t.Parallel()
-	c := &Console{ctx: t.Context(), board: newBoard(State{})}
-	answered, err := c.admit()
-	must.Succeed(t, err)
-	if _, err := c.begin("run"); err == nil || !strings.Contains(err.Error(), "have no answer yet (1)") {
-		t.Errorf("a run during a change: %v, want a refusal", err)
-	}
-	answered()
-	run, err := c.begin("run")
-	must.Succeed(t, err)
-	if _, err := c.admit(); err == nil || !strings.Contains(err.Error(), "a run is going on") {
-		t.Errorf("a change during a run: %v, want a refusal", err)
-	}
-	c.end(run)
-	if answered, err = c.admit(); err != nil {
-		t.Errorf("a change after the run: %v", err)
-	}
-	answered()
-}
-
-// The body may take as long as its sender likes.
-func TestARequestIsAdmittedOnlyOnceItsBodyIsRead(t *testing.T) {
-	t.Parallel()
-	c := &Console{ctx: t.Context(), board: newBoard(State{})}
-	body, sender := io.Pipe()
-	answer := make(chan error, 1)
-	action := admitting(c, func(*http.Request, stockRequest) error { return nil })
-	go func() { answer <- action(httptest.NewRequest(http.MethodPost, "/stock", body)) }()
-	_, err := sender.Write([]byte("{"))
-	must.Succeed(t, err)
-	run, err := c.begin("run")
-	must.Succeed(t, err)
-	_, err = sender.Write([]byte("}"))
-	must.Succeed(t, err)
-	must.Succeed(t, sender.Close())
-	if err := <-answer; !errors.Is(err, errRunGoesOn) {
-		t.Errorf("a request whose body came during a run: %v, want a refusal", err)
-	}
-	c.end(run)
 }

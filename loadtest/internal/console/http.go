@@ -28,22 +28,12 @@ func (c *Console) handler() http.Handler {
 	mux.HandleFunc("GET /traces/{id}", c.getTrace)
 	mux.HandleFunc("GET /runs/{id}/{file...}", c.getReport)
 	for path, action := range map[string]func(*http.Request) error{
-		"/run":                      reading(c.postRun),
-		"/story":                    reading(c.postStory),
-		"/story/next":               reading(c.postNext),
-		"/story/finish":             reading(c.postFinish),
-		"/explore":                  reading(c.postExplore),
-		"/cancel":                   reading(c.postCancel),
-		"/replicas/{name}/stop":     c.postReplica("stop"),
-		"/replicas/{name}/continue": c.postReplica("continue"),
-		"/replicas/{name}/kill":     c.postReplica("kill"),
-		"/replicas/{name}/start":    c.postReplica("start"),
-		"/stock":                    admitting(c, c.postStock),
-		"/restock":                  admitting(c, c.postRestock),
-		"/locks/delete":             admitting(c, c.postDeleteLock),
-		"/holds/release":            c.postHolds("goes on", (*heldSale).release),
-		"/holds/cut":                c.postHolds("is cut off", (*heldSale).cut),
-		"/sales":                    reading(c.postSale),
+		"/run":          reading(c.postRun),
+		"/story":        reading(c.postStory),
+		"/story/next":   reading(c.postNext),
+		"/story/finish": reading(c.postFinish),
+		"/explore":      reading(c.postExplore),
+		"/cancel":       reading(c.postCancel),
 	} {
 		mux.HandleFunc("POST "+path, func(w http.ResponseWriter, r *http.Request) {
 			err := asJSON(r)
@@ -168,8 +158,6 @@ const (
 
 // getEvents sends the state whenever it has changed.
 func (c *Console) getEvents(w http.ResponseWriter, r *http.Request) {
-	leave := c.board.watch()
-	defer leave()
 	w.Header().Set("Content-Type", "text/event-stream")
 	stream := http.NewResponseController(w)
 	for {

@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"stock/loadtest/internal/fault"
-	"stock/loadtest/internal/messages"
 	"stock/loadtest/internal/page"
 	"stock/loadtest/internal/scenario"
 )
@@ -30,10 +29,7 @@ var (
 // chosen is what the page shows before anybody has chosen anything.
 type chosen struct {
 	Strategies  []choice
-	Replicas    []string
-	Steps       []messages.Step // at which a sale can be held; empty: it cannot
 	CommandNote string
-	Service     string
 	MaxUsers    int
 	MaxHoldMS   int64
 }
@@ -131,11 +127,7 @@ func policy(text []byte) string {
 
 func (c *Console) chosen() chosen {
 	view := chosen{
-		Service:     c.lab.Topology.URL,
 		CommandNote: c.options.CommandNote, MaxUsers: scenario.MaxUsers, MaxHoldMS: scenario.MaxHold.Milliseconds(),
-	}
-	if len(c.lab.Topology.Proxies) > 0 {
-		view.Steps = messages.Steps
 	}
 	for _, s := range c.catalogue {
 		if s.Baseline() || len(s.Stores) == 0 {
@@ -145,9 +137,6 @@ func (c *Console) chosen() chosen {
 			Name: s.Name, Summary: s.Summary, Control: s.Control, Missing: s.Unavailable[s.Stores[0]],
 			Checked: s.Name == "none",
 		})
-	}
-	for _, r := range c.lab.Topology.Replicas {
-		view.Replicas = append(view.Replicas, r.Name)
 	}
 	return view
 }

@@ -66,12 +66,9 @@ func (c *Console) postRun(_ *http.Request, body runRequest) error {
 	if err != nil {
 		return err
 	}
-	if len(c.lab.Topology.Proxies) > 0 {
-		return conflict("the proxies of --hold would be measured: start a lab without it")
-	}
 	for _, replica := range c.lab.Topology.Replicas {
 		if state := replica.State(); state != topology.Running {
-			return conflict("%s is %s: a run needs every replica; mend it first", replica.Name, state)
+			return conflict("%s is %s, and a run needs every replica: start the lab again", replica.Name, state)
 		}
 	}
 	a, err := c.begin("run")

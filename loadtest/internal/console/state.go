@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"stock/loadtest/internal/fault"
-	"stock/loadtest/internal/oracle"
 )
 
 // State is everything that the page shows. Every tab gets all of it, so all tabs show the same.
@@ -16,7 +15,6 @@ type State struct {
 	Run      *RunState     `json:"run"`  // the last one; nil before the first
 	Story    *StoryState   `json:"story"`
 	Explored *ExploreState `json:"explored"`
-	Lab      LabState      `json:"lab"`
 }
 
 // RunState is a run and how far it is.
@@ -140,45 +138,11 @@ type TraceRef struct {
 	Steps int    `json:"steps"`
 }
 
-// LabState is what can be broken.
-type LabState struct {
-	Replicas []ReplicaState   `json:"replicas"`
-	Contents *oracle.Contents `json:"contents"` // of item 1
-	Held     []Held           `json:"held"`
-	Sales    []Sale           `json:"sales"`
-	Log      []string         `json:"log"`
-}
-
-// ReplicaState is what a replica does now.
-type ReplicaState struct {
-	Name  string `json:"name"`
-	URL   string `json:"url"`
-	PID   int    `json:"pid"` // 0: it is dead
-	State string `json:"state"`
-}
-
-// Held is a sale that cannot go on, because a proxy holds a message of it.
-type Held struct {
-	Name    string `json:"name"` // of the sale
-	Replica string `json:"replica"`
-	What    string `json:"what"` // is held
-	Text    string `json:"text"` // of the message, shortened
-}
-
-// Sale is a request that was sent from the page: a sale, or the cancellation of one.
-type Sale struct {
-	Name   string `json:"name"`
-	Asked  string `json:"asked"`
-	Answer string `json:"answer"` // empty: there is none yet
-	Sold   bool   `json:"sold"`   // or cancelled
-}
-
 // board holds the State and tells those who watch it when it changes.
 type board struct {
-	mu       sync.Mutex
-	state    State
-	changed  chan struct{} // closed at the next change
-	watchers int
+	mu      sync.Mutex
+	state   State
+	changed chan struct{} // closed at the next change
 }
 
 func newBoard(s State) *board { return &board{state: s, changed: make(chan struct{})} }
@@ -198,25 +162,6 @@ func (b *board) encoded() (text []byte, changed <-chan struct{}, err error) {
 	defer b.mu.Unlock()
 	text, err = json.Marshal(b.state)
 	return text, b.changed, err
-}
-
-// watch counts those who watch, until done is called.
-func (b *board) watch() (done func()) {
-	b.add(1)
-	return func() { b.add(-1) }
-}
-
-func (b *board) add(n int) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.watchers += n
-}
-
-// watched reports whether anybody watches.
-func (b *board) watched() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.watchers > 0
 }
 
 // seconds rounds a duration for the page.

@@ -35,9 +35,6 @@ const (
 	Commit Step = "commit" // the message that makes the change durable: a COMMIT, or the change itself
 )
 
-// Steps lists the steps.
-var Steps = []Step{Read, Write, Commit}
-
 // Catch holds the next message of such a sale that a replica sends to the store, or the reply to it.
 func (s Sale) Catch(at topology.Proxies, step Step) *tcpproxy.Caught {
 	switch {

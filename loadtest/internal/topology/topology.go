@@ -242,18 +242,7 @@ func (t *Topology) Check() error {
 // Died returns a channel that receives an error for each process that runs now, as soon as it has ended, whether by
 // itself or by Stop. The channel is closed when all have ended, or ctx has.
 func (t *Topology) Died(ctx context.Context) <-chan error {
-	return deaths(ctx, slices.Concat(t.layers()...))
-}
-
-// Died does so for the process of the replica that runs now.
-func (r *Replica) Died(ctx context.Context) <-chan error {
-	return deaths(ctx, []part{{process: r.Process(), stop: r.Stop}})
-}
-
-// Death returns how the process of the replica ended, with the end of its log; nil while it runs.
-func (r *Replica) Death() error { return part{process: r.Process()}.death() }
-
-func deaths(ctx context.Context, running []part) <-chan error {
+	running := slices.Concat(t.layers()...)
 	died := make(chan error, len(running))
 	var watching sync.WaitGroup
 	for _, p := range running {
@@ -271,6 +260,9 @@ func deaths(ctx context.Context, running []part) <-chan error {
 	}()
 	return died
 }
+
+// Death returns how the process of the replica ended, with the end of its log; nil while it runs.
+func (r *Replica) Death() error { return part{process: r.Process()}.death() }
 
 // part is a process of the topology.
 type part struct {

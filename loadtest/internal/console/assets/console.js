@@ -39,8 +39,7 @@
   }
 
   // showRows shows one element for each value, and keeps those that are there already: what has the focus, or is being
-  // clicked, stays. make returns the element and a function that shows a value in it. The element with the id and
-  // "-title" gets the focus of a row that has gone.
+  // clicked, stays. make returns the element and a function that shows a value in it.
   const rowsOf = new Map();
   function showRows(id, values, keyOf, make) {
     const list = byId(id), old = rowsOf.get(id) || new Map(), rows = new Map();
@@ -50,10 +49,7 @@
       rows.set(key, row);
       row.update(value);
     }
-    for (const { element } of old.values()) {
-      if (element.contains(document.activeElement)) byId(id + "-title").focus();
-      element.remove();
-    }
+    for (const { element } of old.values()) element.remove();
     for (const [i, { element }] of [...rows.values()].entries()) {
       if (list.children[i] !== element) list.insertBefore(element, list.children[i] || null);
     }
@@ -379,6 +375,7 @@
     return Math.max(...scenes.flatMap((scene) => scene.locks || [])
       .filter((seen) => seen.server === lock.server && seen.key === lock.key).map((seen) => seen.ttl_ms));
   }
+  const states = { running: "ok", stopped: "halt", dead: "bad" };
   function sceneOf(scene, before, story) {
     const sold = story.store;
     const asking = scene.asking.map((a) => {
@@ -554,103 +551,6 @@
     byId("explore-command").querySelector("code").textContent = found.command;
   }
 
-  // Break it
-
-  const states = { running: "ok", stopped: "halt", dead: "bad" };
-  function replicaCard({ name, url }) {
-    const button = (kind) => h("button", { type: "button", class: "button " + kind });
-    // One button stops the replica and lets it continue, so that it can be pressed twice.
-    const halt = button("halt-or-go"), kill = button("danger kill"), start = button("start");
-    const label = (b, text) => {
-      if (b.textContent === text) return;
-      b.textContent = text;
-      b.setAttribute("aria-label", `${text} ${name}`);
-    };
-    const act = (action) => ask(`/replicas/${name}/${action}`);
-    let state = "";
-    onPress(halt, () => act(state === "stopped" ? "continue" : "stop"));
-    onPress(kill, () => act("kill"));
-    onPress(start, async () => {
-      label(start, "Starting…");
-      await act("start");
-      label(start, "Start again");
-    });
-    label(kill, "Kill");
-    label(start, "Start again");
-    const mark = h("span", null), pid = h("span", null);
-    const element = h("div", { class: "replica" }, h("h3", null, name, mark),
-      h("p", { class: "faint" }, pid, h("code", null, url)), h("p", { class: "actions" }, halt, kill, start));
-    const update = (r) => {
-      state = r.state;
-      mark.className = "word " + states[state];
-      mark.textContent = state;
-      pid.textContent = r.pid ? `pid ${r.pid}, ` : "";
-      label(halt, state === "stopped" ? "Continue" : "Stop");
-      setEnabled(halt, state !== "dead");
-      setEnabled(kill, state !== "dead");
-      setEnabled(start, state === "dead");
-    };
-    return { element, update };
-  }
-
-  function submits(id, path, body) {
-    byId(id).addEventListener("submit", (event) => {
-      event.preventDefault();
-      ask(path, body(new FormData(event.target, event.submitter)));
-    });
-  }
-  submits("stock-form", "/stock", (f) => ({ stock: Number(f.get("stock")) }));
-  submits("restock-form", "/restock", (f) => ({ store: f.get("store"), count: Number(f.get("count")) }));
-  submits("sale-form", "/sales", (f) => ({
-    strategy: f.get("strategy"), count: Number(f.get("count")), replica: f.get("replica"), hold: f.has("cancel") ? "" : f.get("hold") || "",
-    key: f.get("key"), cancel: f.has("cancel"),
-  }));
-
-  // row is a line of text with buttons. textOf returns the text for a value.
-  function row(textOf, ...buttons) {
-    const text = h("div", null);
-    const element = h("div", { class: "row" }, text, h("div", { class: "actions" }, ...buttons));
-    return { element, update: (value) => text.replaceChildren(...textOf(value)) };
-  }
-  function rowButton(words, about, action, kind) {
-    return h("button", { type: "button", class: "button " + kind, "aria-label": `${words} ${about}`, click: action }, words);
-  }
-  function lockRow(lock) {
-    const { server, key } = lock;
-    const left = (l) => {
-      if (l.owner === "") return "free";
-      if (l.ttl_ms >= 0) return `held, lease ends in ${(l.ttl_ms / 1000).toFixed(0)}\u00a0s`;
-      return server === "mysql" ? "held by " + l.owner : "held, without a lease";
-    };
-    const textOf = (l) => [h("code", null, key), ` in ${server}: ${left(l)}`,
-      l.waiting && l.waiting.length ? `, ${l.waiting.length} wait` : ""];
-    if (server === "mysql") return row(textOf); // only its own connection can release a named lock of MySQL
-    return row(textOf, rowButton("Delete", `${key} in ${server}`, () => ask("/locks/delete", { server, key }), "danger"));
-  }
-  function heldRow({ name }) {
-    return row((held) => [h("code", null, name), `, ${held.replica}: ${held.what}. `, h("code", { class: "sent" }, held.text)],
-      rowButton("Release", name, () => ask("/holds/release", { name }), ""),
-      rowButton("Cut", name, () => ask("/holds/cut", { name }), "danger"));
-  }
-
-  function showLab(lab) {
-    showRows("replicas", lab.replicas, (r) => r.name, replicaCard);
-    if (lab.contents) {
-      show("contents", lab.contents, (c) => [store("MySQL", mysqlRows(c)), store("Redis", redisRows(c))]);
-      showRows("locks", lab.contents.locks, (l) => l.server + " " + l.key, lockRow);
-      setHidden("no-locks", lab.contents.locks.length > 0);
-    }
-    if (byId("held")) {
-      const held = lab.held || [];
-      showRows("held", held, (m) => m.name, heldRow);
-      setHidden("no-held", held.length > 0);
-    }
-    show("sales", lab.sales, (sales) => (sales || []).toReversed().map((s) => h("li", null, `${s.name} (${s.asked}): `,
-      s.answer ? word(s.sold ? "ok" : "late", s.answer) : h("span", { class: "faint" }, "no answer yet"))));
-    show("log", lab.log || [], (log) => log.length === 0 ? h("li", { class: "faint" }, "Nothing yet.")
-      : log.toReversed().map((line) => h("li", null, line)));
-  }
-
   // The state
 
   let state = null;
@@ -663,7 +563,6 @@
     showRun(state.run, state.busy);
     showStory(state.story, state.busy);
     showExplored(state.explored, state.busy);
-    showLab(state.lab);
     for (const [kind, name] of [["run", "run"], ["story", "story"], ["exploration", "explore"]]) {
       const tab = byId("tab-" + name), mark = tab.querySelector(".word");
       if (state.busy === kind && !mark) tab.append(word("late", "going on"));
