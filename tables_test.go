@@ -181,6 +181,29 @@ func scriptsTable(t *testing.T, dir string) string {
 	return b.String()
 }
 
+// scriptOfABug finds a row of the table of docs/public-bugs.md: a mistake and its repair.
+var scriptOfABug = regexp.MustCompile(`\| \[[^|]*\]\(\.\./(\S+\.star)\) \| \[[^|]*\]\(\.\./(\S+\.star)\) \|`)
+
+// The table promises that the first script of a row breaks, and that the second does not.
+func TestThePublicBugsAreScriptsThatBreakAndSurvive(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("docs/public-bugs.md")
+	must.Succeed(t, err)
+	rows := scriptOfABug.FindAllStringSubmatch(string(text), -1)
+	if len(rows) == 0 {
+		t.Fatal("docs/public-bugs.md has no table of scripts")
+	}
+	for _, row := range rows {
+		for i, breaks := range []bool{true, false} {
+			script, err := os.ReadFile(row[1+i])
+			must.Succeed(t, err)
+			if result := expected(string(script)); (result != "right") != breaks {
+				t.Errorf("%s: the result is %q", row[1+i], result)
+			}
+		}
+	}
+}
+
 // client shows an example client.
 func client(t *testing.T, file string) string {
 	t.Helper()

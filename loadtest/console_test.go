@@ -324,7 +324,7 @@ func TestConsoleRefusesOtherOriginsAndRubbish(t *testing.T) {
 		{"POST", "run", runOf("none", -1), nil, 400, "--requests -1"},
 		{"POST", "story", `{"scenario":"late","strategy":"update"}`, nil, 400, "no scenario"},
 		{"POST", "story", `{"scenario":"late-write","strategy":"up"}`, nil, 400, "no strategy"},
-		{"POST", "story", `{"scenario":"aba","strategy":"update"}`, nil, 400, "means nothing for update"},
+		{"POST", "story", `{"scenario":"long-work","strategy":"update"}`, nil, 400, "means nothing for update"},
 		{"POST", "story/next", `{}`, nil, 400, "0 steps"},
 		{"POST", "paint", "{}", nil, 404, ""},
 	} {

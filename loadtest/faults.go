@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"sync"
 	"text/tabwriter"
@@ -77,8 +76,7 @@ it should; 130 interrupted.`,
 func (f *faultsFlags) register(flags *pflag.FlagSet) {
 	flags.SortFlags = false
 	flags.StringSliceVar(&f.scenarios, "scenarios", nil, "play only these scenarios, a comma-separated list")
-	flags.StringSliceVar(&f.strategies, "strategies", nil,
-		"play only these strategies or practices, a comma-separated list")
+	flags.StringSliceVar(&f.strategies, "strategies", nil, "play only these strategies, a comma-separated list")
 	flags.IntVar(&f.repeat, "repeat", 1, "how often each scenario is played")
 	flags.IntVar(&f.parallel, "parallel", 6, "how many scenarios are played at the same time, each on replicas of its own")
 	flags.BoolVar(&f.step, "step", false, "play one cell after the other, and wait for Enter after each step")
@@ -156,18 +154,11 @@ func (f *faultsFlags) check(flags *pflag.FlagSet) error {
 	return nil
 }
 
-// writeScenarios lists scenarios, and the practices that each one also plays.
+// writeScenarios lists scenarios.
 func writeScenarios(w io.Writer, scenarios []fault.Scenario) error {
 	lines := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, s := range scenarios {
 		fmt.Fprintf(lines, "%s\t%s\n", s.Name, s.Title)
-		var practices []string
-		for _, p := range s.Practices {
-			practices = append(practices, p.Name)
-		}
-		if len(practices) > 0 {
-			fmt.Fprintf(lines, "\talso: %s\n", strings.Join(practices, ", "))
-		}
 	}
 	return lines.Flush()
 }
@@ -179,11 +170,11 @@ func (f *faultsFlags) plan(ctx context.Context, l *lab.Lab, scenarios []fault.Sc
 		return fault.Options{}, cmp.Or(ctx.Err(), err)
 	}
 	o := fault.Options{
-		Scenarios: scenarios, Practices: f.strategies, Repeat: f.repeat,
+		Scenarios: scenarios, Repeat: f.repeat,
 		Parallel: parallel(l, 1, f.parallel),
 		Command:  replayCommand(f.local.stockBinary),
 	}
-	if o.Choices, err = f.choose(catalogue, scenarios); err != nil {
+	if o.Choices, err = f.choose(catalogue); err != nil {
 		return o, err
 	}
 	if faultLab(l, f.step).Cells(o) == 0 {
@@ -213,23 +204,15 @@ func faultLab(l *lab.Lab, reading bool) *fault.Lab {
 	return &fault.Lab{Topology: l.Topology, Oracle: l.Target.Oracle, Reading: reading}
 }
 
-// choose returns the strategies that are named, or all if none is. A name may also be that of a practice.
-func (f *faultsFlags) choose(catalogue []scenario.Strategy, scenarios []fault.Scenario) ([]scenario.Choice, error) {
+// choose returns the strategies that are named, or all if none is.
+func (f *faultsFlags) choose(catalogue []scenario.Strategy) ([]scenario.Choice, error) {
 	var choices []scenario.Choice
 	for _, s := range catalogue {
 		if f.strategies == nil || s.IsIn(f.strategies) {
 			choices = append(choices, scenario.Choice{Strategy: s, Store: s.Stores[0]})
 		}
 	}
-	var practices []string
-	for _, s := range scenarios {
-		for _, p := range s.Practices {
-			if !slices.Contains(practices, p.Name) { // several scenarios may have it
-				practices = append(practices, p.Name)
-			}
-		}
-	}
-	return choices, scenario.CheckNames(f.strategies, catalogue, practices...)
+	return choices, scenario.CheckNames(f.strategies, catalogue)
 }
 
 // compared says what came of a story, and whether that is claimed.

@@ -16,7 +16,6 @@ import (
 	"stock/loadtest/internal/fault"
 	"stock/loadtest/internal/lab"
 	"stock/loadtest/internal/report"
-	"stock/loadtest/internal/scenario"
 	"stock/loadtest/internal/timeline"
 )
 
@@ -24,27 +23,24 @@ import (
 func TestFaultsFindsWhatTheStrategiesClaim(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "out")
 	runHere(t.Context(),
-		"faults", "--scenarios", "holder-dies,late-write,client-retries,deletes-anothers-lock,fence-counter-lost",
-		"--strategies", "update,lock-redis-lua,lock-redis-fenced,decrement,incr-token", "--out", dir,
+		"faults", "--scenarios", "holder-dies,late-write,client-retries,deletes-anothers-lock",
+		"--strategies", "update,lock-redis-lua,lock-redis-fenced,decrement", "--out", dir,
 	).want(t, exitHeld)
 	found := mustReadReport(t, dir)
 	outcomes := map[string][]report.Outcome{}
 	for _, f := range found.Faults {
-		if f.Strategy != "incr-token" { // the explorer executes it many times
-			checkFaultWindows(t, f)
-		}
+		checkFaultWindows(t, f)
 		outcomes[f.Strategy] = append(outcomes[f.Strategy], f.Outcome)
 		if f.Proof == "" || len(f.Steps) == 0 || f.Outcome == report.Unsafe && len(f.Evidence) == 0 {
 			t.Errorf("%s, %s: %s without proof, steps or evidence: %+v", f.Scenario, f.Strategy, f.Outcome, f)
 		}
 	}
-	// The first three are played by all but the practice.
+	// The first three are played by all.
 	for strategy, want := range map[string][]report.Outcome{
 		"update":            {report.Safe, report.Safe, report.Safe},
 		"decrement":         {report.Safe, report.Safe, report.Unsafe},
 		"lock-redis-lua":    {report.Blocked, report.Unsafe, report.Safe, report.Safe},
 		"lock-redis-fenced": {report.Blocked, report.Blocked, report.Safe, report.Safe},
-		"incr-token":        {report.Unavailable},
 	} {
 		if got := outcomes[strategy]; !slices.Equal(got, want) {
 			t.Errorf("%s: %v, want %v", strategy, got, want)
@@ -63,42 +59,19 @@ func TestAFaultsDirectoryIsNotUsedTwice(t *testing.T) {
 	}
 }
 
-func TestTheListNamesScenariosAndPractices(t *testing.T) {
+func TestTheListNamesTheScenarios(t *testing.T) {
 	t.Parallel()
 	var list bytes.Buffer
 	if err := writeScenarios(&list, []fault.Scenario{
-		{Name: "short", Title: "It breaks."},
-		{Name: "a-long-name", Title: "It breaks, too.", Practices: []fault.Practice{{Name: "a"}, {Name: "b"}}},
+		{Name: "short", Title: "It breaks."}, {Name: "a-long-name", Title: "It breaks, too."},
 	}); err != nil {
 		t.Fatal(err)
 	}
 	const want = `short        It breaks.
 a-long-name  It breaks, too.
-             also: a, b
 `
 	if list.String() != want {
 		t.Errorf("the list is\n%s\nwant\n%s", &list, want)
-	}
-}
-
-func TestAPracticeIsChosenByItsName(t *testing.T) {
-	t.Parallel()
-	stores := []string{"mysql"}
-	catalogue := []scenario.Strategy{{Name: "update", Stores: stores}, {Name: "none", Stores: stores}}
-	story := fault.Scenario{Practices: []fault.Practice{{Name: "set-nx-px"}}}
-	scenarios := []fault.Scenario{story, story}
-	f := faultsFlags{strategies: []string{"set-nx-px", "none"}}
-	choices, err := f.choose(catalogue, scenarios)
-	if err != nil || len(choices) != 1 || choices[0].Strategy.Name != "none" {
-		t.Errorf("chose %v, %v, want none", choices, err)
-	}
-	for name, want := range map[string]string{
-		"set-nx-xp": `did you mean "set-nx-px"?`, "hope": "the names are update, none, set-nx-px",
-	} {
-		f.strategies = []string{name}
-		if _, err := f.choose(catalogue, scenarios); err == nil || !strings.HasSuffix(err.Error(), want) {
-			t.Errorf("%s: error %v, want it to end with %q", name, err, want)
-		}
 	}
 }
 
@@ -204,7 +177,7 @@ func TestAStoryEndsWithItsOutcomeAndTheClaim(t *testing.T) {
 func TestStrategiesThatPlayNoScenarioAreWrongUsage(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "out")
-	runHere(t.Context(), "faults", "--scenarios", "late-renewal", "--strategies", "update", "--out", dir).
+	runHere(t.Context(), "faults", "--scenarios", "pass-after-loss", "--strategies", "update", "--out", dir).
 		want(t, exitUnusable, "loadtest: no scenario that was chosen applies to update\n")
 }
 

@@ -242,9 +242,9 @@ func TestScenariosUseTheAccountOfTheUsersRedis(t *testing.T) {
 	f, dir := startForeign(t), t.TempDir()
 	f.limitRedis(t)
 	f.env = append(f.env, "LOADTEST_MYSQL_DSN=") // with a private MySQL, no scenario about MySQL is left out
-	const strategies = "update,lock-redis-lua,lock-redlock,renew-until-error,set-nx-px"
+	const strategies = "update,lock-redis-lua,lock-redlock,lock-redis-watchdog"
 	f.run(t, dir, "faults", "--strategies", strategies, "--out", dir,
-		"--scenarios", "late-write,black-hole,crash-before-expire,no-index/repeatable-read")
+		"--scenarios", "late-write,black-hole,no-index/repeatable-read")
 	played := map[string]bool{}
 	for _, fault := range mustReadReport(t, dir).Faults {
 		if fault.Outcome == report.Skipped {
@@ -290,7 +290,7 @@ func TestFaultsOnServersOfTheUserLeaveOutAndNameThoseThatBreakThem(t *testing.T)
 	t.Parallel()
 	f, dir := startForeign(t), t.TempDir()
 	stdout, _ := f.run(t, dir, "faults", "--out", dir,
-		"--strategies", "update,lock-redis-fenced,transactions-in-opposite-order")
+		"--strategies", "update,lock-redis-fenced")
 	played, leftOut := 0, map[string]int{}
 	for _, fault := range mustReadReport(t, dir).Faults {
 		if fault.Outcome == report.Skipped {

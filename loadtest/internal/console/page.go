@@ -46,7 +46,7 @@ type choice struct {
 type told struct {
 	Name       string   `json:"name"`
 	Title      string   `json:"title"`
-	Strategies []string `json:"strategies"` // and practices
+	Strategies []string `json:"strategies"`
 }
 
 // tourStory is a story of the tour.
@@ -61,8 +61,6 @@ type tourStory struct {
 var tour = []tourStory{
 	{"No lease", "holder-dies", "lock-redis-setnx",
 		"Without a lease, the lock of a dead holder stays for ever."},
-	{"SETNX, then EXPIRE", "crash-before-expire", "setnx-then-expire",
-		"If the holder dies between the two commands, the item stays locked for ever."},
 	{"No owner", "deletes-anothers-lock", "lock-redis-expiry",
 		"A late release deletes the lock of the next holder."},
 	{"Check, then delete", "deletes-anothers-lock", "lock-redis-owner",
@@ -145,9 +143,6 @@ func (c *Console) chosen() chosen {
 func tell(catalogue []scenario.Strategy) (stories []told) {
 	for _, s := range fault.Scenarios {
 		story := told{Name: s.Name, Title: s.Title, Strategies: []string{}}
-		for _, p := range s.Practices {
-			story.Strategies = append(story.Strategies, p.Name)
-		}
 		for _, row := range catalogue {
 			if len(row.Stores) > 0 && s.Applies(row) {
 				story.Strategies = append(story.Strategies, row.Name)

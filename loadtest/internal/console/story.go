@@ -19,7 +19,7 @@ import (
 // storyRequest is what the page asks to play.
 type storyRequest struct {
 	Scenario string `json:"scenario"`
-	Strategy string `json:"strategy"` // or the practice
+	Strategy string `json:"strategy"`
 }
 
 // options returns what "loadtest faults" plays for the same.
@@ -28,7 +28,7 @@ func (r storyRequest) options(catalogue []scenario.Strategy) (o fault.Options, t
 	if !known {
 		return o, "", malformed("no scenario is named %q", r.Scenario)
 	}
-	o = fault.Options{Scenarios: []fault.Scenario{sc}, Practices: []string{r.Strategy}, Repeat: 1, Parallel: 1}
+	o = fault.Options{Scenarios: []fault.Scenario{sc}, Repeat: 1, Parallel: 1}
 	for _, s := range catalogue {
 		if s.Name == r.Strategy {
 			if !sc.Applies(s) {
@@ -37,9 +37,8 @@ func (r storyRequest) options(catalogue []scenario.Strategy) (o fault.Options, t
 			o.Choices = []scenario.Choice{{Strategy: s, Store: s.Stores[0]}}
 		}
 	}
-	isPractice := slices.ContainsFunc(sc.Practices, func(p fault.Practice) bool { return p.Name == r.Strategy })
-	if len(o.Choices) == 0 && !isPractice {
-		return o, "", malformed("no strategy and no practice of %s is named %q", sc.Name, r.Strategy)
+	if len(o.Choices) == 0 {
+		return o, "", malformed("no strategy is named %q", r.Strategy)
 	}
 	return o, sc.Title, nil
 }

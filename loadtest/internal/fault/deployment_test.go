@@ -31,11 +31,11 @@ func TestNoScenarioIsPlayedOnServersThatCannotBeReachedThroughProxies(t *testing
 		var played report.Fault
 		err := (&Lab{Topology: test.on}).Run(t.Context(), Options{
 			Scenarios: []Scenario{{
-				Name: "story", Practices: []Practice{practice},
+				Name: "story", For: players{"all"}, Play: func(*Stage) {},
 				On: Setting{Isolation: "SERIALIZABLE"},
 			}},
-			Repeat: 1,
-			Done:   func(f report.Fault, _ history.History) error { played = f; return nil },
+			Choices: anyone, Repeat: 1,
+			Done: func(f report.Fault, _ history.History) error { played = f; return nil },
 		})
 		if err != nil || played.Outcome != test.want || played.Evidence[0] != test.why {
 			t.Errorf("%s: %s because %q, %v; want %s because %q",

@@ -36,14 +36,14 @@ func read(t *testing.T, document string) string {
 	return string(text)
 }
 
-// TestEachClaimOfAPracticeIsShownInWords finds claims that begin with a constant for which reports have no words.
-func TestEachClaimOfAPracticeIsShownInWords(t *testing.T) {
+// TestEachClaimIsShownInWords finds claims that begin with a constant for which reports have no words.
+func TestEachClaimIsShownInWords(t *testing.T) {
 	t.Parallel()
 	constant := regexp.MustCompile(`^[a-z]+-[a-z-]+\b`)
 	for _, s := range Scenarios {
-		for _, p := range s.Practices {
-			if words := (report.Fault{Claimed: p.Claim.Words}).ClaimWords(); constant.MatchString(words) {
-				t.Errorf("the claim of %s in %s is shown as %q", p.Name, s.Name, words)
+		for _, c := range s.Claims {
+			if words := (report.Fault{Claimed: c.Words}).ClaimWords(); constant.MatchString(words) {
+				t.Errorf("a claim of %s is shown as %q", s.Name, words)
 			}
 		}
 	}

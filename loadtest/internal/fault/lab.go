@@ -14,16 +14,16 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"stock/internal/suggest"
-	"stock/loadtest/internal/oracle"
+	"stock/loadtest/internal/scenario"
 )
 
-// Run plays each scenario for every choice to which it applies, and for its practices. Cells that are in doubt are
-// played again at the end, unless somebody follows the steps. Run returns early, with an error, if ctx ends or Done
-// fails. Done is not called for a scenario during which ctx ended.
+// Run plays each scenario for every choice to which it applies. Cells that are in doubt are played again at the end,
+// unless somebody follows the steps. Run returns early, with an error, if ctx ends or Done fails. Done is not called
+// for a scenario during which ctx ended.
 func (l *Lab) Run(ctx context.Context, o Options) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	rounds, explored := l.rounds(o)
+	rounds := l.rounds(o)
 	turns := make(chan struct{}, max(o.Parallel, 1))
 	go func() {
 		for _, r := range rounds {
@@ -53,13 +53,10 @@ func (l *Lab) Run(ctx context.Context, o Options) error {
 			cancel()
 		}
 	}
-	if failure == nil {
-		failure = l.playAgain(ctx, doubtful, o)
+	if failure != nil {
+		return failure
 	}
-	if failure == nil {
-		failure = explorePractices(ctx, explored, o)
-	}
-	return failure
+	return l.playAgain(ctx, doubtful, o)
 }
 
 // againTime is how long cells are played again at most. Those whose turn does not come keep their first outcome.
@@ -86,54 +83,39 @@ func (l *Lab) playAgain(ctx context.Context, cells []*cell, o Options) error {
 
 // again returns a cell that plays the same as another one, on an item of its own.
 func (l *Lab) again(c *cell, o Options) *cell {
-	fresh, first := l.newCell(c.scenario, c.stage.Strategy, c.way, o, c.repeat), c.result()
-	fresh.practice, fresh.place, fresh.first = c.practice, c.place, &first
+	choice := scenario.Choice{Strategy: c.stage.Strategy, Store: c.stage.Store}
+	fresh, first := l.newCell(c.scenario, choice, o, c.repeat), c.result()
+	fresh.place, fresh.first = c.place, &first
 	return fresh
 }
 
-// rounds lists what is to be played, in this order, and the cells that the explorer executes.
-func (l *Lab) rounds(o Options) (rounds []*round, explored []*cell) {
+// rounds lists what is to be played, in this order.
+func (l *Lab) rounds(o Options) (rounds []*round) {
 	place := 0
 	for repeat := 1; repeat <= o.Repeat; repeat++ {
 		for _, sc := range o.Scenarios {
-			var played []*cell
-			for _, c := range l.cells(sc, o, repeat) {
+			cells := l.cells(sc, o, repeat)
+			for _, c := range cells {
 				place++
 				c.place = place
-				if c.way.Play == nil {
-					explored = append(explored, c)
-				} else {
-					played = append(played, c)
-				}
 			}
-			perRound := max(len(played), 1)
+			perRound := max(len(cells), 1)
 			if o.Step != nil {
 				perRound = 1
 			}
-			for group := range slices.Chunk(played, perRound) {
+			for group := range slices.Chunk(cells, perRound) {
 				rounds = append(rounds, &round{lab: l, scenario: sc, cells: group, over: make(chan struct{})})
 			}
 		}
 	}
-	return rounds, explored
+	return rounds
 }
 
 // cells lists the cells of a scenario.
 func (l *Lab) cells(sc Scenario, o Options, repeat int) (cells []*cell) {
 	for _, choice := range o.Choices {
-		if strategy := choice.Strategy; sc.Applies(strategy) {
-			way := Practice{Name: strategy.Name, Store: choice.Store, Claim: sc.Claim(strategy), Play: sc.Play}
-			c := l.newCell(sc, strategy, way, o, repeat)
-			c.missing = strategy.Unavailable[choice.Store]
-			cells = append(cells, c)
-		}
-	}
-	for _, p := range sc.Practices {
-		if o.Practices == nil || slices.Contains(o.Practices, p.Name) {
-			p.Store, p.Script = cmp.Or(p.Store, oracle.MySQL), cmp.Or(p.Script, p.Name)
-			c := l.newCell(sc, p.asStrategy(), p, o, repeat)
-			c.practice = true
-			cells = append(cells, c)
+		if sc.Applies(choice.Strategy) {
+			cells = append(cells, l.newCell(sc, choice, o, repeat))
 		}
 	}
 	return cells
@@ -150,19 +132,6 @@ func (l *Lab) Cells(o Options) (n int) {
 // families are what is played, by the name of the scenario, or by its part before the slash.
 var families = []map[string]func(*Stage){
 	holderPlays, crowdPlays, limitPlays, redisPlays, ghostPlays, masterPlays, rowPlays, retryPlays,
-}
-
-// practicePlays are practices that no script can show.
-var practicePlays = map[string]func(*Stage){
-	"lock-and-work-share-a-pool": func(s *Stage) {
-		pool := s.openPool()
-		s.buyFromPools(pool, pool, "while A needs one to read and write")
-	},
-	"lock-has-its-own-pool": func(s *Stage) {
-		s.buyFromPools(s.openPool(), s.openPool(), "while A has a pool of its own to read and write")
-	},
-	"smallest-number":            playSmallestNumber,
-	"wait-on-another-connection": playWaitOnAnotherConnection,
 }
 
 //go:embed scenarios.yaml
@@ -193,11 +162,8 @@ func readScenarios(list []byte) (scenarios []Scenario) {
 		if s.Play = plays[s.Name]; s.Play == nil {
 			s.Play = plays[strings.Split(s.Name, "/")[0]]
 		}
-		if s.Play == nil && s.For != nil {
+		if s.Play == nil {
 			panic(fmt.Sprintf("scenarios.yaml: %s has no play: add it to one of the families", s.Name))
-		}
-		for i := range s.Practices {
-			s.Practices[i].Play = practicePlays[s.Practices[i].Name]
 		}
 	}
 	return scenarios

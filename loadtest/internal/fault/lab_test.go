@@ -9,18 +9,20 @@ import (
 
 	"stock/internal/servers"
 	"stock/loadtest/internal/history"
+	"stock/loadtest/internal/oracle"
 	"stock/loadtest/internal/report"
+	"stock/loadtest/internal/scenario"
 	"stock/loadtest/internal/topology"
 )
 
-// practice is played without a fault.
-var practice = Practice{Name: "practice", Play: func(*Stage) {}}
+// anyone plays every scenario.
+var anyone = []scenario.Choice{{Strategy: scenario.Strategy{Name: "anyone"}, Store: oracle.MySQL}}
 
-// skipped returns scenarios that one practice would play, if no server were missing. missing is called instead.
+// skipped returns scenarios that anyone would play, if no server were missing. missing is called instead.
 func skipped(missing func(name string), names ...string) (scenarios []Scenario) {
 	for _, name := range names {
 		scenarios = append(scenarios, Scenario{
-			Name: name, Practices: []Practice{practice},
+			Name: name, For: players{"all"}, Play: func(*Stage) {},
 			On: Setting{Redis: func(context.Context, *Deployment) error {
 				missing(name)
 				return fmt.Errorf("%w: there is no server", errLeftOut)
@@ -49,7 +51,7 @@ func TestResultsComeInTheOrderOfTheScenarios(t *testing.T) {
 	}, "first", "second")
 	var done []string
 	err := noLab().Run(t.Context(), Options{
-		Scenarios: scenarios, Repeat: 1, Parallel: 2,
+		Scenarios: scenarios, Choices: anyone, Repeat: 1, Parallel: 2,
 		Done: func(f report.Fault, _ history.History) error {
 			done = append(done, f.Scenario+" "+string(f.Outcome))
 			return nil
@@ -65,7 +67,7 @@ func TestNothingElseIsReportedAfterDoneHasFailed(t *testing.T) {
 	full := errors.New("the disk is full")
 	var done []string
 	err := noLab().Run(t.Context(), Options{
-		Scenarios: skipped(func(string) {}, "first", "second", "third"), Repeat: 1,
+		Scenarios: skipped(func(string) {}, "first", "second", "third"), Choices: anyone, Repeat: 1,
 		Done: func(f report.Fault, _ history.History) error {
 			done = append(done, f.Scenario)
 			return full
@@ -85,7 +87,7 @@ func TestAnInterruptedScenarioIsNotReported(t *testing.T) {
 		cancel()
 	}, "first", "second")
 	err := noLab().Run(ctx, Options{
-		Scenarios: scenarios, Repeat: 1,
+		Scenarios: scenarios, Choices: anyone, Repeat: 1,
 		Done: func(f report.Fault, _ history.History) error {
 			t.Errorf("%s was reported as %s", f.Scenario, f.Outcome)
 			return nil

@@ -1,7 +1,6 @@
 package fault
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -188,62 +187,9 @@ func (s *Stage) readRedoLog(db *sql.DB) (log redoLog) {
 }
 
 const (
-	poolConns    = 4 // of each pool
-	poolUsers    = 8 // of one item, at the same replica
-	poolPatience = 2 * time.Second
+	poolConns = 4 // of the victim
+	poolUsers = 8 // of one item, at the same replica
 )
-
-// openPool opens a pool of few connections.
-func (s *Stage) openPool() *sql.DB {
-	db := s.mysql()
-	db.SetMaxOpenConns(poolConns)
-	db.SetMaxIdleConns(poolConns)
-	return db
-}
-
-// buyFromPools has users take a lock of MySQL on a connection of one pool, and read and write on one of another pool. A
-// works when the others have all the rest of the first pool.
-func (s *Stage) buyFromPools(locks, work *sql.DB, how string) {
-	began := time.Now()
-	patient, cancel := context.WithTimeout(s.ctx, poolPatience)
-	defer cancel()
-	buy := func(ctx context.Context, client string, inside func()) history.Op {
-		return s.perform(client, 1, func() (int64, error) { return s.buyFromPool(ctx, locks, work, inside) })
-	}
-	var others []func()
-	a := buy(patient, "A", func() {
-		for i := 1; i < poolUsers; i++ {
-			others = append(others, s.meanwhile(func() { buy(patient, fmt.Sprintf("B%d", i), func() {}) }))
-		}
-		s.eventually("the others have all connections", func() bool { return locks.Stats().InUse == poolConns })
-		s.Provef("all %d connections are in use: A holds the lock on one, and the others ask for it on the rest, %s",
-			poolConns, how)
-	})
-	for _, wait := range others {
-		wait()
-	}
-	if a.Outcome != history.Sold { // the others sell only after A
-		c := buy(s.ctx, "C", func() {})
-		s.blocked, s.never = s.between(began, answeredAt(c)), c.Outcome != history.Sold
-	}
-}
-
-// buyFromPool calls inside when it has the lock.
-func (s *Stage) buyFromPool(ctx context.Context, locks, work *sql.DB, inside func()) (remaining int64, err error) {
-	lock, err := locks.Conn(ctx)
-	if err != nil {
-		return 0, err
-	}
-	defer lock.Close()
-	var granted bool
-	err = lock.QueryRowContext(ctx, "SELECT GET_LOCK(?, 10)", s.LockKey()).Scan(&granted)
-	if err != nil || !granted {
-		return 0, cmp.Or(err, errHeld)
-	}
-	defer lock.ExecContext(context.WithoutCancel(ctx), "DO RELEASE_ALL_LOCKS()") //nolint:errcheck // ends with conn
-	inside()
-	return s.readAndWrite(ctx, work, 1)
-}
 
 // buyAtOnce has all users but A ask while A is inside.
 func (s *Stage) buyAtOnce(front *tcpproxy.Proxy) {

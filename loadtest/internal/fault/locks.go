@@ -132,6 +132,3 @@ func (s *Stage) cutReplication() {
 	s.strike("the proxy between the master and its Redis replica begins to swallow",
 		func(context.Context) error { s.redis.link.BlackHole(); return nil })
 }
-
-// waitLimit is how long a client waits for the Redis replica.
-const waitLimit = time.Second

@@ -2,11 +2,8 @@ package fault
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"stock/internal/servers"
 	"stock/loadtest/internal/history"
@@ -189,43 +186,4 @@ func (s *Stage) refuseInside(lost int, strike func(), missed ...int) {
 		s.startMasters("what was killed starts again, without its data", missed...)
 		s.send(to(s.Survivor, "D", 1))
 	}
-}
-
-// playWaitOnAnotherConnection asks for the Redis replica on another connection than the one that has set the lock: WAIT
-// is about what was written before a connection's last command.
-func playWaitOnAnotherConnection(s *Stage) {
-	db, master := s.mysql(), s.openRedis()
-	defer master.Close()
-	asks := master.Conn()
-	defer asks.Close()
-	replicas, err := asks.Wait(s.ctx, 1, patientTimeout).Result()
-	s.requiref(replicas > 0, "the Redis replica is not in sync before the fault: %w", err)
-	s.cutReplication()
-	answerA := s.ask("A", 1)
-	s.check(s.setLock(master, "A"))
-	replicas, err = asks.Wait(s.ctx, 1, waitLimit).Result()
-	s.check(err)
-	units, err := s.readUnits(s.ctx, db)
-	s.check(err)
-	s.Stepf("A has set the lock, is told that %d Redis replicas have it, and has read %d", replicas, units)
-	s.strike(replicaPromoted, s.redis.failOver)
-	promoted := openRedis(s.redis.replica.Addr)
-	defer promoted.Close()
-	b := s.perform("B", 2, func() (int64, error) {
-		if err := s.setLock(promoted, "B"); err != nil {
-			return 0, err
-		}
-		return s.readAndWrite(s.ctx, db, 2)
-	})
-	s.Provef("A was inside when the master was killed, and on the promoted Redis replica, B was told: %s", b.Outcome)
-	answerA(s.writeUnits(s.ctx, db, units-1))
-}
-
-// setLock asks a server of Redis for the lock once.
-func (s *Stage) setLock(at *redis.Client, owner string) error {
-	err := at.SetArgs(s.ctx, s.LockKey(), owner, redis.SetArgs{Mode: "NX", TTL: s.On.Lease}).Err()
-	if errors.Is(err, redis.Nil) {
-		return errHeld
-	}
-	return err
 }

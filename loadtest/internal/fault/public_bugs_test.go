@@ -15,8 +15,8 @@ import (
 	"stock/loadtest/internal/scenario"
 )
 
-// publicBug is a bug of docs/public-bugs.md that a scenario replays, and what is played: two strategies or practices in
-// one scenario, or one in two scenarios. The first breaks, and the second survives.
+// publicBug is a bug of docs/public-bugs.md that a scenario replays, and what is played: two strategies in one
+// scenario, or one in two scenarios. The first breaks, and the second survives.
 type publicBug struct {
 	name                  string
 	scenarios, strategies []string
@@ -45,7 +45,7 @@ func (b publicBug) check(t *testing.T, story, strategy string, breaks bool) {
 	}
 	claim, ok := claimOf(t, Scenarios[i], strategy)
 	if !ok {
-		t.Errorf("%s: no strategy or practice named %q plays %s", b.name, strategy, story)
+		t.Errorf("%s: no strategy named %q plays %s", b.name, strategy, story)
 		return
 	}
 	for _, outcome := range claim.Outcomes {
@@ -56,14 +56,9 @@ func (b publicBug) check(t *testing.T, story, strategy string, breaks bool) {
 	}
 }
 
-// claimOf returns what is expected of a strategy or a practice that plays a scenario.
+// claimOf returns what is expected of a strategy that plays a scenario.
 func claimOf(t *testing.T, sc Scenario, name string) (claim Claim, ok bool) {
 	t.Helper()
-	for _, p := range sc.Practices {
-		if p.Name == name {
-			return p.Claim, true
-		}
-	}
 	for _, s := range catalogue.Strategies {
 		if listed := asListed(t, s); s.Name == name && sc.Applies(listed) {
 			return sc.Claim(listed), true

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"stock/loadtest/internal/barrier"
-	"stock/loadtest/internal/explore/trace"
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/messages"
 	"stock/loadtest/internal/report"
@@ -34,13 +33,10 @@ type round struct {
 	over     chan struct{} // closed when it has been played
 }
 
-// cell is a scenario for one strategy or practice.
+// cell is a scenario for one strategy.
 type cell struct {
 	scenario Scenario
-	way      Practice      // a strategy of the catalogue plays the scenario's own story
-	practice bool          // it is not of the catalogue
-	faults   []string      // of the script
-	found    *trace.Result // by the explorer
+	claim    Claim
 	repeat   int
 	command  string // Options.Command
 	stage    *Stage
@@ -52,15 +48,18 @@ type cell struct {
 	err      error // why the story could not be played to its end
 }
 
-func (l *Lab) newCell(sc Scenario, strategy scenario.Strategy, way Practice, o Options, repeat int) *cell {
+func (l *Lab) newCell(sc Scenario, choice scenario.Choice, o Options, repeat int) *cell {
 	s := &Stage{
-		lab: l, Sale: messages.Sale{Strategy: strategy, Store: way.Store, Item: l.nextItem()}, Story: sc.Name,
+		lab: l, Sale: messages.Sale{Strategy: choice.Strategy, Store: choice.Store, Item: l.nextItem()}, Story: sc.Name,
 		note: func(report.FaultStep) {}, owners: map[string]string{},
 	}
 	if o.Step != nil {
 		s.note = func(st report.FaultStep) { o.Step(s, st) }
 	}
-	return &cell{scenario: sc, way: way, repeat: repeat, command: cmp.Or(o.Command, Command), stage: s}
+	return &cell{
+		scenario: sc, claim: sc.Claim(choice.Strategy), missing: choice.Strategy.Unavailable[choice.Store],
+		repeat: repeat, command: cmp.Or(o.Command, Command), stage: s,
+	}
 }
 
 // play plays the round's cells that can be played here, unless ctx has ended.
@@ -112,13 +111,13 @@ func (r *round) playOn(ctx context.Context, cells []*cell) (err error) {
 	return nil
 }
 
-// perform plays a cell and has it judged. A story of a strategy that could not be played to its end is judged, too: its
-// answers may contradict the store, which is often why it could not go on.
+// perform plays a cell and has it judged. A story that could not be played to its end is judged, too: its answers may
+// contradict the store, which is often why it could not go on.
 func (c *cell) perform(ctx context.Context) {
 	if c.err = c.stage.open(ctx, c.scenario.Name); c.err != nil {
 		return
 	}
-	c.err = c.stage.play(ctx, c.way.Play)
+	c.err = c.stage.play(ctx, c.scenario.Play)
 	c.missing = missing(c.err)
 	if c.missing != "" || c.err != nil && !c.judgeable(ctx) {
 		c.history = history.History{Run: c.stage.run, Ops: c.stage.ops}
@@ -131,9 +130,9 @@ func (c *cell) perform(ctx context.Context) {
 	c.err = errors.Join(c.err, err)
 }
 
-// judgeable reports whether a story that failed can be judged. A practice may not have recorded all that it did.
+// judgeable reports whether a story that failed can be judged.
 func (c *cell) judgeable(ctx context.Context) bool {
-	return !c.practice && c.stage.booked.Load() && !errors.Is(ctx.Err(), context.Canceled)
+	return c.stage.booked.Load() && !errors.Is(ctx.Err(), context.Canceled)
 }
 
 // doubted reports whether a result may come of a busy machine. Damage never does.
@@ -146,13 +145,10 @@ func (c *cell) result() report.Fault {
 	s := c.stage
 	r := report.Fault{
 		Scenario: c.scenario.Name, Title: c.scenario.Title, Strategy: s.Strategy.Name, Store: s.Store, Repeat: c.repeat,
-		Claimed: c.way.Words, Proof: s.proof, Evidence: append([]string{}, c.verdict.Evidence...),
+		Claimed: c.claim.Words, Proof: s.proof, Evidence: append([]string{}, c.verdict.Evidence...),
 		Place:  c.place,
 		Steps:  append([]report.FaultStep{}, s.steps...),
 		Replay: fmt.Sprintf("%s --scenarios %s --strategies %s --step", c.command, c.scenario.Name, s.Strategy.Name),
-	}
-	if c.way.Play == nil {
-		return c.explored(r)
 	}
 	if s.broken != "" {
 		r.Evidence = slices.Insert(r.Evidence, 0, s.broken)
@@ -194,11 +190,11 @@ func (c *cell) until() string {
 	s, lease := c.stage, c.stage.Lease
 	switch {
 	case !c.allows(report.Blocked):
-	case (hasLease(s.Strategy) || strings.Contains(c.way.Words, "lease")) &&
+	case (hasLease(s.Strategy) || strings.Contains(c.claim.Words, "lease")) &&
 		// It is renewed when a third of it is over, and the server may take a moment to notice its end.
 		s.blocked >= lease*3/5 && s.blocked <= lease+time.Second:
 		return fmt.Sprintf("the lease ends (here %g s)", lease.Seconds())
-	case c.way.Words == "refused" && c.soldWhenHolderGaveUp():
+	case c.claim.Words == "refused" && c.soldWhenHolderGaveUp():
 		return fmt.Sprintf("the holder gives up (here %.0f s)", s.blocked.Seconds())
 	}
 	return ""
@@ -219,7 +215,7 @@ func (c *cell) soldWhenHolderGaveUp() bool {
 const unproved = "nothing shows that the fault struck"
 
 func (c *cell) allows(outcome report.Outcome) bool {
-	return slices.Contains(c.way.Outcomes, outcome)
+	return slices.Contains(c.claim.Outcomes, outcome)
 }
 
 // held reports whether the claim agrees with the outcome. How long the item was blocked says nothing if somebody read
@@ -239,10 +235,9 @@ const Command = "go run ./loadtest faults"
 type Options struct {
 	Scenarios []Scenario
 	Choices   []scenario.Choice
-	Practices []string // names of the practices to play; all if nil
-	Repeat    int      // how often each scenario is played
-	Parallel  int      // the largest number of scenarios that are played at the same time; 0: 1
-	Command   string   // that plays scenarios, for Fault.Replay; empty: Command
+	Repeat    int    // how often each scenario is played
+	Parallel  int    // the largest number of scenarios that are played at the same time; 0: 1
+	Command   string // that plays scenarios, for Fault.Replay; empty: Command
 	// Step is called when a step has been played, and may wait. If it is set, one cell of a scenario is played after the
 	// other. It must be safe for concurrent use: a story does several things at once.
 	Step func(*Stage, report.FaultStep)

@@ -94,7 +94,7 @@ func TestTheOutcomeOfACellFollowsFromItsProofAndVerdict(t *testing.T) {
 			strategy := scenario.Strategy{Name: "s", Claim: scenario.Claim{LateWrite: test.claimed}}
 			lateWrite := named(t, "late-write")
 			c := &cell{
-				scenario: lateWrite, way: Practice{Claim: lateWrite.Claim(strategy), Play: lateWrite.Play},
+				scenario: lateWrite, claim: lateWrite.Claim(strategy),
 				verdict: test.verdict, err: test.err,
 				command: "loadtest faults", stage: &Stage{
 					lab: &Lab{Reading: test.reading}, Sale: messages.Sale{Strategy: strategy},
@@ -114,7 +114,7 @@ func TestTheReportSaysWhyACellIsInconclusiveAndHowToPlayItAgain(t *testing.T) {
 	lateWrite := named(t, "late-write")
 	c := &cell{
 		scenario: lateWrite, command: "go run ./loadtest faults",
-		way:     Practice{Claim: Claim{Words: "refused", Outcomes: []report.Outcome{report.Safe}}, Play: lateWrite.Play},
+		claim:   Claim{Words: "refused", Outcomes: []report.Outcome{report.Safe}},
 		verdict: verify.Verdict{Result: verify.Correct},
 		stage:   &Stage{lab: &Lab{}, Sale: messages.Sale{Strategy: scenario.Strategy{Name: "s"}}},
 	}
@@ -212,7 +212,7 @@ func TestABlockForATimeThatIsSetSaysWhatEndedIt(t *testing.T) {
 	} {
 		strategy, story := scenario.Strategy{Name: "s", Claim: test.claim}, named(t, test.scenario)
 		c := &cell{
-			scenario: story, way: Practice{Claim: story.Claim(strategy), Play: story.Play},
+			scenario: story, claim: story.Claim(strategy),
 			verdict: verify.Verdict{Result: verify.Correct}, stage: &Stage{
 				lab: &Lab{}, Sale: messages.Sale{Strategy: strategy, Lease: test.lease}, proof: "it struck", blocked: test.blocked,
 			},

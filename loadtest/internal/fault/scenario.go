@@ -17,13 +17,12 @@ import (
 // Scenario is one story. Every strategy to which it applies plays it as a cell of its own.
 type Scenario struct {
 	// Name is that of the story. Variants of a story have a common part before a slash.
-	Name      string
-	Title     string  // what happens, in one sentence
-	For       players // who plays it, beside the practices
-	Claims    []Claim // the first that is of a strategy counts
-	Practices []Practice
-	On        Setting
-	Play      func(*Stage) `yaml:"-"` // plays the story for a strategy
+	Name   string
+	Title  string  // what happens, in one sentence
+	For    players // who plays it
+	Claims []Claim // the first that is of a strategy counts
+	On     Setting
+	Play   func(*Stage) `yaml:"-"`
 }
 
 // Claim is what is expected of a story: in words, and the outcomes that agree with them.
@@ -33,17 +32,6 @@ type Claim struct {
 	Outcomes []report.Outcome
 	// Catalogue names a fault whose consequences the catalogue claims. Words and Outcomes follow from that.
 	Catalogue string
-}
-
-// Practice is a way to deduct that the catalogue does not offer, such as a common mistake.
-type Practice struct {
-	Name  string
-	Store string // that it sells from; empty: MySQL
-	Claim `yaml:",inline"`
-	// Play plays the story: it sends the statements and commands itself. Nil: the explorer executes a script instead, in
-	// every order of its steps.
-	Play   func(*Stage) `yaml:"-"`
-	Script string       // in loadtest/scripts, without .star; empty: that with the practice's name
 }
 
 // Applies reports whether a strategy plays the story.
@@ -90,13 +78,6 @@ func (c Claim) claimed(says scenario.Claim) Claim {
 	}
 	c.Outcomes = []report.Outcome{outcome}
 	return c
-}
-
-// asStrategy is the practice as the judge sees it: it should sell correctly.
-func (p Practice) asStrategy() scenario.Strategy {
-	correct := scenario.Claim{OneReplica: verify.ClaimCorrect, TwoReplicas: verify.ClaimCorrect}
-	tellsRemaining := p.Store == oracle.MySQL // the rows of other stores would have to be counted
-	return scenario.Strategy{Name: p.Name, Claim: correct, ReportsRemaining: &tellsRemaining}
 }
 
 // players is a list of names of strategies, and of groups of them. A name after an exclamation mark is left out.

@@ -408,7 +408,7 @@ func requestName(item int64, client string) string { return fmt.Sprintf("story-%
 // Asking is a request without an answer.
 type Asking struct {
 	Client  string `json:"client"`
-	Replica string `json:"replica"` // empty if a practice asks the servers itself
+	Replica string `json:"replica"` // empty: nginx chooses one
 	Held    string `json:"held"`    // its message that a proxy holds; empty if there is none
 	ForMS   int64  `json:"for_ms"`
 	request string // its name

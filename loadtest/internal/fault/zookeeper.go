@@ -3,13 +3,9 @@ package fault
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
-	"errors"
-	"fmt"
 	"io"
 	"log"
 	"math"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,7 +14,6 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"stock/internal/servers"
-	"stock/loadtest/internal/history"
 )
 
 // wrapped is a ZooKeeper whose counters come to their end.
@@ -55,50 +50,6 @@ func number(name string) int {
 
 // byNumber orders the names of nodes as recipes do.
 func byNumber(a, b string) int { return cmp.Or(number(a)-number(b), strings.Compare(a, b)) }
-
-// playSmallestNumber takes the node with the smallest number for the oldest.
-func playSmallestNumber(s *Stage) {
-	db, conn, queue := s.mysql(), s.connectZooKeeper(), "/"+s.LockKey()
-	_, err := conn.Create(queue, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
-	s.check(err)
-	s.wrap(queue)
-	conn = s.connectZooKeeper()
-	answerA := s.ask("A", 1)
-	holder, err := join(conn, queue)
-	s.check(err)
-	units, err := s.readUnits(s.ctx, db)
-	s.check(err)
-	s.Stepf("A holds the lock with the number %d, and has read %d", number(holder), units)
-	for i, sold := 0, false; !sold; i++ { // of nodes with the same number, that with the smaller name is first
-		s.check(s.ctx.Err())
-		b := s.perform(fmt.Sprintf("B%d", i), 2, func() (int64, error) {
-			name, err := join(conn, queue)
-			if err != nil {
-				return 0, err
-			}
-			s.Provef("A is inside with the number %d, and B enters with the number %d", number(holder), number(name))
-			return s.readAndWrite(s.ctx, db, 2)
-		})
-		sold = b.Outcome == history.Sold
-	}
-	answerA(s.writeUnits(s.ctx, db, units-1))
-}
-
-// join asks once for a lock by the recipe of ZooKeeper's documentation, and returns the name of its node.
-func join(conn *zk.Conn, queue string) (name string, err error) {
-	node, err := conn.Create(queue+"/"+rand.Text()+"-", nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
-	if err != nil {
-		return "", err
-	}
-	names, _, err := conn.Children(queue)
-	if err == nil && slices.MinFunc(names, byNumber) != path.Base(node) {
-		err = errHeld
-	}
-	if err != nil {
-		return "", errors.Join(err, conn.Delete(node, -1))
-	}
-	return path.Base(node), nil
-}
 
 // wrap brings the counter of a queue to its end, together with those of the other cells.
 func (s *Stage) wrap(queue string) {

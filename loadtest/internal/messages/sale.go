@@ -18,7 +18,7 @@ import (
 
 // Sale is a sale of an item. It tells which messages between a replica and its stores belong to it, and what they do.
 type Sale struct {
-	Strategy  scenario.Strategy // or the practice
+	Strategy  scenario.Strategy
 	Store     string
 	Item      int64
 	KeyPrefix string        // of everything that the service keeps in Redis

@@ -29,7 +29,7 @@ func (l Lab) play(ctx context.Context, t *Trial) error {
 		Topology: l.Topology, Oracle: l.Target.Oracle, ReplicaArgs: []string{"--mutant=" + t.Name},
 	}
 	err = replicas.Run(ctx, fault.Options{
-		Scenarios: stories, Choices: choices, Practices: []string{}, Repeat: passes,
+		Scenarios: stories, Choices: choices, Repeat: passes,
 		Done: func(played report.Fault, _ history.History) error { return t.addStory(played) },
 	})
 	if errors.Is(err, errDecided) {

@@ -107,7 +107,7 @@ func (v *Viewer) Close() error {
 	return errors.Join(errs...)
 }
 
-// Look reads what the stores hold of an item, and the locks of strategies or practices with the given names.
+// Look reads what the stores hold of an item, and the locks of strategies with the given names.
 func (v *Viewer) Look(ctx context.Context, item int64, names []string) Contents {
 	ctx, cancel := context.WithTimeout(ctx, 2*noAnswer)
 	defer cancel()

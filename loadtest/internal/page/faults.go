@@ -11,8 +11,7 @@ import (
 // matrixView is the table of strategies and fault scenarios.
 type matrixView struct {
 	Scenarios  []scenarioView
-	Strategies []string // those that played more than one scenario
-	Practices  []practiceView
+	Strategies []string
 	Legend     []faultWord
 
 	stories []storyData
@@ -26,19 +25,11 @@ type scenarioView struct {
 
 // matrixCell is what came of a scenario for a strategy.
 type matrixCell struct {
-	Story   int // its place in the stories
-	Class   string
-	Text    string // shown in the cell; empty: the symbol of its class
-	Time    string // how long nobody could buy; empty: not measured
-	Label   string // the whole outcome, in words
-	Broken  bool   // the claim did not hold
-	Subject string
-}
-
-// practiceView lists the ways to do something that only one scenario plays.
-type practiceView struct {
-	Scenario, Title string
-	Cells           []*matrixCell
+	Story  int // its place in the stories
+	Class  string
+	Text   string // shown in the cell; empty: the symbol of its class
+	Label  string // the whole outcome, in words
+	Broken bool   // the claim did not hold
 }
 
 // storyData is a story, as the script of the page reads it. Repeats that ended in the same way are one story.
@@ -62,54 +53,31 @@ func newMatrix(r *report.Report) *matrixView {
 	}
 	m := &matrixView{}
 	played := map[cellKey][]report.Fault{}
-	scenariosOf := map[string][]string{}
-	var strategies []string
 	for _, f := range r.Faults {
 		key := cellKey{f.Scenario, f.Strategy}
 		played[key] = append(played[key], f)
-		if !slices.Contains(strategies, f.Strategy) {
-			strategies = append(strategies, f.Strategy)
-		}
-		if !slices.Contains(scenariosOf[f.Strategy], f.Scenario) {
-			scenariosOf[f.Strategy] = append(scenariosOf[f.Strategy], f.Scenario)
-		}
-	}
-	one := len(r.Scenarios()) == 1
-	for _, name := range strategies {
-		if one || len(scenariosOf[name]) > 1 {
-			m.Strategies = append(m.Strategies, name)
+		if !slices.Contains(m.Strategies, f.Strategy) {
+			m.Strategies = append(m.Strategies, f.Strategy)
 		}
 	}
 	for _, scenario := range r.Scenarios() {
-		m.addScenario(scenario, strategies, played)
+		m.addScenario(scenario, played)
 	}
 	m.Legend = legend(r)
 	return m
 }
 
-// addScenario adds the row of a scenario, and a list of the practices that only it plays.
-func (m *matrixView) addScenario(scenario string, strategies []string, played map[cellKey][]report.Fault) {
+// addScenario adds the row of a scenario.
+func (m *matrixView) addScenario(scenario string, played map[cellKey][]report.Fault) {
 	row := scenarioView{Name: scenario}
-	practices := practiceView{Scenario: scenario}
 	for _, name := range m.Strategies {
-		row.Cells = append(row.Cells, m.newCell(played[cellKey{scenario, name}]))
-	}
-	for _, name := range strategies {
 		faults := played[cellKey{scenario, name}]
-		if len(faults) == 0 {
-			continue
+		if len(faults) > 0 {
+			row.Title = faults[0].Title
 		}
-		row.Title, practices.Title = faults[0].Title, faults[0].Title
-		if !slices.Contains(m.Strategies, name) {
-			practices.Cells = append(practices.Cells, m.newCell(faults))
-		}
+		row.Cells = append(row.Cells, m.newCell(faults))
 	}
-	if slices.ContainsFunc(row.Cells, func(c *matrixCell) bool { return c != nil }) {
-		m.Scenarios = append(m.Scenarios, row)
-	}
-	if len(practices.Cells) > 0 {
-		m.Practices = append(m.Practices, practices)
-	}
+	m.Scenarios = append(m.Scenarios, row)
 }
 
 // newCell adds the story of the worst repeat; nil if there is none.
@@ -122,16 +90,13 @@ func (m *matrixView) newCell(repeats []report.Fault) *matrixCell {
 		return !f.ClaimHeld && f.Outcome != report.Skipped && f.Outcome != report.Inconclusive
 	})
 	class, _ := outcomeClass(worst.Outcome)
-	c := &matrixCell{Story: len(m.stories), Class: class, Broken: !held, Subject: worst.Strategy}
+	c := &matrixCell{Story: len(m.stories), Class: class, Broken: !held}
 	switch {
-	case worst.Until != "":
-		c.Time = "until " + worst.Until
+	case worst.Until != "": // how long that took says nothing
 	case worst.Seconds >= 9.95:
 		c.Text = fmt.Sprintf("%.0f", worst.Seconds)
-		c.Time = c.Text + " s"
 	case worst.Seconds > 0:
 		c.Text = fmt.Sprintf("%.1f", worst.Seconds)
-		c.Time = c.Text + " s"
 	}
 	c.Label = fmt.Sprintf("%s, %s: %s", worst.Scenario, worst.Strategy, worst)
 	if !held {

@@ -30,8 +30,8 @@ const lateWrite = "late-write"
 // Fault is what came of a fault scenario for one strategy.
 type Fault struct {
 	Scenario string  `json:"scenario"`
-	Title    string  `json:"title"`    // what happens, in one sentence
-	Strategy string  `json:"strategy"` // or the practice
+	Title    string  `json:"title"` // what happens, in one sentence
+	Strategy string  `json:"strategy"`
 	Store    string  `json:"store"`
 	Repeat   int     `json:"repeat"` // from 1
 	Outcome  Outcome `json:"outcome"`

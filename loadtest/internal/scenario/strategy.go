@@ -89,14 +89,12 @@ func (s Strategy) IsIn(names []string) bool {
 	return slices.Contains(names, s.Name)
 }
 
-// CheckNames returns an error for a name that is neither that of a strategy nor one of the others. It suggests one that
-// is close, or lists all.
-func CheckNames(names []string, catalogue []Strategy, others ...string) error {
+// CheckNames returns an error for a name that is not that of a strategy. It suggests one that is close, or lists all.
+func CheckNames(names []string, catalogue []Strategy) error {
 	var known []string
 	for _, s := range catalogue {
 		known = append(known, s.Name)
 	}
-	known = append(known, others...)
 	for _, name := range names {
 		isNow := func(s Strategy) bool { return s.IsIn([]string{name}) }
 		if !slices.Contains(known, name) && !slices.ContainsFunc(catalogue, isNow) {
