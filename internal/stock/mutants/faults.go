@@ -18,13 +18,13 @@ import (
 // faultBugs show only when something fails, or when somebody intervenes: a load does not give them away.
 var faultBugs = []Mutant{
 	mutant("redis-stream-applies-twice", "redis-stream", "An entry that MySQL has already is deducted again.",
-		rewrite(1, "INSERT INTO stream_sale", "INSERT IGNORE INTO stream_sale"), inStory("entry-delivered-twice")),
+		rewrite(1, "INSERT INTO stream_sale", "INSERT IGNORE INTO stream_sale"), explored("replica-dies")),
 	mutant("redis-stream-any-epoch", "redis-stream", "Sales of an older stock are deducted from the present one.",
-		deductStale, inStory("stock-is-set/entry")),
+		deductStale, explored("stock-set")),
 	mutant("reserve-any-epoch", "reserve", "Units of an older stock are given back to the present one.",
 		rewrite(1, "SELECT id, goods_id, count, epoch",
 			"SELECT id, goods_id, count, (SELECT epoch FROM good_stock s WHERE s.goods_id = reservation.goods_id) AS epoch"),
-		inStory("stock-is-set/hold")),
+		explored("stock-set")),
 	mutant("redis-then-mysql-gives-back-unknown", "redis-then-mysql",
 		"Units that MySQL may have deducted are given back to Redis.",
 		giveBackUnknown, inStory("second-store/unknown")),
@@ -42,7 +42,7 @@ var faultBugs = []Mutant{
 		rewriteLua(1, "if redis.call('GET', KEYS[1]) == ARGV[1] then\n  redis.call('SET', KEYS[1], ARGV[2]",
 			"if true then\n  redis.call('SET', KEYS[1], ARGV[2]"), inStory("pass-after-loss")),
 	mutant("lock-redis-fenced-order-first-only", "lock-redis-fenced", "Only the first item of an order is fenced.",
-		rewriteLua(1, "elseif fenced then", "elseif fenced and i == 1 then"), onRedis, inStory("late-order")),
+		rewriteLua(1, "elseif fenced then", "elseif fenced and i == 1 then"), onRedis, explored("lease-ends")),
 	mutant("batch-ignores-a-failure", "batch", "A batch of several whose UPDATE fails is confirmed.",
 		onLostBatch(faked{rows: 1}, nil), inStory("batch-unknown/before")),
 	mutant("batch-failure-as-busy", "batch", "A batch of several whose UPDATE gets no answer is told busy.",
@@ -54,7 +54,7 @@ var faultBugs = []Mutant{
 		"A call for several requests that gets no answer is told busy.",
 		onFailedScript, inStory("batch-unknown/after")),
 	mutant("reserve-lost-confirmation-as-busy", "reserve", "A buyer whose confirmation gets no answer is told busy.",
-		tellBusyIfLost, inStory("confirmation-unknown/after")),
+		tellBusyIfLost, explored("lost-reply")),
 	mutant("reserve-confirm-lost-as-busy", "reserve", "A confirmation that gets no answer is called busy.",
 		func(p *plan) {
 			p.confirm = func(ctx context.Context, id stock.ReservationID, next endFunc) (stock.Reservation, error) {

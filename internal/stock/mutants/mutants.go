@@ -27,6 +27,8 @@ type Mutant struct {
 	Planted  string      `json:"planted"`  // one sentence: what it does
 	// Story is the fault scenario that shows the bug, or the part of its name before the slash. Empty: a load does.
 	Story string `json:"story,omitempty"`
+	// Fault is the fault of the explorer that shows the bug; empty: a load or a scenario does.
+	Fault string `json:"fault,omitempty"`
 
 	change change
 }
@@ -43,6 +45,8 @@ func mutant(name, strategy, planted string, change change, options ...func(*Muta
 func onRedis(m *Mutant) { m.Store = stock.Redis }
 
 func inStory(story string) func(*Mutant) { return func(m *Mutant) { m.Story = story } }
+
+func explored(fault string) func(*Mutant) { return func(m *Mutant) { m.Fault = fault } }
 
 // change puts what a mutant does differently into its plan.
 type change func(*plan)

@@ -42,16 +42,14 @@ func (p pttl) String() string {
 	return strconv.FormatInt(time.Duration(p).Milliseconds(), 10)
 }
 
-// deleteLock deletes the lock of an item, as an operator does who takes its holder for dead.
-func (s *Stage) deleteLock(item int64) {
-	sale := s.Sale
-	sale.Item = item
+// deleteLock deletes the item's lock, as an operator does who takes its holder for dead.
+func (s *Stage) deleteLock() {
 	side := s.openRedis()
 	defer side.Close()
-	deleted, err := side.Del(s.ctx, sale.LockKey()).Result()
+	deleted, err := side.Del(s.ctx, s.LockKey()).Result()
 	s.check(err)
-	s.requiref(deleted == 1, "the lock %s is not in Redis", sale.LockKey())
-	s.Stepf("an operator deletes the lock %s", sale.LockKey())
+	s.requiref(deleted == 1, "the lock %s is not in Redis", s.LockKey())
+	s.Stepf("an operator deletes the lock %s", s.LockKey())
 }
 
 // awaitRenewal waits until the lease of the item's lock starts anew.

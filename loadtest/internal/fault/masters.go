@@ -88,7 +88,7 @@ var masterPlays = map[string]func(*Stage){
 		s.send(to(s.Survivor, "Z", 1)) // so that it knows the item, and the first thing that it reads is under the lock
 		a := s.hold(to(s.Victim, "A", 1), messages.Write)
 		b := s.start(to(s.Victim, "B", 2))
-		s.deleteLock(s.Item)
+		s.deleteLock()
 		read := s.catch(s.Survivor.MySQL, s.ReadsStock)
 		write := s.catch(s.Survivor.MySQL, s.WritesStock)
 		c := s.start(to(s.Survivor, "C", 3)).caught(read)
@@ -107,16 +107,6 @@ var masterPlays = map[string]func(*Stage){
 		write.land()
 		c.wait()
 		b.wait()
-	},
-	"late-order": func(s *Stage) {
-		second := s.newItem()
-		lines := []history.Line{{GoodsID: s.Item, Count: 1}, {GoodsID: second, Count: 1}}
-		a := s.hold(order{client: "A", at: s.Victim, lines: lines}, messages.Write)
-		s.deleteLock(second)
-		s.mustBuy(order{client: "B", at: s.Survivor, lines: []history.Line{{GoodsID: second, Count: 2}}})
-		s.Provef("B has bought the second item, which A has read and not written")
-		a.land()
-		s.buy(order{client: "C", at: s.Survivor, lines: lines}, time.Now())
 	},
 }
 

@@ -37,7 +37,7 @@ var redisPlays = map[string]func(*Stage){
 		late.arrive()
 		s.Stepf("A has written; the proxy holds its release of %d bytes", late.Bytes())
 		if neverUnlocks(s.Strategy) { // the lock does not end by itself
-			s.deleteLock(s.Item)
+			s.deleteLock()
 		}
 		b := s.hold(patiently(to(s.Survivor, "B", 2)), messages.Write)
 		asked, rest := time.Now(), s.keyPTTL()

@@ -21,8 +21,6 @@ type order struct {
 	again   bool
 	count   int64          // units; 0: one
 	lines   []history.Line // of an order of several items; it has no count
-	before  bool           // the history begins after it; it has no key, or the ledger would have it
-	keyless bool           // it has no key
 	timeout time.Duration  // how long the client waits for the answer; 0: clientTimeout
 }
 
@@ -39,15 +37,8 @@ func patiently(o order) order {
 
 // send sends a request and records it with its answer.
 func (s *Stage) send(o order) history.Op {
-	if o.before {
-		s.booked.Store(false)
-	}
 	op := s.exchange(o)
-	if o.before {
-		s.Stepf("%s is answered: %s", o.client, op.Outcome)
-	} else {
-		s.record(o.client, op)
-	}
+	s.record(o.client, op)
 	return op
 }
 
@@ -58,8 +49,7 @@ func (s *Stage) exchange(o order) history.Op {
 		url, replica = cmp.Or(url, o.at.URL), o.at.Name
 	}
 	load := traffic.Load{
-		Strategy: s.Strategy.Name, Store: s.Store, Keys: s.Strategy.Idempotent && !o.before && !o.keyless,
-		Timeout: s.timeout(o),
+		Strategy: s.Strategy.Name, Store: s.Store, Keys: s.Strategy.Idempotent, Timeout: s.timeout(o),
 	}
 	request := history.Op{Kind: history.Deduct, GoodsID: s.Item, Count: max(o.count, 1)}
 	if o.lines != nil {

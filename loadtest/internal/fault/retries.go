@@ -43,8 +43,15 @@ var retryPlays = map[string]func(*Stage){
 		s.Provef("the proxy cut nginx's connection when the replica's answer came; nginx sent the request to the %s too",
 			op.Replica)
 	},
-	"second-store/unknown": func(s *Stage) { s.cutSale(s.Decides(), "after") },
-	"confirmation-unknown": func(s *Stage) { s.cutSale(messages.Confirms, s.variant()) },
+	"second-store/unknown": func(s *Stage) {
+		commit := s.catch(s.Victim.MySQL, s.Decides())
+		a := s.start(to(s.Victim, "A", 1)).caught(commit)
+		commit.Cut(tcpproxy.BeforeReply)
+		a.wait()
+		s.Provef("the proxy cut the connection after A's last message (%d bytes) arrived; MySQL has %d units",
+			commit.Bytes(), s.stock(oracle.MySQL))
+		s.buyNow("B", 2)
+	},
 	"second-store/refuses": func(s *Stage) {
 		s.whileLocked(s.Item, func() {
 			if a := s.send(to(s.Victim, "A", 1)); a.Outcome == history.Busy {
@@ -52,39 +59,6 @@ var retryPlays = map[string]func(*Stage){
 			}
 		})
 		s.buyNow("B", 2)
-	},
-	"entry-delivered-twice": func(s *Stage) {
-		removal := s.catch(s.Victim.Redis, s.RemovesEntry)
-		s.mustBuy(to(s.Victim, "A", 1))
-		removal.arrive()
-		s.killVictim()
-		removal.Cut(tcpproxy.BeforeRequest)
-		if stock := s.stock(oracle.MySQL); stock == units-1 && s.entries() == 1 {
-			s.Provef("MySQL has %d units, and the entry of A's sale is still in the stream", stock)
-		}
-		s.buyNow("B", 2)
-		s.eventually("the stream is empty", func() bool { return s.entries() == 0 })
-	},
-	"stock-is-set/entry": func(s *Stage) {
-		record := s.catch(s.Victim.MySQL, s.LocksRow)
-		s.mustBuy(order{client: "Z", at: s.Victim, before: true})
-		record.arrive()
-		s.setAnew()
-		s.Provef("the stock was set while the proxy held the message of %d bytes that begins to write Z's sale",
-			record.Bytes())
-		record.Release()
-		s.buyNow("A", 2)
-		s.eventually("the stream is empty", func() bool { return s.entries() == 0 })
-	},
-	"stock-is-set/hold": func(s *Stage) {
-		confirmation := s.catch(s.Victim.MySQL, messages.Confirms)
-		z := s.start(order{client: "Z", at: s.Victim, before: true}).caught(confirmation)
-		s.setAnew()
-		confirmation.Cut(tcpproxy.BeforeRequest)
-		if op := z.wait(); op.Outcome == history.Busy {
-			s.Provef("Z's unit was held when the stock was set, and was not confirmed: %s", op.Error)
-		}
-		s.buyNow("A", 2)
 	},
 	"commit-unknown": func(s *Stage) {
 		commit := s.catch(s.StoreProxy(s.Victim.Proxies), s.Decides())
@@ -180,19 +154,6 @@ func (s *Stage) loseAnswerToNginx() (history.Op, int64) {
 		s.record("nginx", first)
 	}
 	return op, sent.Load()
-}
-
-// cutSale has A buy, cuts the connection to MySQL before or after a message of the sale arrives, and has B buy. A's
-// request has no key, with which reserve would hold nothing, and so is not in the ledger.
-func (s *Stage) cutSale(match func(tcpproxy.Message) bool, variant string) {
-	message := s.catch(s.Victim.MySQL, match)
-	s.run.Ledger = false
-	a := s.start(order{client: "A", at: s.Victim, count: 1, keyless: true}).caught(message)
-	message.Cut(cuts[s.variant()])
-	a.wait()
-	s.Provef("the proxy cut the connection %s A's last message (%d bytes) arrived; MySQL has %d units",
-		variant, message.Bytes(), s.stock(oracle.MySQL))
-	s.buyNow("B", 2)
 }
 
 const (

@@ -293,13 +293,6 @@ func (s *Stage) setManyUnits() {
 	s.putOnSale(s.Item, manyUnits)
 }
 
-// setAnew sets the item's stock again.
-func (s *Stage) setAnew() {
-	s.putOnSale(s.Item, units)
-	s.Stepf("the stock is set to %d again", units)
-	s.booked.Store(true)
-}
-
 // addStock adds the units of an item, which were put on sale, to the history.
 func (s *Stage) addStock(ctx context.Context, item, units int64) error {
 	initial, err := s.Oracle.Stock(ctx, s.durable(), []int64{item})

@@ -209,12 +209,3 @@ func (s *Stage) forget(a held, after *servers.Redis, what string, strike func(co
 	s.Provef("A was inside when %s; the PTTL of its lock was %s before, and is %s now", what, rest, left)
 	return struckNS
 }
-
-// entries counts the sales that are in the item's stream.
-func (s *Stage) entries() int64 {
-	side := s.openRedis()
-	defer side.Close()
-	entries, err := side.XLen(s.ctx, s.StreamKey()).Result()
-	s.check(err)
-	return entries
-}

@@ -12,9 +12,6 @@ import (
 // StockKey is the key of an item's stock. All keys of the item have its hash slot.
 func StockKey(item int64) string { return fmt.Sprintf("stock:{%d}", item) }
 
-// StreamKey is the stream of the item's sales.
-func (s Sale) StreamKey() string { return s.KeyPrefix + StockKey(s.Item) + ":sales" }
-
 // LockKey is the key of the item's lock.
 func (s Sale) LockKey() string { return fmt.Sprintf("%s%s:{%d}", s.KeyPrefix, s.Strategy.Name, s.Item) }
 
@@ -59,9 +56,4 @@ func (s Sale) PassesLock(m tcpproxy.Message) bool {
 
 func (s Sale) hasLease(m tcpproxy.Message) bool {
 	return Mentions(strconv.FormatInt(s.Lease.Milliseconds(), 10))(m)
-}
-
-// RemovesEntry matches the script that deletes entries from the item's stream: no other has the stream as its only key.
-func (s Sale) RemovesEntry(m tcpproxy.Message) bool {
-	return onlyKey(m, s.StreamKey()) && bytes.Contains(bytes.ToLower(m.Data), argument("evalsha"))
 }

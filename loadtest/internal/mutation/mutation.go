@@ -27,7 +27,8 @@ type Mutant struct {
 	Store    string `json:"store"`  // empty: the strategy's default
 	Oddity   bool   `json:"oddity"` // the strategy keeps its claims
 	Planted  string `json:"planted"`
-	Story    string `json:"story"` // the fault scenario that shows the bug; empty: a load does
+	Story    string `json:"story"` // the fault scenario that shows the bug; empty: a load or a fault does
+	Fault    string `json:"fault"` // of the explorer, which shows the bug; empty: a load or a scenario does
 
 	rewrite *rewrite // of the explorer's source; nil: it is a mutant of the service
 }
@@ -83,11 +84,12 @@ type Trial struct {
 	Took     time.Duration
 }
 
-// Passed reports whether the judge found what it should. Nobody counts the strikes on the replicas of a story, which it
-// may kill: the strategy is safe there without the mutant. Nor does a change of the explorer strike.
+// Passed reports whether the judge found what it should. Nobody counts the strikes on the replicas of a story or of the
+// explorer, which may kill them: the strategy is safe there without the mutant. Nor does a change of the explorer
+// strike.
 func (t Trial) Passed() bool { return t.Verdict == t.wanted() && (t.Strikes > 0 || !t.counted()) }
 
-func (t Trial) counted() bool { return t.Story == "" && t.rewrite == nil }
+func (t Trial) counted() bool { return t.Story == "" && t.Fault == "" && t.rewrite == nil }
 
 // Lab is what trials run on.
 type Lab struct {
@@ -114,12 +116,15 @@ func (l Lab) Try(ctx context.Context, m Mutant) (t Trial, err error) {
 	if m.Story != "" {
 		return t, l.play(ctx, &t)
 	}
+	if m.Fault != "" {
+		return t, l.explore(ctx, &t)
+	}
 	if err := l.Topology.RestartReplicas(ctx, "--mutant="+m.Name); err != nil {
 		return t, err
 	}
 	l.Config.Dir = filepath.Join(l.Config.Dir, m.Name)
 	for range passes {
-		settings, err := l.settings(ctx, []string{m.Strategy}, m.Store)
+		settings, err := l.settings(ctx, m.Strategy, m.Store)
 		if err != nil {
 			return t, err
 		}
@@ -166,14 +171,20 @@ func (t *Trial) add(run scenario.Measured) error {
 	return nil
 }
 
-// settings returns what to run: each strategy that claims to be correct, without and with restocks. Each setting has a
-// directory of its own.
-func (l Lab) settings(ctx context.Context, names []string, store string) (settings []scenario.Config, err error) {
+// choices returns a strategy and the baseline.
+func (l Lab) choices(ctx context.Context, strategy, store string) ([]scenario.Choice, error) {
 	catalogue, err := l.Target.Strategies(ctx)
 	if err != nil {
 		return nil, err
 	}
-	choices, _, err := scenario.Choose(catalogue, names, store)
+	choices, _, err := scenario.Choose(catalogue, []string{strategy}, store)
+	return choices, err
+}
+
+// settings returns what to run: each strategy that claims to be correct, without and with restocks. Each setting has a
+// directory of its own.
+func (l Lab) settings(ctx context.Context, strategy, store string) (settings []scenario.Config, err error) {
+	choices, err := l.choices(ctx, strategy, store)
 	if err != nil {
 		return nil, err
 	}

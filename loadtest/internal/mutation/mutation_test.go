@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"stock/loadtest/internal/explore/trace"
 	"stock/loadtest/internal/report"
 	"stock/loadtest/internal/scenario"
 	"stock/loadtest/internal/verify"
@@ -32,6 +33,26 @@ func TestATrialPassesIfTheJudgeWasRightAboutAMutantThatStruck(t *testing.T) {
 		if got := trial.Passed(); got != test.want {
 			t.Errorf("oddity %v, %s, %d strikes: passed %v, want %v",
 				test.oddity, test.verdict, test.strikes, got, test.want)
+		}
+	}
+}
+
+func TestAnExplorationGivesABugAwayByTheFaultThatShowsIt(t *testing.T) {
+	t.Parallel()
+	found := func(c trace.Cell) trace.Result { return trace.Result{Exhausted: true, Cells: []trace.Cell{c}} }
+	for name, test := range map[string]struct {
+		found trace.Result
+		want  verify.Result
+	}{
+		"a claim is refuted":    {found(trace.Cell{Fault: "stock-set"}), verify.Wrong},
+		"by another fault":      {found(trace.Cell{Fault: "lost-reply"}), verify.Correct},
+		"no claim is refuted":   {found(trace.Cell{Fault: "stock-set", Held: true}), verify.Correct},
+		"not all were executed": {trace.Result{}, verify.Inconclusive},
+	} {
+		trial := Trial{Mutant: Mutant{Fault: "stock-set"}, Verdict: verify.Correct}
+		err := trial.addExplored(test.found)
+		if trial.Verdict != test.want || (err != nil) != (test.want == verify.Wrong) || trial.counted() {
+			t.Errorf("%s: %s, %v; want %s", name, trial.Verdict, err, test.want)
 		}
 	}
 }

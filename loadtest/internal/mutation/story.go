@@ -17,11 +17,7 @@ func (l Lab) play(ctx context.Context, t *Trial) error {
 	if err != nil {
 		return err
 	}
-	catalogue, err := l.Target.Strategies(ctx)
-	if err != nil {
-		return err
-	}
-	choices, _, err := scenario.Choose(catalogue, []string{t.Strategy}, t.Store)
+	choices, err := l.choices(ctx, t.Strategy, t.Store)
 	if err != nil {
 		return err
 	}
