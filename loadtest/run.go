@@ -190,14 +190,12 @@ func measure(ctx context.Context, run *lab.Run, screen *screen) error {
 	err := run.Measure(ctx, func(h *history.History, round report.Cell) {
 		progress := run.Runner.Progress()
 		progress.Done++
-		result := string(round.Result)
+		result := round.Word(h.Run)
 		switch {
-		case h.Run.Claim == verify.ClaimSellsNothing:
-			result = "baseline"
 		case round.Result == verify.Wrong && h.Run.Claim != verify.ClaimCorrect:
-			result = "wrong, as claimed"
-		case round.Result == verify.Correct && h.Run.LosesLateWrite:
-			result = "correct under load, but claims to lose a late write"
+			result += ", as claimed"
+		case result == report.LosesLateWrite:
+			result = fmt.Sprintf("%s, but %s (%s)", report.CorrectUnderLoad, result, report.ClaimedOnly)
 		}
 		screen.logLine(fmt.Sprintf("%s: %s, %.0f requests/s", progress.Heading(), result, round.ThroughputPerS))
 	})

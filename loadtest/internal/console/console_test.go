@@ -58,8 +58,9 @@ func TestTheRateOfASampleIsThatSinceTheOneBefore(t *testing.T) {
 func TestALockThatLosesALateWriteIsNotSimplyCorrect(t *testing.T) {
 	t.Parallel()
 	correct := report.Cell{Verdict: verify.Verdict{Result: verify.Correct}}
-	if got := cellRow(&history.History{Run: history.Run{LosesLateWrite: true}}, correct); got.Result != "late" {
-		t.Errorf("got %+v, want late", got)
+	got := cellRow(&history.History{Run: history.Run{LosesLateWrite: true}}, correct)
+	if got.Result != report.LosesLateWrite {
+		t.Errorf("got %+v, want %s", got, report.LosesLateWrite)
 	}
 }
 

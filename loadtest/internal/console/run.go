@@ -156,12 +156,12 @@ func (m *measuring) measure(ctx context.Context) {
 
 // cellRow describes a cell that was judged.
 func cellRow(h *history.History, round report.Cell) CellRow {
-	row := CellRow{Name: cellName(h.Run), Result: string(round.Result), Goodput: round.GoodputPerS}
-	switch {
-	case h.Run.Claim == verify.ClaimSellsNothing:
-		row.Result, row.Goodput = "baseline", round.ThroughputPerS
-	case round.Result == verify.Correct && h.Run.LosesLateWrite:
-		row.Result, row.Evidence = "late", "claimed, not played; correct under load"
+	row := CellRow{Name: cellName(h.Run), Result: round.Word(h.Run), Goodput: round.GoodputPerS}
+	switch row.Result {
+	case report.Baseline:
+		row.Goodput = round.ThroughputPerS
+	case report.LosesLateWrite:
+		row.Evidence = report.ClaimedOnly + "; " + report.CorrectUnderLoad
 	}
 	if len(round.Evidence) > 0 {
 		row.Evidence = round.Evidence[0]

@@ -68,7 +68,7 @@ type Section struct {
 // CellRow is a cell that was judged.
 type CellRow struct {
 	Name     string  `json:"name"`
-	Result   string  `json:"result"` // as in the verdict, "baseline", or "late": correct, but claims to lose a late write
+	Result   string  `json:"result"` // see report.Cell.Word
 	Evidence string  `json:"evidence"`
 	Goodput  float64 `json:"goodput"` // units a second
 }

@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"stock/internal/stats"
+	"stock/loadtest/internal/report"
 )
 
 //go:embed assets
@@ -30,6 +31,7 @@ var functions = template.FuncMap{
 	"grouped": grouped[float64], "number": stats.Format, "latency": latency, "percent": percent, "damage": damage,
 	"whole":       grouped[int],
 	"resultClass": resultClass,
+	"lateWord":    func() string { return report.LosesLateWrite },
 	"script":      func(name string) template.JS { return template.JS(asset(name)) },
 }
 

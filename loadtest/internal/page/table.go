@@ -192,18 +192,18 @@ func (v *rowView) Class() string { return verdictClass(v.Row) }
 func (v *rowView) Word() string {
 	switch {
 	case v.Baseline && v.ClaimHeld:
-		return "baseline"
+		return report.Baseline
 	case harmlessControl(v.Row):
 		return "control"
 	case v.Class() == "late":
-		return "loses a late write"
+		return report.LosesLateWrite
 	}
 	return string(v.Result)
 }
 
 // Place is where rows with this verdict come when rows are sorted by it.
 func (v *rowView) Place() int {
-	words := []string{"correct", "loses a late write", "control", "inconclusive", "wrong", "baseline"}
+	words := []string{"correct", report.LosesLateWrite, "control", "inconclusive", "wrong", report.Baseline}
 	return slices.Index(words, v.Word())
 }
 
@@ -226,9 +226,9 @@ func (v *rowView) Note() string {
 	case row.Result == verify.Wrong:
 		return "as it claims"
 	case v.Class() == "late" && row.Faults["late-write"] != string(report.Unsafe):
-		return "claimed, not played; correct under load"
+		return report.ClaimedOnly + "; " + report.CorrectUnderLoad
 	case v.Class() == "late":
-		return "correct under load"
+		return report.CorrectUnderLoad
 	}
 	return ""
 }

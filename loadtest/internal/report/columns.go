@@ -187,13 +187,12 @@ func (r *Row) remark() string {
 // LateLoss says that the strategy loses an update if a write comes late, as a fault scenario has shown, or as it claims
 // if none was played. It is empty otherwise.
 func (r *Row) LateLoss() string {
-	const loses = "loses a late write"
 	switch Outcome(r.Faults[lateWrite]) {
 	case Unsafe:
-		return loses
+		return LosesLateWrite
 	case "", Skipped, Inconclusive:
 		if r.LosesLateWrite {
-			return loses + " (claimed, not played)"
+			return LosesLateWrite + " (" + ClaimedOnly + ")"
 		}
 	}
 	return ""

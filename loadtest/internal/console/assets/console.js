@@ -190,8 +190,8 @@
   });
   onPress(byId("run-cancel"), () => ask("/cancel", { id: state.run.id }));
 
-  const verdicts = { correct: "ok", wrong: "bad", inconclusive: "open", baseline: "base", late: "late" };
-  const verdictOf = (row) => word(verdicts[row.result] || "open", row.result === "late" ? "loses a late write" : row.result);
+  const verdicts = { correct: "ok", wrong: "bad", inconclusive: "open", baseline: "base" };
+  const verdictOf = (row) => word(verdicts[row.result] || "late", row.result); // correct, but loses a late write
   const results = {
     held: "Every strategy did what it claims, right or wrong.",
     failed: "Not everything was as claimed:",
