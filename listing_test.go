@@ -228,11 +228,12 @@ func (l *listing) decide(s *syntax.IfStmt) {
 	l.ask(s.Cond, "")
 	open := l.open
 	end := l.end(s.True[len(s.True)-1])
-	if len(s.True) == 2 && l.rollsBack(s.True[0]) && end != "" || len(s.True) == 1 && end != "" {
+	switch {
+	case len(s.True) == 2 && l.rollsBack(s.True[0]) && end != "", len(s.True) == 1 && end != "":
 		l.add("-- "+l.condition(s.Cond)+": "+end, "")
-	} else if len(s.True) == 1 && l.rollsBack(s.True[0]) {
+	case len(s.True) == 1 && l.rollsBack(s.True[0]):
 		l.add("-- "+l.condition(s.Cond)+": ROLLBACK", "")
-	} else {
+	default:
 		l.nested(l.condition(s.Cond), s.True)
 	}
 	l.open = open

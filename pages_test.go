@@ -88,7 +88,7 @@ func TestPagesAreShort(t *testing.T) {
 	}
 }
 
-// roles finds what a script is for: "# Strategy: none, mutex."
+// roles finds what a script is for, such as "# Strategy: none, mutex.".
 var roles = regexp.MustCompile(`(?m)^# (Strategy|With a key|Mistake): ([a-z, -]+)\.$`)
 
 func TestScriptsNameStrategies(t *testing.T) {
@@ -271,7 +271,7 @@ func (l *listing) language() string {
 func (p page) withAKey(t *testing.T) string {
 	t.Helper()
 	scripts := p.scripts["With a key"]
-	like, how := "", ""
+	var like, how string
 	switch {
 	case !p.Idempotent():
 		return ""

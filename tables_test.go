@@ -19,8 +19,8 @@ import (
 	"stock/internal/stock/catalogue"
 )
 
-// The tables of the documents are made from the catalogue and from the results of the lab and the bench of the locks. These
-// commands rewrite them, after a change of the catalogue and after new measurements:
+// The tables of the documents are made from the catalogue and from the results of the lab and the bench of the locks.
+// These commands rewrite them, after a change of the catalogue and after new measurements:
 //
 //	go test . -update
 //	go test . -update -lab out/lab/report.json -locks-table out/bench-locks.md
@@ -293,15 +293,14 @@ func pageLink(s stock.Strategy) string {
 	return strings.TrimSpace(fmt.Sprintf("[%s](strategies/%s.md) %s", name, s.Name, star))
 }
 
-func onCrash(c stock.Claim) string { return withCaveat(c.HolderCrash, c.CrashCaveat) }
-func onPause(c stock.Claim) string { return withCaveat(c.HolderPause, c.LateCaveat) }
-
 func withCaveat(effect fmt.Stringer, caveat string) string {
 	if caveat == "" {
 		return effect.String()
 	}
 	return effect.String() + ", " + caveat
 }
+
+func onCrash(c stock.Claim) string { return withCaveat(c.HolderCrash, c.CrashCaveat) }
 
 var behaviours = map[stock.Behaviour]string{
 	stock.Correct:      "correct",

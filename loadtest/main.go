@@ -120,8 +120,7 @@ Exit status: 0 every claim held; 1 a claim failed; 2 wrong usage, or something t
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	root.AddCommand(runCommand(getenv), upCommand(getenv), verifyCommand(), compareCommand(),
-		judgeCommand(), faultsCommand(getenv), exploreCommand(getenv))
+	root.AddCommand(commands(getenv)...)
 	err := root.ExecuteContext(ctx)
 	switch {
 	case err == nil:
@@ -143,6 +142,14 @@ Exit status: 0 every claim held; 1 a claim failed; 2 wrong usage, or something t
 	}
 	fmt.Fprintln(stderr, "loadtest:", err)
 	return exitUnusable
+}
+
+// commands are all commands.
+func commands(getenv func(string) string) []*cobra.Command {
+	return []*cobra.Command{
+		runCommand(getenv), upCommand(getenv), verifyCommand(), compareCommand(), judgeCommand(), faultsCommand(getenv),
+		exploreCommand(getenv),
+	}
 }
 
 // besidesInterrupted returns what an interrupted command has to say besides that it was interrupted.

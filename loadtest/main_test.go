@@ -9,10 +9,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/pflag"
+
 	"stock/internal/must"
 )
 
-func TestWrongUsageIsOneClearLine(t *testing.T) { //nolint:funlen // a table
+func TestWrongUsageIsOneClearLine(t *testing.T) {
 	t.Parallel()
 	empty := t.TempDir()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -113,4 +115,20 @@ func TestAWrongValueInTheEnvironmentIsWrongUsage(t *testing.T) {
 	t.Parallel()
 	runWith(t.Context(), map[string]string{"LOADTEST_REQUESTS": "many"}, "run", "--out", t.TempDir()).
 		want(t, exitUnusable, "LOADTEST_REQUESTS: ")
+}
+
+// The variable of a flag sets it in every command, so flags with the same name have the same type.
+func TestAVariableHasOneType(t *testing.T) {
+	t.Parallel()
+	types := map[string]string{}
+	for _, command := range commands(os.Getenv) {
+		command.Flags().VisitAll(func(flag *pflag.Flag) {
+			kind, known := types[flag.Name]
+			if known && kind != flag.Value.Type() {
+				t.Errorf("%s: it is of type %s in %s, and %s elsewhere",
+					variable(flag.Name), flag.Value.Type(), command.Name(), kind)
+			}
+			types[flag.Name] = flag.Value.Type()
+		})
+	}
 }

@@ -90,7 +90,7 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 	flags.DurationVar(&f.Budget, "budget", fullBudget,
 		"time for everything: slow strategies get fewer requests; 0 for no limit")
 	flags.BoolVar(&f.quick, "quick", false, "a smoke test: one round of 600 requests, in a minute and a half")
-	flags.BoolVar(&f.faults, "faults", true,
+	flags.BoolVar(&f.faults, "play-faults", true,
 		"after the load, play the fault scenarios about which strategies make claims; never with "+
 			"--quick, --target, --replicas 1, or a load other than the standard one")
 	flags.BoolVar(&f.explore, "explore", true, "after the load, execute every interleaving of two requests, as "+

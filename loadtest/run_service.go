@@ -20,7 +20,7 @@ const (
 // withoutService are flags that have no meaning for a service of the user's.
 var withoutService = []string{
 	"strategies", "store", "hold", "restock", "target", "single", "admin", "redlock", "key-prefix",
-	"redis-replica", "redis-cluster", "etcd-members", "stock-binary", "tidb", "faults",
+	"redis-replica", "redis-cluster", "etcd-members", "stock-binary", "tidb", "play-faults",
 	"explore",
 }
 

@@ -94,14 +94,14 @@ func TestAKeyThatIsNoHeaderOfItsNameIsRefused(t *testing.T) {
 			"an announced trailer": func(r *http.Request) { r.Trailer = http.Header{"Idempotency-Key": {"k"}} },
 		} {
 			body := struct{ io.Reader }{strings.NewReader(`{"goods_id":1,"count":3}`)} // chunked, as a trailer needs it
-			req, err := http.NewRequestWithContext(t.Context(), "POST", r.public+"/stock/deduct", body)
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.public+"/stock/deduct", body)
 			must.Succeed(t, err)
 			req.Header.Set("Content-Type", "application/json")
 			change(req)
 			reply, err := http.DefaultClient.Do(req)
 			must.Succeed(t, err)
 			reply.Body.Close()
-			if left := get(t, r.public+"/stock/1").text(t, "stock"); reply.StatusCode != 400 || left != "6000" {
+			if left := get(t, r.public+"/stock/1").text(t, "stock"); reply.StatusCode != http.StatusBadRequest || left != "6000" {
 				t.Errorf("%s, required %v: the status is %d, and %s units are left, want 400 and 6000",
 					name, required, reply.StatusCode, left)
 			}

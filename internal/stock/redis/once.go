@@ -48,7 +48,8 @@ func fingerprintText(fingerprint []byte) string { return hex.EncodeToString(fing
 
 // recordText is the record of a deduction that leaves units, without the epoch of the stock.
 func recordText(req stock.Request, units int64) string {
-	return fmt.Sprintf("%s %s %d %d %d", fingerprintText(req.Fingerprint(stock.Redis)), done, req.GoodsID, req.Count, units)
+	fingerprint := fingerprintText(req.Fingerprint(stock.Redis))
+	return fmt.Sprintf("%s %s %d %d %d", fingerprint, done, req.GoodsID, req.Count, units)
 }
 
 // refusalText is the record of a refusal.

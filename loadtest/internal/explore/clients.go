@@ -66,19 +66,12 @@ func (x *session) client(items []int64, n, at int, r request) client {
 	if r.kind == history.CancelSale {
 		return canceller(url, load, op)
 	}
-	ops := []history.Op{op}
-	if r.twice {
-		op.Name += "-next"
-		ops = append(ops, op)
-	}
 	return func(ctx context.Context, tell func(string)) (got answers, err error) {
-		for _, op := range ops {
-			op, err = traffic.SendOne(ctx, url, load, op)
-			tell(inWords(op.Outcome, op.Error))
-			got.ops = append(got.ops, op)
-			if err != nil {
-				return got, err
-			}
+		sent, err := traffic.SendOne(ctx, url, load, op)
+		tell(inWords(sent.Outcome, sent.Error))
+		got.ops = append(got.ops, sent)
+		if err != nil {
+			return got, err
 		}
 		if r.ends == history.Cancel {
 			ended, err := canceller(url, load, op)(ctx, tell)

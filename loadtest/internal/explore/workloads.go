@@ -28,7 +28,6 @@ type request struct {
 	lines []history.Line // one, unless it is an order; GoodsID is the number of the item, from 0
 	ends  string         // what the client asks for next: history.Confirm or Cancel; empty: nothing
 	same  bool           // it is the first request once more, with the same key
-	twice bool           // when it is answered, the client asks for the same once more, with another key
 }
 
 func buy(count int64) request {
@@ -55,11 +54,6 @@ var cancelFirst = request{kind: history.CancelSale, lines: []history.Line{{}}, s
 
 func again(r request) request {
 	r.same = true
-	return r
-}
-
-func twice(r request) request {
-	r.twice = true
 	return r
 }
 

@@ -233,7 +233,10 @@ func TestASweepDrawsNoWrongStrategy(t *testing.T) {
 func TestABlockUntilALeaseEndsIsNoNumberOfSeconds(t *testing.T) {
 	t.Parallel()
 	m := newMatrix(&report.Report{Faults: []report.Fault{
-		{Scenario: "holder-dies", Strategy: "a", Outcome: report.Blocked, Seconds: 4.03, Until: "the lease ends (here 4 s)", ClaimHeld: true},
+		{
+			Scenario: "holder-dies", Strategy: "a", Outcome: report.Blocked, Seconds: 4.03,
+			Until: "the lease ends (here 4 s)", ClaimHeld: true,
+		},
 		{Scenario: "holder-dies", Strategy: "b", Outcome: report.Blocked, Seconds: 1.53, ClaimHeld: true},
 	}})
 	for i, want := range []matrixCell{

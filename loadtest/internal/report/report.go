@@ -101,8 +101,8 @@ type Row struct {
 	// All statements, as the servers count them. They include the cost of the refusals.
 	MySQLStatementsPerSale float64 `json:"mysql_statements_per_sale"`
 	RedisCommandsPerSale   float64 `json:"redis_commands_per_sale"`
-	// CPUUSPerSale is the CPU time in µs of each part: service, nginx, MySQL, Redis. It includes that of the refusals. A part
-	// is missing if its time is not known, and all are if the row is judged only.
+	// CPUUSPerSale is the CPU time in µs of each part: service, nginx, MySQL, Redis. It includes that of the refusals. A
+	// part is missing if its time is not known, and all are if the row is judged only.
 	CPUUSPerSale map[string]float64 `json:"cpu_us_per_sale,omitempty"`
 	// WaitedUS is the time of sold requests in the service before the critical section, or if none is on record, before
 	// the reply of the store.

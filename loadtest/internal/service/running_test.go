@@ -103,7 +103,7 @@ func TestTheStockCanBeSetThoughOtherTablesReferToIt(t *testing.T) {
 		must.Succeed(t, err)
 		db, err := sql.Open("mysql", dsn)
 		must.Succeed(t, err)
-		defer db.Close()
+		t.Cleanup(func() { db.Close() })
 		must.Succeed(t, d.SetUp(t.Context(), db, nil))
 		own := &service.Running{Description: d, DB: db}
 		must.Succeed(t, own.SetStock(t.Context(), map[int64]int64{1: 5}))

@@ -20,6 +20,7 @@ type Reply struct {
 	Body   []byte
 }
 
+// String returns the status and the beginning of the body.
 func (r Reply) String() string {
 	return strings.TrimSpace(fmt.Sprintf("%d %s", r.Status, http.StatusText(r.Status))) + excerpt(r.Body)
 }
