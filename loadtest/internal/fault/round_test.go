@@ -205,7 +205,6 @@ func TestABlockForATimeThatIsSetSaysWhatEndedIt(t *testing.T) {
 		"too short":             {"holder-dies", leased, 4000 * ms, 2000 * ms, 0, "blocked 2.0 s"},
 		"too long":              {"holder-dies", leased, 4000 * ms, 8000 * ms, 0, "blocked 8.0 s"},
 		"the lock has no lease": {"holder-pauses", unleased, 4000 * ms, 4000 * ms, 0, "blocked 4.0 s"},
-		"a node may block":      {"galera-node-killed", leased, 4000 * ms, 4000 * ms, 0, "blocked 4.0 s"},
 		"the holder gives up":   {"late-write", leased, 2000 * ms, 4020 * ms, 10 * ms, untilGivenUp},
 		"it gave up long ago":   {"late-write", leased, 2000 * ms, 4020 * ms, 900 * ms, "blocked 4.0 s"},
 		"it did not give up":    {"late-write", leased, 2000 * ms, 4020 * ms, 0, "blocked 4.0 s"},
