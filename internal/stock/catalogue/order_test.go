@@ -61,6 +61,7 @@ func TestALostReplyLeavesAWholeOrderOrNone(t *testing.T) {
 	direct := stocktest.NewOrders(t, a)
 	network, proxiedAddresses := newProxies(t, a)
 	network.mysql.Select(stocktest.Matching(regexp.MustCompile(`COMMIT$`)))
+	network.redis.Select(func(tcpproxy.Message) bool { return false }) // orders are on MySQL
 	proxied := stocktest.NewOrders(t, proxiedAddresses)
 	for _, status := range proxied.Service.Statuses() {
 		for _, on := range status.Orders {
