@@ -121,7 +121,8 @@ func lookAtGivenStates(t *testing.T, address string) {
 	// A row keeps its button while its text changes.
 	p.Click("#tab-explore")
 	const traces = `(steps) => show((state) => { state.explored = { id: 1, subject: "none", command: "", phase: "",
-		cells: [], schedules: 1, traces: steps.map((steps) => ({ id: 1, name: "no fault", kind: "lost update", steps })) }; })`
+		cells: [], schedules: 1,
+		traces: steps.map((steps) => ({ id: 1, name: "no fault", kind: "lost update", steps })) }; })`
 	browsertest.Eval[bool](p, `(window.traces = `+traces+`)([9])`)
 	browsertest.Eval[bool](p, `(window.kept = document.querySelector("#traces button")).focus() || traces([8])`)
 	p.WaitFor(`document.activeElement === kept && document.querySelector("#traces").textContent.includes("8 steps")`)

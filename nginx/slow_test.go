@@ -1,7 +1,6 @@
 package nginx_test
 
 import (
-	"bufio"
 	"net/http"
 	"testing"
 	"time"
@@ -15,9 +14,9 @@ func TestABodyThatStopsIsCutOff(t *testing.T) {
 	conn := dial(t, address)
 	write(t, conn, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4000\r\n\r\n{")
 	began := time.Now()
-	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	if err == nil && response.StatusCode != http.StatusRequestTimeout || time.Since(began) > 30*time.Second {
-		t.Errorf("after %v: %v, %v, want none or 408 after 15 s", time.Since(began), response, err)
+	got, err := parse(conn)
+	if err == nil && got.StatusCode != http.StatusRequestTimeout || time.Since(began) > 30*time.Second {
+		t.Errorf("after %v: %v, %v, want none or 408 after 15 s", time.Since(began), got.Response, err)
 	}
 }
 

@@ -109,7 +109,7 @@ func TestARequestMayTakeLongerThanItMayTakeToArrive(t *testing.T) {
 	t.Parallel()
 	o := serveOptions{}
 	o.RequestTimeout, o.Log = time.Minute, slog.New(slog.DiscardHandler)
-	s := o.publicServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s := o.publicServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		select {
 		case <-r.Context().Done():

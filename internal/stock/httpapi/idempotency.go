@@ -43,8 +43,8 @@ func idempotencyKey(r *http.Request) (string, error) {
 
 const keyHeader = "Idempotency-Key"
 
-// checkOtherKeys refuses a key under a similar name or in a trailer, because the client relies on it. nginx drops trailers,
-// so behind it, only one that was announced is known.
+// checkOtherKeys refuses a key under a similar name or in a trailer, because the client relies on it. nginx drops
+// trailers, so behind it, only one that was announced is known.
 func checkOtherKeys(r *http.Request) error {
 	for name := range r.Header {
 		if name != keyHeader && isKeyName(name) {

@@ -101,7 +101,8 @@ func TestAKeyThatIsNoHeaderOfItsNameIsRefused(t *testing.T) {
 			reply, err := http.DefaultClient.Do(req)
 			must.Succeed(t, err)
 			reply.Body.Close()
-			if left := get(t, r.public+"/stock/1").text(t, "stock"); reply.StatusCode != http.StatusBadRequest || left != "6000" {
+			left := get(t, r.public+"/stock/1").text(t, "stock")
+			if reply.StatusCode != http.StatusBadRequest || left != "6000" {
 				t.Errorf("%s, required %v: the status is %d, and %s units are left, want 400 and 6000",
 					name, required, reply.StatusCode, left)
 			}

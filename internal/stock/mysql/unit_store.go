@@ -136,7 +136,7 @@ func lockUnits(ctx context.Context, in session, goodsID int64, n int) (units []i
 // locked row makes it roll the transaction back (error 1180). Other servers see a comment.
 const mayWait = "/*M! SET STATEMENT innodb_lock_wait_timeout = 1 FOR */ "
 
-// deleteUnits deletes rows that are locked. If one of them is gone, it fails: what is missing was sold to another buyer.
+// deleteUnits deletes rows that are locked. It fails if one of them is gone: that was sold to another buyer.
 func deleteUnits(ctx context.Context, tx Tx, goodsID int64, units []int64) error {
 	if len(units) == 0 {
 		return nil

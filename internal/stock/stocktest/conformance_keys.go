@@ -16,8 +16,8 @@ import (
 )
 
 // runKeys tests a strategy that keeps idempotency keys with requests that are sent again with the same key. Locks that
-// keep them in the same way differ only in when requests meet. It reports whether the strategy keeps keys at all: if not,
-// other tests of keys would wait for answers that never come.
+// keep them in the same way differ only in when requests meet. It reports whether the strategy keeps keys at all: if
+// not, other tests of keys would wait for answers that never come.
 func (s subject) runKeys(t *testing.T) (keeps bool) {
 	if !t.Run("keeps keys", func(t *testing.T) { must.Succeed(t, s.keepsKeys(t)) }) {
 		return false

@@ -174,7 +174,7 @@ func testMistakes(t *testing.T, x *Explorer) {
 		{"def buy():\n    while True:\n        redis('INCR', 'n')", "shop.star:3:14: in buy: it loops: 200 calls"},
 		{"def buy():\n    refuse('I do not want to')", "shop.star: no session has succeeded in any of 1 schedules: busy: I"},
 		{"def buy():\n    while True:\n        redis('PING')", "shop.star:3:14: in buy: it loops: 1000 calls with"},
-		{"def buy():\n    sql('SELECT ?', 'x' * 70000)", "shop.star:2:8: in buy: sql: it sends or returns more than 65536 bytes"},
+		{"def buy():\n    sql('SELECT ?', 'x' * 70000)", "shop.star:2:8: in buy: sql: it sends or returns more than 65536"},
 		{"def buy():\n    sql(\"SELECT REPEAT('x', 70000)\")", "shop.star:2:8: in buy: it sends or returns more than 65536"},
 		{"def buy():\n    l = [0]\n    for _ in range(28):\n        l += l", "shop.star:1:1: it needs more than 64 MiB"},
 		{"def setup():\n    while True:\n        redis('GET', 'a')\ndef buy(): pass", "shop.star:3:14: in setup: it loops"},

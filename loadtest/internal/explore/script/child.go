@@ -17,8 +17,8 @@ import (
 // mostMemory is how much memory a script may use beside what its interpreter needs, in bytes.
 const mostMemory = 64 << 20
 
-// Interpret is an interpreter, and does not return, if this process was started to be one. main must call it first, also
-// that of tests.
+// Interpret is an interpreter, and does not return, if this process was started to be one. main must call it first, and
+// so must that of tests.
 func Interpret() {
 	if os.Getenv(asInterpreter) == "" {
 		return
@@ -28,8 +28,7 @@ func Interpret() {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	err := serve(os.Stdin, os.Stdout)
-	if err != nil && !errors.Is(err, io.EOF) {
+	if err := serve(os.Stdin, os.Stdout); !errors.Is(err, io.EOF) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -89,8 +88,9 @@ func (c *child) receive(s *Script, m message) {
 
 func (c *child) send(m message) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if err := c.out.Encode(m); err != nil {
+	err := c.out.Encode(m)
+	c.mu.Unlock()
+	if err != nil {
 		os.Exit(0) // who started this process is gone
 	}
 }

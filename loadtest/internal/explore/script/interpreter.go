@@ -167,7 +167,8 @@ func (i *Interpreter) execute(ctx context.Context, m message, r *run) (Result, e
 	i.runs.Store(m.Run, received)
 	defer i.runs.Delete(m.Run)
 	i.send(m)
-	defer context.AfterFunc(ctx, func() { i.send(message{Run: m.Run, Kind: toInterrupt}) })()
+	stop := context.AfterFunc(ctx, func() { i.send(message{Run: m.Run, Kind: toInterrupt}) })
+	defer stop()
 	functions := r.functions(ctx)
 	for {
 		select {
