@@ -224,7 +224,7 @@ func TestARunOnServersOfTheUserLeavesThemAsTheyWere(t *testing.T) {
 	t.Parallel()
 	// The usual connections of three replicas would not fit.
 	stderr := startForeign(t).judge(t,
-		"none,update,ledger,redis-script,redis-stream,lock-redis-pubsub,lock-redis-queue,lock-mysql-getlock,lock-redlock",
+		"none,update,redis-script,redis-stream,lock-redis-pubsub,lock-redis-queue,lock-mysql-getlock,lock-redlock",
 		[]string{"were the user's", "innodb_flush_log_at_trx_commit=0", "fewer connections"}, "--replicas=3")
 	if !strings.Contains(stderr, "warning: mysql has innodb_flush_log_at_trx_commit=0") {
 		t.Errorf("no warning about commits that are not flushed: %s", stderr)

@@ -52,6 +52,6 @@ type Receipt struct {
 	// between processes of one host. Both are the time of the reply if the section lies inside one statement.
 	Entered, Left int64
 	// Replayed reports that nothing was deducted now: this is the answer to the first request with the same Key, and
-	// the times are 0. It is also set beside a *SoldOutError that is replayed.
+	// the times are 0. It is also set beside a *SoldOutError or an ErrCancelled.
 	Replayed bool
 }

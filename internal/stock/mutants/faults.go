@@ -41,8 +41,6 @@ var faultBugs = []Mutant{
 		"A process passes the lock to its next caller without checking that it has it.",
 		rewriteLua(1, "if redis.call('GET', KEYS[1]) == ARGV[1] then\n  redis.call('SET', KEYS[1], ARGV[2]",
 			"if true then\n  redis.call('SET', KEYS[1], ARGV[2]"), inStory("pass-after-loss")),
-	mutant("lock-redis-fenced-order-first-only", "lock-redis-fenced", "Only the first item of an order is fenced.",
-		rewriteLua(1, "elseif fenced then", "elseif fenced and i == 1 then"), onRedis, explored("lease-ends")),
 	mutant("batch-ignores-a-failure", "batch", "A batch of several whose UPDATE fails is confirmed.",
 		onLostBatch(faked{rows: 1}, nil), inStory("batch-unknown/before")),
 	mutant("batch-failure-as-busy", "batch", "A batch of several whose UPDATE gets no answer is told busy.",

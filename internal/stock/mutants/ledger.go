@@ -21,7 +21,7 @@ const (
 	ledgerItem      = 2
 	ledgerCount     = 3
 	ledgerRemaining = 4
-	ledgerColumns   = 10
+	ledgerColumns   = 8
 )
 
 var ledgerBugs = []Mutant{
@@ -70,7 +70,7 @@ var ledgerBugs = []Mutant{
 }
 
 // anotherRow is in a statement that inserts several rows into the ledger.
-const anotherRow = ", (?, ?, ?, ?, CAST(LAST_INSERT_ID() AS SIGNED) + ?, ?, ?, ?, ?, ?, @epoch0, UTC_TIMESTAMP(6))"
+const anotherRow = ", (?, ?, ?, ?, CAST(LAST_INSERT_ID() AS SIGNED) + ?, ?, ?, ?, @epoch0, UTC_TIMESTAMP(6))"
 
 // anotherLine is in a statement that inserts the lines of an order into the ledger.
 const anotherLine = ", (?, ?, ?, ?, ?, ?, ?, ?, @epoch1, UTC_TIMESTAMP(6))"

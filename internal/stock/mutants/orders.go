@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"stock/internal/locks"
 	"stock/internal/stock"
 )
 
@@ -79,14 +78,6 @@ var orderBugs = []Mutant{
 	mutant("ledger-order-replays-less", "update",
 		"The replay of an order tells one unit less for its last line than the first answer.",
 		onOrderAnswer(1, isReplayedOrder, func(a *orderAnswer) { lastLine(a).Remaining-- })),
-	mutant("lock-redis-lua-order-misses-a-line", "lock-redis-lua",
-		"The script that writes an order leaves out its last item.",
-		rewriteLua(1, "for i = 1, 2 * items, 2 do\n  local arg = (i - 1) / 2 * 3 + 3\n  redis.call('SET'",
-			"for i = 1, math.max(2, 2 * items - 2), 2 do\n  local arg = (i - 1) / 2 * 3 + 3\n  redis.call('SET'"),
-		onRedis),
-	mutant("lock-redis-watchdog-order-unlocked", "lock-redis-watchdog",
-		"Of the locks that an order needs, the second replica takes the first only.",
-		lockFirstOnly),
 }
 
 // refusedItem is the item because of which the order was refused.
@@ -119,16 +110,4 @@ func keepLines(a *orderAnswer) {
 // withoutLastLine leaves out the row of the last line of an order.
 func withoutLastLine(s *statement) {
 	s.text, s.args = s.text[:strings.LastIndex(s.text, ", (?")], s.args[:len(s.args)-ledgerColumns]
-}
-
-// lockFirstOnly makes the second replica take only the first of several locks. A lock is not the first if its context
-// derives from that of another lock.
-func lockFirstOnly(p *plan) {
-	p.lock = func(ctx context.Context, key string, next lockFunc) (*locks.Lease, error) {
-		if p.isSecond() && isMarked(ctx) {
-			p.strikes.Add(1)
-			return grant(ctx, key)
-		}
-		return next(marked(ctx), key)
-	}
 }

@@ -25,7 +25,7 @@ var redisBugs = []Mutant{
 		"Cancellations of one sale at the same time give its units back twice.",
 		rewriteLua(1, "(redis.call('GET', KEYS[1]) or '') ~= ARGV[1]", "false")),
 	mutant("redis-script-cancels-beyond", "redis-script", "1 cancellation in 5 gives back one unit more than was sold.",
-		rewriteLua(5, "'INCRBY', KEYS[key], ARGV[arg])", "'INCRBY', KEYS[key], ARGV[arg] + 1)")),
+		rewriteLua(5, "'INCRBY', KEYS[2], ARGV[4])", "'INCRBY', KEYS[2], ARGV[4] + 1)")),
 	mutant("redis-watch-unwatched", "redis-watch", "The key is not watched.",
 		onCommand("watch", "", func(_ context.Context, cmd redis.Cmder, _ redis.ProcessHook) error {
 			cmd.(*redis.StatusCmd).SetVal("OK")

@@ -144,8 +144,8 @@ func deleteUnits(ctx context.Context, tx Tx, goodsID int64, units []int64) error
 	done, err := tx.ExecContext(ctx, deleteUnitsSQL+" AND unit IN "+list(len(units)),
 		append([]any{goodsID}, params(units)...)...)
 	if err == nil && done.Rows != int64(len(units)) {
-		err = fmt.Errorf("%d of %d locked units of item %d were deleted: something else deletes rows of good_unit, "+
-			"or the server does not keep row locks", done.Rows, len(units), goodsID)
+		err = fmt.Errorf("%w: %d of %d locked units of item %d were deleted: something else deletes rows of good_unit, "+
+			"or the server does not keep row locks", stock.ErrUnavailable, done.Rows, len(units), goodsID)
 	}
 	return err
 }

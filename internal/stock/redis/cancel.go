@@ -99,18 +99,22 @@ type returned struct {
 }
 
 // giveBack returns what is to be put back when a record becomes that of a sale, nil for nothing, and counts it in the
-// sale. Units of an earlier stock are not put back.
+// sale. Units of an earlier stock, or of an item that is gone, are not put back.
 func (s Store) giveBack(ctx context.Context, r record, sale *stock.Sale) (*returned, error) {
 	if len(sale.Lines) == 0 || sale.Lines[0].Cancelled == r.cancelled {
 		return nil, nil
 	}
 	line := &sale.Lines[0]
-	epoch, err := s.Client.Get(ctx, s.EpochKey(line.GoodsID)).Result()
-	if isNil(err) {
-		epoch, err = "0", nil
-	}
-	if err != nil || epoch != r.epoch {
+	present, err := s.Client.MGet(ctx, s.Key(line.GoodsID), s.EpochKey(line.GoodsID)).Result()
+	if err != nil {
 		return nil, Refusal(err)
+	}
+	epoch, ok := present[1].(string)
+	if !ok {
+		epoch = "0"
+	}
+	if present[0] == nil || epoch != r.epoch {
+		return nil, nil
 	}
 	units := line.Cancelled - r.cancelled
 	line.GivenBack += units

@@ -232,23 +232,6 @@ func TestAStrategyThatIsWrongNeedNotBeWrongWithAKey(t *testing.T) {
 	}
 }
 
-func TestALimitIsThatOfThePresentStock(t *testing.T) {
-	r := start(t)
-	token := "limit-later:A.A.A.A.!set" + strings.Repeat(".D", 9)
-	o, err := r.explorer.Replay(t.Context(), r.choices["update"], token)
-	must.Succeed(t, err)
-	var answers []string
-	for _, step := range o.Steps {
-		if step.Kind == trace.Answers && step.Actor != "" {
-			answers = append(answers, step.Actor+" "+step.Text)
-		}
-	}
-	// That a transaction is committed three times with the same answer is no poll.
-	if want := []string{"A sold", "admin sold", "A sold"}; !slices.Equal(answers, want) {
-		t.Errorf("the answers are %q, want %q", answers, want)
-	}
-}
-
 func TestWhatFollowsTheAnswerBelongsToTheSchedule(t *testing.T) {
 	r := start(t)
 	const token = "one:A.A.A.A.A.A.A.A.A" // the buyer is answered after the fifth, and then the sale is written to MySQL

@@ -164,7 +164,7 @@ func (c *cellRun) send(ctx context.Context) (err error) {
 	}
 	c.took, c.cpu = time.Since(began), map[string]int64{}
 	for part, total := range c.target.usedCPU() {
-		if before, known := used[part]; known {
+		if before, known := used[part]; known && total >= before { // otherwise a process was restarted
 			c.cpu[part] = int64(total - before)
 		}
 	}

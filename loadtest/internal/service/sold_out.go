@@ -90,7 +90,7 @@ func meaning(name, value string) string {
 }
 
 var (
-	code   = regexp.MustCompile(`(?i)(code|status|state|result|ret|err|errno|error|success|ok|sold)$`)
+	code   = regexp.MustCompile(`(?i)(code|status|state|result|ret|err|errno|error|success|ok)$`)
 	number = regexp.MustCompile(`[0-9.+-]`)
 )
 

@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"bytes"
 	"context"
 	"encoding/hex"
 	"fmt"
@@ -46,8 +47,8 @@ func (r *Replica) orGiveUp(process **servers.Process, giveUp context.CancelCause
 func listening(group int) (addresses []string) {
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, stat := range stats {
-		text, _ := os.ReadFile(stat) // fails if the process has ended, as what follows does
-		_, rest, _ := strings.Cut(string(text), ") ")
+		text, _ := os.ReadFile(stat)                            // fails if the process has ended, as what follows does
+		rest := string(text[bytes.LastIndexByte(text, ')')+1:]) // the name of the program may have brackets
 		if fields := strings.Fields(rest); len(fields) < 3 || fields[2] != strconv.Itoa(group) {
 			continue
 		}
