@@ -23,8 +23,8 @@ import (
 // the item as all requests do, and then get its answer. They are refused with ErrInProgress only if the winner does not
 // commit in time.
 //
-// Only "done", "sold out" and "cancelled" are answers. A refusal is inserted after the transaction has been rolled back.
-// After any other outcome the key stays new. See package retention for how long answers are kept.
+// Only "done", "sold out" and "cancelled" are answers. A refusal is inserted after the transaction has been rolled
+// back. After any other outcome the key stays new. See package retention for how long answers are kept.
 
 // errKeyTaken ends a transaction because its key has an answer already.
 var errKeyTaken = errors.New("the idempotency key is taken")
