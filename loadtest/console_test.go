@@ -224,7 +224,7 @@ func mustLeaveNoGoroutines(t *testing.T, cmd *exec.Cmd, stderr io.Reader) {
 	_ = cmd.Wait()
 	watching := 0
 	for routine := range strings.SplitSeq(string(dump), "\n\n") {
-		for _, ended := range []string{"internal/fault.", "internal/scenario.", "internal/traffic.", "console.(*measuring)"} {
+		for _, ended := range []string{"internal/fault.", "internal/load.", "internal/traffic.", "console.(*measuring)"} {
 			if strings.Contains(routine, ended) {
 				t.Errorf("a goroutine goes on after the end of what it was for:\n%s", routine)
 			}

@@ -18,8 +18,8 @@ import (
 	"stock/loadtest/internal/explore"
 	"stock/loadtest/internal/explore/trace"
 	"stock/loadtest/internal/lab"
+	"stock/loadtest/internal/load"
 	"stock/loadtest/internal/page"
-	"stock/loadtest/internal/scenario"
 	"stock/loadtest/internal/topology"
 )
 
@@ -113,7 +113,7 @@ func (f *exploreFlags) startLab(ctx context.Context) (*lab.Lab, error) {
 }
 
 // writeStatements writes what strategies send.
-func writeStatements(ctx context.Context, stdout io.Writer, x *explore.Explorer, choices []scenario.Choice) error {
+func writeStatements(ctx context.Context, stdout io.Writer, x *explore.Explorer, choices []load.Choice) error {
 	for _, choice := range choices {
 		r, outcomes, err := x.OneByOne(ctx, choice)
 		if err != nil {
@@ -144,15 +144,15 @@ func (f *exploreFlags) options() explore.Options {
 }
 
 // choose returns the strategies that are explored: those that deduct something, and can be used here.
-func (f *exploreFlags) choose(ctx context.Context, l *lab.Lab) (choices []scenario.Choice, err error) {
+func (f *exploreFlags) choose(ctx context.Context, l *lab.Lab) (choices []load.Choice, err error) {
 	if f.service != nil {
-		return []scenario.Choice{scenario.OwnService(f.service)}, nil
+		return []load.Choice{load.OwnService(f.service)}, nil
 	}
 	catalogue, err := l.Target.Strategies(ctx)
 	if err != nil {
 		return nil, cmp.Or(ctx.Err(), err)
 	}
-	if err := scenario.CheckNames(f.strategies, catalogue); err != nil {
+	if err := load.CheckNames(f.strategies, catalogue); err != nil {
 		return nil, err
 	}
 	for _, s := range catalogue {
@@ -163,7 +163,7 @@ func (f *exploreFlags) choose(ctx context.Context, l *lab.Lab) (choices []scenar
 			return nil, fmt.Errorf("%s cannot be explored: %s", s.Name, why)
 		}
 		if f.strategies == nil || s.IsIn(f.strategies) {
-			choices = append(choices, scenario.Choice{Strategy: s, Store: s.Stores[0]})
+			choices = append(choices, load.Choice{Strategy: s, Store: s.Stores[0]})
 		}
 	}
 	return choices, nil

@@ -18,8 +18,8 @@ import (
 	"stock/loadtest/internal/fault"
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/lab"
+	"stock/loadtest/internal/load"
 	"stock/loadtest/internal/report"
-	"stock/loadtest/internal/scenario"
 	"stock/loadtest/internal/topology"
 )
 
@@ -137,8 +137,8 @@ func (f *faultsFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr i
 // check returns what is wrong with the flags.
 func (f *faultsFlags) check(flags *pflag.FlagSet) error {
 	switch {
-	case f.repeat < 1 || f.repeat > scenario.MaxRounds:
-		return fmt.Errorf("--repeat %d: must be a number from 1 to %d", f.repeat, scenario.MaxRounds)
+	case f.repeat < 1 || f.repeat > load.MaxRounds:
+		return fmt.Errorf("--repeat %d: must be a number from 1 to %d", f.repeat, load.MaxRounds)
 	case f.parallel < 1:
 		return fmt.Errorf("--parallel %d: must be at least 1", f.parallel)
 	case flags.Changed("parallel") && (f.step || f.verbose):
@@ -205,14 +205,14 @@ func faultLab(l *lab.Lab, reading bool) *fault.Lab {
 }
 
 // choose returns the strategies that are named, or all if none is.
-func (f *faultsFlags) choose(catalogue []scenario.Strategy) ([]scenario.Choice, error) {
-	var choices []scenario.Choice
+func (f *faultsFlags) choose(catalogue []load.Strategy) ([]load.Choice, error) {
+	var choices []load.Choice
 	for _, s := range catalogue {
 		if f.strategies == nil || s.IsIn(f.strategies) {
-			choices = append(choices, scenario.Choice{Strategy: s, Store: s.Stores[0]})
+			choices = append(choices, load.Choice{Strategy: s, Store: s.Stores[0]})
 		}
 	}
-	return choices, scenario.CheckNames(f.strategies, catalogue)
+	return choices, load.CheckNames(f.strategies, catalogue)
 }
 
 // compared says what came of a story, and whether that is claimed.

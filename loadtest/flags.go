@@ -14,8 +14,8 @@ import (
 	"stock/internal/access"
 	"stock/loadtest/internal/fault"
 	"stock/loadtest/internal/lab"
+	"stock/loadtest/internal/load"
 	"stock/loadtest/internal/oracle"
-	"stock/loadtest/internal/scenario"
 	"stock/loadtest/internal/topology"
 )
 
@@ -31,8 +31,8 @@ func registerService(flags *pflag.FlagSet, file *string) {
 
 // checkReplicas returns an error for a number of replicas that the lab does not start.
 func checkReplicas(n int) error {
-	if n < 1 || n > scenario.MaxReplicas {
-		return fmt.Errorf("--replicas %d: must be a number from 1 to %d", n, scenario.MaxReplicas)
+	if n < 1 || n > load.MaxReplicas {
+		return fmt.Errorf("--replicas %d: must be a number from 1 to %d", n, load.MaxReplicas)
 	}
 	return nil
 }

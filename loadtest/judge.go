@@ -15,8 +15,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"stock/loadtest/internal/lab"
+	"stock/loadtest/internal/load"
 	"stock/loadtest/internal/mutation"
-	"stock/loadtest/internal/scenario"
 	"stock/loadtest/internal/topology"
 	"stock/loadtest/internal/traffic"
 )
@@ -140,8 +140,8 @@ func (f *judgeFlags) dir() (path string, remove func() error, err error) {
 	return path, func() error { return os.RemoveAll(path) }, err
 }
 
-func (f *judgeFlags) config(dir string) scenario.Config {
-	return scenario.Config{
+func (f *judgeFlags) config(dir string) load.Config {
+	return load.Config{
 		Replicas: 2,
 		Rounds:   1,
 		Seed:     f.seed,

@@ -13,8 +13,8 @@ import (
 
 	"stock/loadtest/internal/fault"
 	"stock/loadtest/internal/history"
+	"stock/loadtest/internal/load"
 	"stock/loadtest/internal/oracle"
-	"stock/loadtest/internal/scenario"
 	"stock/loadtest/internal/service"
 	"stock/loadtest/internal/traffic"
 )
@@ -34,7 +34,7 @@ const (
 )
 
 type runFlags struct {
-	scenario.Config // whose Budget is also for the fault scenarios and the exploration
+	load.Config // whose Budget is also for the fault scenarios and the exploration
 
 	attach attachFlags
 	local  localFlags
@@ -81,7 +81,7 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 	flags.DurationVar(&f.Hold, "hold", 0, "work inside the critical section, such as 2ms")
 	flags.StringVar(&f.store, "store", "", "mysql, redis, slots or units (default: the strategy's own)")
 	flags.IntVar(&f.Replicas, "replicas", 2,
-		fmt.Sprintf("replicas of the service: 1 to %d; with --target: how many it has", scenario.MaxReplicas))
+		fmt.Sprintf("replicas of the service: 1 to %d; with --target: how many it has", load.MaxReplicas))
 	registerRedisReplica(flags, &f.copied)
 	f.clusters.register(flags)
 	flags.StringVar(&f.sweepText, "sweep", "",
@@ -130,8 +130,8 @@ func (f *runFlags) check(flags *pflag.FlagSet) error {
 	switch {
 	case flags.Changed("strategies") && len(f.strategies) == 0:
 		return errors.New("--strategies is empty: leave it out for every strategy, or name some")
-	case flags.Changed("rounds") && (f.Rounds < 1 || f.Rounds > scenario.MaxRounds):
-		return fmt.Errorf("--rounds %d: must be a number from 1 to %d", f.Rounds, scenario.MaxRounds)
+	case flags.Changed("rounds") && (f.Rounds < 1 || f.Rounds > load.MaxRounds):
+		return fmt.Errorf("--rounds %d: must be a number from 1 to %d", f.Rounds, load.MaxRounds)
 	case f.Restock < 0 || f.Restock > maxUnits:
 		return fmt.Errorf("--restock %d: must be a number of units, at most %d", f.Restock, maxUnits)
 	case f.attach.target == "":
@@ -144,8 +144,8 @@ func (f *runFlags) check(flags *pflag.FlagSet) error {
 	switch {
 	case f.store != "" && !slices.Contains(oracle.Stores, f.store):
 		return fmt.Errorf("--store %q: must be one of %s", f.store, strings.Join(oracle.Stores, ", "))
-	case f.Hold < 0 || f.Hold > scenario.MaxHold || f.Hold%time.Millisecond != 0:
-		return fmt.Errorf("--hold %v: must be whole milliseconds, at most %v", f.Hold, scenario.MaxHold)
+	case f.Hold < 0 || f.Hold > load.MaxHold || f.Hold%time.Millisecond != 0:
+		return fmt.Errorf("--hold %v: must be whole milliseconds, at most %v", f.Hold, load.MaxHold)
 	case f.Timeout <= 0:
 		return fmt.Errorf("--timeout %v: must be positive", f.Timeout)
 	case f.Budget < 0:
@@ -159,7 +159,7 @@ func (f *runFlags) checkStock(flags *pflag.FlagSet) error {
 	switch {
 	case f.Stock < 0 || flags.Changed("stock") && f.Stock == 0:
 		return fmt.Errorf("--stock %d: must be at least 1", f.Stock)
-	case f.Workload != "" && f.Workload != scenario.Plenty && f.Workload != scenario.FlashSale:
+	case f.Workload != "" && f.Workload != load.Plenty && f.Workload != load.FlashSale:
 		return fmt.Errorf("--workload %q: must be plenty or flash-sale", f.Workload)
 	case f.Workload != "" && f.Stock > 0:
 		return errors.New("--workload and --stock exclude each other: with --stock, there are no other workloads")
@@ -178,8 +178,8 @@ func (f *runFlags) checkLoad(flags *pflag.FlagSet) error {
 		return fmt.Errorf("--duration %v: must be positive", f.Duration)
 	case f.Users < 1:
 		return fmt.Errorf("--users %d: must be at least 1", f.Users)
-	case f.Users > scenario.MaxUsers:
-		return fmt.Errorf("--users %d: one process can simulate at most %d", f.Users, scenario.MaxUsers)
+	case f.Users > load.MaxUsers:
+		return fmt.Errorf("--users %d: one process can simulate at most %d", f.Users, load.MaxUsers)
 	case !(f.Rate >= 0 && f.Rate <= maxRate): // also true for NaN
 		return fmt.Errorf("--rate %g: must be requests per second, at most %d; 0 is a closed loop", f.Rate, int(maxRate))
 	}
@@ -191,7 +191,7 @@ func (f *runFlags) parseSweep(flags *pflag.FlagSet) (err error) {
 	if f.sweepText == "" {
 		return nil
 	}
-	if f.Sweep, err = scenario.ParseSweep(f.sweepText); err != nil {
+	if f.Sweep, err = load.ParseSweep(f.sweepText); err != nil {
 		return fmt.Errorf("--sweep %s: %w", f.sweepText, err)
 	}
 	switch axis := f.Sweep.Axis; {

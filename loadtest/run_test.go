@@ -14,14 +14,14 @@ import (
 
 	"stock/internal/must"
 	"stock/loadtest/internal/lab"
+	"stock/loadtest/internal/load"
 	"stock/loadtest/internal/report"
-	"stock/loadtest/internal/scenario"
 	"stock/loadtest/internal/verify"
 )
 
 // judgedOfUpdate are the workloads under which update is judged and not measured.
 var judgedOfUpdate = []string{
-	scenario.Cancellations, scenario.Orders, scenario.Retries, scenario.Tail,
+	load.Cancellations, load.Orders, load.Retries, load.Tail,
 }
 
 func TestQuickRunIsJudgedVerifiedAndCompared(t *testing.T) {

@@ -6,8 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"stock/loadtest/internal/load"
 	"stock/loadtest/internal/report"
-	"stock/loadtest/internal/scenario"
 )
 
 // screen shows progress: on a terminal in one line that it overwrites, elsewhere in one line per finished run.
@@ -58,7 +58,7 @@ func (s *screen) println(text string) {
 }
 
 // follow keeps the status line up to date until stop is called.
-func (s *screen) follow(progress func() scenario.Progress) (stop func()) {
+func (s *screen) follow(progress func() load.Progress) (stop func()) {
 	done := make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {

@@ -19,7 +19,7 @@ import (
 	"stock/loadtest/internal/console"
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/lab"
-	"stock/loadtest/internal/scenario"
+	"stock/loadtest/internal/load"
 	"stock/loadtest/internal/topology"
 )
 
@@ -73,7 +73,7 @@ func (f *upFlags) register(flags *pflag.FlagSet) {
 		"host:port of the service (default: "+usualListen+" if it is free, else any free port)")
 	flags.StringVar(&f.adminListen, "admin-listen", "", "host:port of the first replica's admin listener, the others "+
 		"use the ports after it (default: "+usualAdminListen+" if it is free, else any free ports)")
-	flags.IntVar(&f.replicas, "replicas", 2, fmt.Sprintf("replicas of the service: 1 to %d", scenario.MaxReplicas))
+	flags.IntVar(&f.replicas, "replicas", 2, fmt.Sprintf("replicas of the service: 1 to %d", load.MaxReplicas))
 	flags.DurationVar(&f.lease, "lease", 30*time.Second,
 		"time after which the lock of a dead holder expires")
 	registerRedisReplica(flags, &f.copied)

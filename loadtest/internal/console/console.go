@@ -22,7 +22,7 @@ import (
 	"stock/loadtest/internal/fault"
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/lab"
-	"stock/loadtest/internal/scenario"
+	"stock/loadtest/internal/load"
 )
 
 // Options configure Start.
@@ -42,7 +42,7 @@ type Console struct {
 	options   Options
 	lab       *lab.Lab
 	stories   *fault.Lab
-	catalogue []scenario.Strategy
+	catalogue []load.Strategy
 	server    *http.Server
 	page      []byte
 	policy    string // the Content-Security-Policy of the page
@@ -182,10 +182,10 @@ func (c *Console) going(kind string, id int) (*activity, error) {
 }
 
 // strategy returns a row of the catalogue.
-func (c *Console) strategy(name string) (scenario.Strategy, bool) {
-	i := slices.IndexFunc(c.catalogue, func(s scenario.Strategy) bool { return s.Name == name })
+func (c *Console) strategy(name string) (load.Strategy, bool) {
+	i := slices.IndexFunc(c.catalogue, func(s load.Strategy) bool { return s.Name == name })
 	if i < 0 {
-		return scenario.Strategy{}, false
+		return load.Strategy{}, false
 	}
 	return c.catalogue[i], true
 }

@@ -13,9 +13,9 @@ import (
 	"stock/loadtest/internal/explore"
 	"stock/loadtest/internal/explore/trace"
 	"stock/loadtest/internal/lab"
+	"stock/loadtest/internal/load"
 	"stock/loadtest/internal/page"
 	"stock/loadtest/internal/report"
-	"stock/loadtest/internal/scenario"
 	"stock/loadtest/scripts"
 )
 
@@ -42,7 +42,7 @@ type searching struct {
 	console  *Console
 	activity *activity
 	bounds   trace.Bounds
-	choice   scenario.Choice
+	choice   load.Choice
 	script   *explore.Script   // nil: the choice is explored
 	tokens   map[string]string // of the traces that the page shows, by fault and kind
 }
@@ -73,7 +73,7 @@ func (c *Console) search(body exploreRequest) (*searching, error) {
 	case explore.Obstacle(strategy) != "":
 		return nil, conflict("%s cannot be explored: %s", strategy.Name, explore.Obstacle(strategy))
 	}
-	s.choice = scenario.Choice{Strategy: strategy, Store: strategy.Stores[0]}
+	s.choice = load.Choice{Strategy: strategy, Store: strategy.Stores[0]}
 	return s, nil
 }
 

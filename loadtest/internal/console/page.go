@@ -11,8 +11,8 @@ import (
 	"strings"
 
 	"stock/loadtest/internal/fault"
+	"stock/loadtest/internal/load"
 	"stock/loadtest/internal/page"
-	"stock/loadtest/internal/scenario"
 )
 
 var (
@@ -125,7 +125,7 @@ func policy(text []byte) string {
 
 func (c *Console) chosen() chosen {
 	view := chosen{
-		CommandNote: c.options.CommandNote, MaxUsers: scenario.MaxUsers, MaxHoldMS: scenario.MaxHold.Milliseconds(),
+		CommandNote: c.options.CommandNote, MaxUsers: load.MaxUsers, MaxHoldMS: load.MaxHold.Milliseconds(),
 	}
 	for _, s := range c.catalogue {
 		if s.Baseline() || len(s.Stores) == 0 {
@@ -140,7 +140,7 @@ func (c *Console) chosen() chosen {
 }
 
 // tell lists the stories, each with who plays it.
-func tell(catalogue []scenario.Strategy) (stories []told) {
+func tell(catalogue []load.Strategy) (stories []told) {
 	for _, s := range fault.Scenarios {
 		story := told{Name: s.Name, Title: s.Title, Strategies: []string{}}
 		for _, row := range catalogue {

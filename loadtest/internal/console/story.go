@@ -11,9 +11,9 @@ import (
 	"stock/internal/monotonic"
 	"stock/loadtest/internal/fault"
 	"stock/loadtest/internal/lab"
+	"stock/loadtest/internal/load"
 	"stock/loadtest/internal/oracle"
 	"stock/loadtest/internal/report"
-	"stock/loadtest/internal/scenario"
 )
 
 // storyRequest is what the page asks to play.
@@ -23,7 +23,7 @@ type storyRequest struct {
 }
 
 // options returns what "loadtest faults" plays for the same.
-func (r storyRequest) options(catalogue []scenario.Strategy) (o fault.Options, title string, err error) {
+func (r storyRequest) options(catalogue []load.Strategy) (o fault.Options, title string, err error) {
 	sc, known := find(r.Scenario)
 	if !known {
 		return o, "", malformed("no scenario is named %q", r.Scenario)
@@ -34,7 +34,7 @@ func (r storyRequest) options(catalogue []scenario.Strategy) (o fault.Options, t
 			if !sc.Applies(s) {
 				return o, "", malformed("%s means nothing for %s", sc.Name, s.Name)
 			}
-			o.Choices = []scenario.Choice{{Strategy: s, Store: s.Stores[0]}}
+			o.Choices = []load.Choice{{Strategy: s, Store: s.Stores[0]}}
 		}
 	}
 	if len(o.Choices) == 0 {

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"stock/loadtest/internal/explore/trace"
-	"stock/loadtest/internal/scenario"
+	"stock/loadtest/internal/load"
 	"stock/loadtest/internal/verify"
 )
 
@@ -88,7 +88,7 @@ type claims interface {
 
 // ofStrategy are the claims of the catalogue, or what is expected of a user's service.
 type ofStrategy struct {
-	scenario.Strategy
+	load.Strategy
 	own bool // it is a user's service
 }
 

@@ -33,7 +33,7 @@ import (
 
 	"stock/internal/servers"
 	"stock/loadtest/internal/explore/trace"
-	"stock/loadtest/internal/scenario"
+	"stock/loadtest/internal/load"
 	"stock/loadtest/internal/topology"
 )
 
@@ -121,7 +121,7 @@ func (x *Explorer) Close() {
 }
 
 // Explore executes every schedule of a strategy within the bounds. If ctx ends, it returns what it has.
-func (x *Explorer) Explore(ctx context.Context, choice scenario.Choice, bounds trace.Bounds) (trace.Result, error) {
+func (x *Explorer) Explore(ctx context.Context, choice load.Choice, bounds trace.Bounds) (trace.Result, error) {
 	if err := x.warmUp(ctx, choice); err != nil {
 		r := trace.Result{Strategy: choice.Strategy.Name, Store: choice.Store, Own: x.subject != nil}
 		err = noted(ctx, err, &r)
@@ -136,7 +136,7 @@ func (x *Explorer) Explore(ctx context.Context, choice scenario.Choice, bounds t
 
 // search executes every schedule of some workloads, and adds them to the cells.
 func (x *Explorer) search(
-	ctx context.Context, choice scenario.Choice, workloads []workload, bounds trace.Bounds, claims claims, all cells,
+	ctx context.Context, choice load.Choice, workloads []workload, bounds trace.Bounds, claims claims, all cells,
 ) (trace.Result, error) {
 	began := time.Now()
 	r := trace.Result{
@@ -198,7 +198,7 @@ func noted(ctx context.Context, err error, r *trace.Result) error {
 }
 
 // Obstacle returns why a strategy cannot be explored; empty if it can. The lanes may lack a server that the lab has.
-func Obstacle(s scenario.Strategy) string {
+func Obstacle(s load.Strategy) string {
 	if slices.Contains(s.Needs, "redis-replica") {
 		return "explorations have no replica of Redis"
 	}
@@ -207,7 +207,7 @@ func Obstacle(s scenario.Strategy) string {
 
 // hides reports whether there are views, triggers or foreign keys where a Subject keeps its tables. What a statement
 // touches is not in its text then. It returns true on PostgreSQL, where the text of statements is not parsed.
-func (x *Explorer) hides(ctx context.Context, choice scenario.Choice, workloads []workload) (hides bool, err error) {
+func (x *Explorer) hides(ctx context.Context, choice load.Choice, workloads []workload) (hides bool, err error) {
 	if x.subject == nil || len(workloads) == 0 {
 		return false, nil
 	}
@@ -229,7 +229,7 @@ func (x *Explorer) hides(ctx context.Context, choice scenario.Choice, workloads 
 const watchInterval = 100 * time.Millisecond
 
 // workloads lists what is asked for.
-func (x *Explorer) workloads(choice scenario.Choice) []workload {
+func (x *Explorer) workloads(choice load.Choice) []workload {
 	all := workloadsOf(x.requests)
 	if own, ok := x.subject.(Service); ok {
 		all = own.workloads(x.requests)
@@ -239,7 +239,7 @@ func (x *Explorer) workloads(choice scenario.Choice) []workload {
 	})
 }
 
-func (x *Explorer) systems(choice scenario.Choice, w workload, faults []fault) (systems []System) {
+func (x *Explorer) systems(choice load.Choice, w workload, faults []fault) (systems []System) {
 	for _, l := range x.lanes {
 		systems = append(systems, &session{
 			lane: l, strategy: choice.Strategy, store: choice.Store, workload: w, faults: faults,
@@ -249,7 +249,7 @@ func (x *Explorer) systems(choice scenario.Choice, w workload, faults []fault) (
 }
 
 // faults returns those that can strike in a workload.
-func (x *Explorer) faults(s scenario.Strategy, w workload, bounds trace.Bounds) []fault {
+func (x *Explorer) faults(s load.Strategy, w workload, bounds trace.Bounds) []fault {
 	if bounds.Faults == 0 {
 		return nil
 	}
@@ -259,7 +259,7 @@ func (x *Explorer) faults(s scenario.Strategy, w workload, bounds trace.Bounds) 
 }
 
 // warmUp has every replica sell, so that no schedule is the first to load a script or to open a connection.
-func (x *Explorer) warmUp(ctx context.Context, choice scenario.Choice) error {
+func (x *Explorer) warmUp(ctx context.Context, choice load.Choice) error {
 	name := choice.Strategy.Name + " on " + choice.Store
 	if x.warm[name] {
 		return nil
@@ -283,7 +283,7 @@ func (x *Explorer) warmUp(ctx context.Context, choice scenario.Choice) error {
 
 // OneByOne executes one schedule of each workload: each request has ended before the next one begins. It shows what a
 // strategy sends.
-func (x *Explorer) OneByOne(ctx context.Context, choice scenario.Choice) (trace.Result, []trace.Outcome, error) {
+func (x *Explorer) OneByOne(ctx context.Context, choice load.Choice) (trace.Result, []trace.Outcome, error) {
 	r := trace.Result{Strategy: choice.Strategy.Name, Store: choice.Store, Own: x.subject != nil}
 	if err := x.warmUp(ctx, choice); err != nil {
 		return r, nil, err
@@ -301,7 +301,7 @@ func (x *Explorer) OneByOne(ctx context.Context, choice scenario.Choice) (trace.
 }
 
 // Replay executes the schedule of a token for a strategy.
-func (x *Explorer) Replay(ctx context.Context, choice scenario.Choice, token string) (trace.Outcome, error) {
+func (x *Explorer) Replay(ctx context.Context, choice load.Choice, token string) (trace.Outcome, error) {
 	name, labels, found := strings.Cut(token, ":")
 	w, ok := known(name)
 	if !found || !ok {

@@ -15,7 +15,7 @@ import (
 	"stock/loadtest/internal/explore/script"
 	"stock/loadtest/internal/explore/trace"
 	"stock/loadtest/internal/lab"
-	"stock/loadtest/internal/scenario"
+	"stock/loadtest/internal/load"
 	"stock/loadtest/internal/topology"
 )
 
@@ -23,7 +23,7 @@ import (
 type rig struct {
 	lab      *lab.Lab
 	explorer *explore.Explorer
-	choices  map[string]scenario.Choice
+	choices  map[string]load.Choice
 }
 
 var shared = sync.OnceValues(func() (r rig, err error) {
@@ -35,9 +35,9 @@ var shared = sync.OnceValues(func() (r rig, err error) {
 	if err != nil {
 		return r, err
 	}
-	r.choices = map[string]scenario.Choice{}
+	r.choices = map[string]load.Choice{}
 	for _, s := range catalogue {
-		r.choices[s.Name] = scenario.Choice{Strategy: s, Store: s.Stores[0]}
+		r.choices[s.Name] = load.Choice{Strategy: s, Store: s.Stores[0]}
 	}
 	r.explorer, err = explore.Start(ctx, r.lab.Topology, explore.Options{Lanes: 2, Requests: 2})
 	return r, err

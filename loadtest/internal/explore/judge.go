@@ -11,8 +11,8 @@ import (
 	"stock/internal/monotonic"
 	"stock/loadtest/internal/explore/trace"
 	"stock/loadtest/internal/history"
+	"stock/loadtest/internal/load"
 	"stock/loadtest/internal/oracle"
-	"stock/loadtest/internal/scenario"
 	"stock/loadtest/internal/verify"
 )
 
@@ -294,7 +294,7 @@ func judgeSet(h *history.History, set history.Op, requests []answers) (damage st
 func judgeDivision(h *history.History, set history.Op, before, after []answers) (early, late verify.Verdict) {
 	first, second := record(h, before), record(h, after)
 	first.Ledger, second.Ledger = rowsOf(h.Ledger, first.Ops), rowsOf(h.Ledger, second.Ops)
-	sold := scenario.ConfirmedUnits(first.Ops)[set.GoodsID]
+	sold := load.ConfirmedUnits(first.Ops)[set.GoodsID]
 	for _, op := range first.Ops {
 		if op.Outcome == history.Sold {
 			sold += op.Count

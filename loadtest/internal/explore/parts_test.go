@@ -10,7 +10,7 @@ import (
 	"stock/loadtest/internal/explore/trace"
 	"stock/loadtest/internal/explore/wire"
 	"stock/loadtest/internal/history"
-	"stock/loadtest/internal/scenario"
+	"stock/loadtest/internal/load"
 	"stock/loadtest/internal/service"
 )
 
@@ -51,14 +51,14 @@ func TestAStockThatIsNotSetInTimeIsNotJudged(t *testing.T) {
 		items := func() int64 { return firstItem }
 		l := &lane{subject: subject, postgres: "in use", items: items, hidden: map[string]string{}}
 		x := &Explorer{lanes: []*lane{l}, subject: subject, requests: 2, warm: map[string]bool{" on ": sets > 0}}
-		r, err := x.Explore(t.Context(), scenario.Choice{}, trace.Bounds{})
+		r, err := x.Explore(t.Context(), load.Choice{}, trace.Bounds{})
 		must.Succeed(t, err)
 		if r.Judged() || !r.Held() || r.Tally.Example != context.DeadlineExceeded.Error() {
 			t.Errorf("after %d times: judged %v, held %v, %+v", sets, r.Judged(), r.Held(), r.Tally)
 		}
 		left, subject.err = 0, errors.New("no such table")
 		l.subject, x.subject = subject, subject
-		if _, err := x.Explore(t.Context(), scenario.Choice{}, trace.Bounds{}); !errors.Is(err, subject.err) {
+		if _, err := x.Explore(t.Context(), load.Choice{}, trace.Bounds{}); !errors.Is(err, subject.err) {
 			t.Errorf("another error is %v", err)
 		}
 	}

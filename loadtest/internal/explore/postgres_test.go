@@ -139,7 +139,7 @@ func loadFile(t *testing.T, file string) *Script {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return load(t, string(text))
+	return loadScript(t, string(text))
 }
 
 var errorCode = regexp.MustCompile(`^error (\w+):`)
@@ -186,7 +186,7 @@ func testPostgresMistakes(t *testing.T, x *Explorer) {
 			"shop.star: no session has succeeded in any of 2 schedules: busy: error 22012: division by zero",
 		},
 	} {
-		_, err := x.ExploreScript(t.Context(), load(t, c.text), trace.Bounds{Preemptions: -1})
+		_, err := x.ExploreScript(t.Context(), loadScript(t, c.text), trace.Bounds{Preemptions: -1})
 		if err == nil || !strings.HasPrefix(err.Error(), c.want) {
 			t.Errorf("%q: %v, want %q", c.text, err, c.want)
 		}
@@ -212,7 +212,7 @@ func testPostgresValues(t *testing.T, x *Explorer) {
 	} {
 		text := "def setup():\n    sql('CREATE TABLE t (n INT)')\ndef buy():\n    got = " + c.call +
 			"\n    if got != " + c.want + ":\n        fail(repr(got))\ndef check(): return True"
-		if _, err := x.ExploreScript(t.Context(), load(t, text), trace.Bounds{Preemptions: -1}); err != nil {
+		if _, err := x.ExploreScript(t.Context(), loadScript(t, text), trace.Bounds{Preemptions: -1}); err != nil {
 			t.Errorf("%s: %v, want %s", c.call, err, c.want)
 		}
 	}
@@ -231,7 +231,7 @@ def buy(count):
     sql("UPDATE good_stock SET stock = stock - $1 WHERE goods_id = $2", count, item)
     sql("COMMIT")
 `
-		o, err := x.ReplayScript(t.Context(), load(t, text), "script:A.B.A.A.B.B")
+		o, err := x.ReplayScript(t.Context(), loadScript(t, text), "script:A.B.A.A.B.B")
 		if got := story(o); err != nil || got != want {
 			t.Errorf("%q: %s, want %s, %v", lock, got, want, err)
 		}
@@ -241,7 +241,7 @@ def buy():
     sql("SELECT pg_sleep(0.03)")
     sql("SELECT 1")
 `
-	o, err := x.ReplayScript(t.Context(), load(t, apart), "script:A.B.B.A")
+	o, err := x.ReplayScript(t.Context(), loadScript(t, apart), "script:A.B.B.A")
 	if got, want := story(o), "A1='' B1='' B2=1 A2=1"; err != nil || got != want {
 		t.Errorf("%s, want %s, %v", got, want, err)
 	}
@@ -264,7 +264,7 @@ def buy(count):
 		"A.B.A#.B.B.B":   "A1='' B1~ B1='' B2 B3 B4=TRUE | 8",
 		"A.A.A~.B.B.B.B": "A1='' A2 A3 B1='' B2 B3 B4=TRUE | 7",
 	} {
-		o, err := x.ReplayScript(t.Context(), load(t, text), "script:"+token)
+		o, err := x.ReplayScript(t.Context(), loadScript(t, text), "script:"+token)
 		got := story(o)
 		for _, step := range o.Steps {
 			if left, ok := strings.CutPrefix(step.Text, "the store has "); ok {
@@ -295,7 +295,7 @@ def three():
 sessions = [one, two, three]
 `
 	for range 5 {
-		o, err := x.ReplayScript(t.Context(), load(t, text), "script:A.B.A.B.C.A")
+		o, err := x.ReplayScript(t.Context(), loadScript(t, text), "script:A.B.A.B.C.A")
 		if got, want := story(o), "A1='' B1='' A2~ B2!40P01 A2='' C1=3 A3"; err != nil || got != want {
 			t.Errorf("%s, want %s, %v", got, want, err)
 		}

@@ -15,7 +15,7 @@ import (
 	"stock/loadtest/internal/explore/script"
 	"stock/loadtest/internal/explore/trace"
 	"stock/loadtest/internal/history"
-	"stock/loadtest/internal/scenario"
+	"stock/loadtest/internal/load"
 	"stock/loadtest/internal/service"
 )
 
@@ -110,8 +110,8 @@ func scriptWorkload(s *Script) workload {
 	return w
 }
 
-func (x *Explorer) scriptChoice(s *Script) scenario.Choice {
-	return scenario.Own(s.File, x.engine(), s.Keyed(), false)
+func (x *Explorer) scriptChoice(s *Script) load.Choice {
+	return load.Own(s.File, x.engine(), s.Keyed(), false)
 }
 
 // engine names what executes the SQL of scripts.

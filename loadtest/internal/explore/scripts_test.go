@@ -24,7 +24,7 @@ func startScripts(t *testing.T, lanes int, engine string) *Explorer {
 	return x
 }
 
-func load(t *testing.T, text string) *Script {
+func loadScript(t *testing.T, text string) *Script {
 	t.Helper()
 	s, err := LoadScript("shop.star", []byte(text), 2)
 	must.Succeed(t, err)
@@ -76,7 +76,7 @@ func testReplay(t *testing.T, x *Explorer) {
 	for _, name := range []string{"lock-redis", "read-then-lock", "skip-locked-once", "setnx-then-expire"} {
 		text, err := os.ReadFile("../../scripts/" + name + ".star")
 		must.Succeed(t, err)
-		s := load(t, string(text))
+		s := loadScript(t, string(text))
 		r, err := x.ExploreScript(t.Context(), s, unlimited)
 		must.Succeed(t, err)
 		tokens := 0
@@ -96,7 +96,7 @@ func testReplay(t *testing.T, x *Explorer) {
 			t.Errorf("%s: no damage was found", name)
 		}
 	}
-	if _, err := x.ReplayScript(t.Context(), load(t, "def buy(): pass"), "enough:A"); err == nil {
+	if _, err := x.ReplayScript(t.Context(), loadScript(t, "def buy(): pass"), "enough:A"); err == nil {
 		t.Error("the token of a strategy was replayed")
 	}
 }
@@ -124,7 +124,7 @@ def buy(count):
 		},
 		{"", "script:A.B.B.B.B.A", []string{read + "  → 1 row: 10"}, 8},
 	} {
-		o, err := x.ReplayScript(t.Context(), load(t, strings.Replace(text, "FOR UPDATE", c.lock, 1)), c.token)
+		o, err := x.ReplayScript(t.Context(), loadScript(t, strings.Replace(text, "FOR UPDATE", c.lock, 1)), c.token)
 		if err != nil {
 			t.Error(err)
 			continue
@@ -179,7 +179,7 @@ func testMistakes(t *testing.T, x *Explorer) {
 		{"def buy():\n    l = [0]\n    for _ in range(28):\n        l += l", "shop.star:1:1: it needs more than 64 MiB"},
 		{"def setup():\n    while True:\n        redis('GET', 'a')\ndef buy(): pass", "shop.star:3:14: in setup: it loops"},
 	} {
-		_, err := x.ExploreScript(t.Context(), load(t, c.text), trace.Bounds{Preemptions: -1})
+		_, err := x.ExploreScript(t.Context(), loadScript(t, c.text), trace.Bounds{Preemptions: -1})
 		if err == nil || !strings.HasPrefix(err.Error(), c.want) {
 			t.Errorf("%q: %v, want %q", c.text, err, c.want)
 		}
@@ -206,7 +206,7 @@ func testVerdicts(t *testing.T, x *Explorer) {
 		{"def restock(count):\n    sql('UPDATE good_stock SET stock = stock + ? WHERE goods_id = ?', count, item)\n" + safe +
 			"sessions = [buy, restock]\n", true},
 	} {
-		r, err := x.ExploreScript(t.Context(), load(t, c.text), trace.Bounds{Preemptions: -1, Faults: 1})
+		r, err := x.ExploreScript(t.Context(), loadScript(t, c.text), trace.Bounds{Preemptions: -1, Faults: 1})
 		if err != nil || r.Held() != c.holds {
 			t.Errorf("%q: held %v, %v", c.text, r.Held(), err)
 		}
@@ -238,7 +238,7 @@ func testHidden(t *testing.T, x *Explorer) {
 		text := "def buy(count):\n    left = sql('SELECT stock FROM good_stock WHERE goods_id = ?', item)\n    sql('" +
 			c.write + ")\n"
 		for _, full := range []bool{false, true} {
-			r, err := x.ExploreScript(t.Context(), load(t, text), trace.Bounds{Preemptions: -1, NoReduction: full})
+			r, err := x.ExploreScript(t.Context(), loadScript(t, text), trace.Bounds{Preemptions: -1, NoReduction: full})
 			kinds := r.Cells[0].Kinds
 			if err != nil || kinds[trace.LostUpdate] != 4 || kinds[trace.Right]+kinds[trace.Unjudged] != 2 {
 				t.Errorf("%q, without reduction %v: %+v, %v", text, full, r.Cells, err)
@@ -256,7 +256,7 @@ func testRows(t *testing.T, x *Explorer) {
 	} {
 		text := fmt.Sprintf("def setup():\n    sql('CREATE TABLE t (n INT)')\ndef buy():\n    got = sql(%q)\n"+
 			"    if got != 41:\n        fail(got)\ndef check(): return True", query)
-		if _, err := x.ExploreScript(t.Context(), load(t, text), trace.Bounds{Preemptions: -1}); err != nil {
+		if _, err := x.ExploreScript(t.Context(), loadScript(t, text), trace.Bounds{Preemptions: -1}); err != nil {
 			t.Errorf("%q: %v", query, err)
 		}
 	}
@@ -340,7 +340,7 @@ func testNotOneStep(t *testing.T, x *Explorer, cases map[string]atOnce) {
 				}
 			}
 		}
-		r, err := x.ExploreScript(t.Context(), load(t, text), trace.Bounds{Preemptions: -1})
+		r, err := x.ExploreScript(t.Context(), loadScript(t, text), trace.Bounds{Preemptions: -1})
 		must.Succeed(t, err)
 		drop()
 		if !reflect.DeepEqual(r.Cells[0].Kinds, c.kinds) {
@@ -352,7 +352,7 @@ func testNotOneStep(t *testing.T, x *Explorer, cases map[string]atOnce) {
 			t.Errorf("%s: judged %v:\n%s", name, r.Judged(), verdict.String())
 		}
 		for kind, shortest := range r.Cells[0].Shortest { // a replay knows it, too
-			if o, err := x.ReplayScript(t.Context(), load(t, text), shortest.Token); err != nil || o.Kind != kind {
+			if o, err := x.ReplayScript(t.Context(), loadScript(t, text), shortest.Token); err != nil || o.Kind != kind {
 				t.Errorf("%s: the replay is %s: %v", name, o.Kind, err)
 			}
 			drop()

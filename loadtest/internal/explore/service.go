@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"stock/loadtest/internal/history"
-	"stock/loadtest/internal/scenario"
+	"stock/loadtest/internal/load"
 	"stock/loadtest/internal/service"
 	"stock/loadtest/internal/traffic"
 )
@@ -44,7 +44,7 @@ func (s Service) running(l *lane) *service.Running {
 }
 
 func (s Service) try(ctx context.Context, l *lane) error {
-	return scenario.TrySale(ctx, s.running(l), l.items(), clientTimeout)
+	return load.TrySale(ctx, s.running(l), l.items(), clientTimeout)
 }
 
 func (s Service) setStock(ctx context.Context, l *lane, stock map[int64]int64) error {

@@ -12,7 +12,7 @@ import (
 	"stock/internal/servers/serverstest"
 	"stock/loadtest/internal/explore"
 	"stock/loadtest/internal/explore/trace"
-	"stock/loadtest/internal/scenario"
+	"stock/loadtest/internal/load"
 	"stock/loadtest/internal/service"
 )
 
@@ -66,7 +66,7 @@ func startOwn(t *testing.T, o explore.Options) *explore.Explorer {
 
 func exploreOwn(t *testing.T, x *explore.Explorer, s explore.Service, bounds trace.Bounds) trace.Result {
 	t.Helper()
-	r, err := x.Explore(t.Context(), scenario.OwnService(s.Description), bounds)
+	r, err := x.Explore(t.Context(), load.OwnService(s.Description), bounds)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +118,7 @@ func TestServicesInOtherLanguages(t *testing.T) {
 			if got, want := r.Replay(s.Token), "loadtest explore --service "+file+" --replay "+s.Token; got != want {
 				t.Errorf("the replay is %q, want %q", got, want)
 			}
-			again, err := x.Replay(t.Context(), scenario.OwnService(wrong.Description), s.Token)
+			again, err := x.Replay(t.Context(), load.OwnService(wrong.Description), s.Token)
 			if err != nil || shape(again) != shape(s.Outcome) {
 				t.Errorf("%v: the replay is\n%s\nand was\n%s", err, shape(again), shape(s.Outcome))
 			}
@@ -217,7 +217,7 @@ func TestAServiceThatGoesOnAfterItsAnswerIsNotJudged(t *testing.T) {
 	s := own(inPython(t, "testdata/odd.py", "defers"))
 	x := startOwn(t, explore.Options{Lanes: 2, Requests: 2, Subject: s})
 	x.Workloads = []string{"enough"}
-	r, err := x.Explore(t.Context(), scenario.OwnService(s.Description), trace.Bounds{Preemptions: 1})
+	r, err := x.Explore(t.Context(), load.OwnService(s.Description), trace.Bounds{Preemptions: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

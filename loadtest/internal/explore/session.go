@@ -10,13 +10,13 @@ import (
 
 	"stock/loadtest/internal/explore/trace"
 	"stock/loadtest/internal/history"
-	"stock/loadtest/internal/scenario"
+	"stock/loadtest/internal/load"
 )
 
 // session executes the schedules of one strategy and workload on a lane. It implements System.
 type session struct {
 	lane     *lane
-	strategy scenario.Strategy
+	strategy load.Strategy
 	store    string
 	workload workload
 	faults   []fault
@@ -165,9 +165,9 @@ func (x *session) setStock(ctx context.Context, items []int64) error {
 }
 
 // desk is the replica at which the stock is set.
-func (x *session) desk() scenario.Service {
+func (x *session) desk() load.Service {
 	late := x.lane.replicas[x.lane.late()]
-	return scenario.Service{URL: late.URL, Admin: late.AdminURL, Client: httpClient}
+	return load.Service{URL: late.URL, Admin: late.AdminURL, Client: httpClient}
 }
 
 // newItems returns an item for each of the workload.

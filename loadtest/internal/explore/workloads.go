@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"stock/loadtest/internal/history"
-	"stock/loadtest/internal/scenario"
+	"stock/loadtest/internal/load"
 )
 
 // workload is what the actors ask for.
@@ -17,9 +17,9 @@ type workload struct {
 	special string
 	// faults can strike: those that can do more here than in the workloads before. So can crashes, with some strategies.
 	faults  []string
-	crashes func(scenario.Strategy) bool // nil: with none
-	only    func(scenario.Strategy) bool // the strategies that it is for; nil: all that take its requests
-	slow    bool                         // a quick search leaves it out
+	crashes func(load.Strategy) bool // nil: with none
+	only    func(load.Strategy) bool // the strategies that it is for; nil: all that take its requests
+	slow    bool                     // a quick search leaves it out
 }
 
 // request is what one actor asks for.
@@ -70,12 +70,12 @@ var workloads = []workload{
 	{
 		name: "enough", title: "10 units; A buys 1, B buys 2", stock: []int64{10}, requests: []request{buy(1), buy(2)},
 		faults:  []string{LeaseEnds, KeyGone},
-		crashes: func(s scenario.Strategy) bool { return !writesBehind(s) },
+		crashes: func(s load.Strategy) bool { return !writesBehind(s) },
 	},
 	{
 		name: "last", title: "2 units; A buys 1, B buys 2", stock: []int64{2}, requests: []request{buy(1), buy(2)},
 		faults:  []string{SentAgain, Restocked},
-		crashes: func(s scenario.Strategy) bool { return !writesBehind(s) && !locks(s) },
+		crashes: func(s load.Strategy) bool { return !writesBehind(s) && !locks(s) },
 	},
 	{
 		name: "too-many", title: "2 units; A buys 1, B asks for 3", stock: []int64{2}, requests: []request{buy(1), buy(3)},
@@ -87,11 +87,11 @@ var workloads = []workload{
 	},
 	{
 		name: "one-order", title: "10 units of two items; A orders 1 of each", stock: []int64{10, 10},
-		requests: []request{oneOfEach}, crashes: func(scenario.Strategy) bool { return true },
+		requests: []request{oneOfEach}, crashes: func(load.Strategy) bool { return true },
 	},
 	{
 		name: "order-late", title: "10 units of two items; A orders 1 of each, B buys 2 of item 2", stock: []int64{10, 10},
-		only:     func(s scenario.Strategy) bool { return s.Claim.HolderCrash == "blocks-until-lease-ends" },
+		only:     func(s load.Strategy) bool { return s.Claim.HolderCrash == "blocks-until-lease-ends" },
 		requests: []request{oneOfEach, {kind: history.Deduct, lines: []history.Line{line(1, 2)}}},
 		faults:   []string{LeaseEnds},
 	},
@@ -117,7 +117,7 @@ var workloads = []workload{
 		name: "cancel-sale", title: "10 units; A buys 1 and then cancels the sale, which B cancels at any time",
 		stock: []int64{10}, requests: []request{cancelled(buy(1)), cancelFirst}, special: WithKey,
 		slow:    true,
-		crashes: func(s scenario.Strategy) bool { return !writesBehind(s) && !locks(s) },
+		crashes: func(s load.Strategy) bool { return !writesBehind(s) && !locks(s) },
 	},
 	{
 		name: "sold-again", title: "10 units; A buys 1 and then cancels the sale, and B sends A's first request at any time",
@@ -154,7 +154,7 @@ var workloads = []workload{
 }
 
 // suits reports whether a strategy takes the requests.
-func (w workload) suits(s scenario.Strategy, store string) bool {
+func (w workload) suits(s load.Strategy, store string) bool {
 	for _, r := range w.requests {
 		if r.kind == history.Hold && !takesHolds(s, store) || r.kind == history.Order && !takesOrders(s, store) ||
 			r.same && !s.Idempotent {
@@ -164,19 +164,19 @@ func (w workload) suits(s scenario.Strategy, store string) bool {
 	return (w.special != WithKey || s.Idempotent) && (w.only == nil || w.only(s))
 }
 
-func takesHolds(s scenario.Strategy, store string) bool {
+func takesHolds(s load.Strategy, store string) bool {
 	return slices.Contains(s.Reservations, store)
 }
 
-func takesOrders(s scenario.Strategy, store string) bool { return slices.Contains(s.Orders, store) }
+func takesOrders(s load.Strategy, store string) bool { return slices.Contains(s.Orders, store) }
 
 // writesBehind reports whether it takes seconds until another replica finds the sales of one that has died. So crashes
 // strike with one request only.
-func writesBehind(s scenario.Strategy) bool { return s.WriteBehind }
+func writesBehind(s load.Strategy) bool { return s.WriteBehind }
 
 // locks reports whether a request has a lock for itself. Nobody reads the stock meanwhile, so a crash is the same
 // whether the stock is short or not.
-func locks(s scenario.Strategy) bool {
+func locks(s load.Strategy) bool {
 	return slices.Contains([]string{"blocks-until-lease-ends", "blocks-forever", "unlocks"}, s.Claim.HolderCrash)
 }
 
@@ -212,7 +212,7 @@ func namesOf(wanted func(workload) bool) (names []string) {
 }
 
 // strikes returns the faults of the table that can strike.
-func (w workload) strikes(s scenario.Strategy) (faults []fault) {
+func (w workload) strikes(s load.Strategy) (faults []fault) {
 	for _, f := range faultTable {
 		crash := w.crashes != nil && w.crashes(s) && slices.Contains(crashes, f.name)
 		if crash || slices.Contains(w.faults, f.name) {

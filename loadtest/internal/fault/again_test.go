@@ -11,14 +11,14 @@ import (
 
 	"stock/internal/must"
 	"stock/loadtest/internal/history"
+	"stock/loadtest/internal/load"
 	"stock/loadtest/internal/oracle"
 	"stock/loadtest/internal/report"
-	"stock/loadtest/internal/scenario"
 	"stock/loadtest/internal/topology"
 )
 
 // startLab starts servers, and finds out which strategies they have.
-func startLab(t *testing.T) (*Lab, []scenario.Strategy) {
+func startLab(t *testing.T) (*Lab, []load.Strategy) {
 	t.Helper()
 	on, err := topology.Start(t.Context(), topology.Options{Replicas: 1, Relaxed: true})
 	must.Succeed(t, err)
@@ -30,7 +30,7 @@ func startLab(t *testing.T) (*Lab, []scenario.Strategy) {
 	o, err := oracle.Open(t.Context(), oracle.Config{MySQLDSN: on.MySQLDSN, Redis: on.Redis})
 	must.Succeed(t, err)
 	t.Cleanup(o.Close)
-	catalogue, err := scenario.Service{URL: on.URL, Client: http.DefaultClient}.Strategies(t.Context())
+	catalogue, err := load.Service{URL: on.URL, Client: http.DefaultClient}.Strategies(t.Context())
 	must.Succeed(t, err)
 	return &Lab{Topology: on, Oracle: o}, catalogue
 }
@@ -68,7 +68,7 @@ func TestCellsInDoubtArePlayedAgainAlone(t *testing.T) {
 	lab, catalogue := startLab(t)
 	lab.ReplicaArgs = []string{"--lease=2s"}
 	// This one waits until the lease of the dead has ended, and does not say so.
-	known := func(s scenario.Strategy) bool { return s.Name == "lock-redis-expiry" }
+	known := func(s load.Strategy) bool { return s.Name == "lock-redis-expiry" }
 	liar := catalogue[slices.IndexFunc(catalogue, known)]
 	liar.Claim.HolderCrash = "unlocks"
 	var slow, missed, broken playedTwice
@@ -80,7 +80,7 @@ func TestCellsInDoubtArePlayedAgainAlone(t *testing.T) {
 			named(t, "holder-dies"),
 			broken.scenario("broken", func(s *Stage) { s.Provef("it struck"); s.Failf("sold twice") }),
 		},
-		Choices: []scenario.Choice{{Strategy: liar, Store: oracle.MySQL}}, Repeat: 1, Parallel: 4,
+		Choices: []load.Choice{{Strategy: liar, Store: oracle.MySQL}}, Repeat: 1, Parallel: 4,
 		Done: func(f report.Fault, _ history.History) error {
 			found = append(found, f)
 			return nil

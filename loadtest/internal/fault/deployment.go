@@ -17,9 +17,9 @@ import (
 
 	"stock/internal/servers"
 	"stock/internal/tcpproxy"
+	"stock/loadtest/internal/load"
 	"stock/loadtest/internal/messages"
 	"stock/loadtest/internal/oracle"
-	"stock/loadtest/internal/scenario"
 	"stock/loadtest/internal/topology"
 )
 
@@ -83,7 +83,7 @@ type Deployment struct {
 	On               Setting
 	Victim, Survivor *topology.Isolated
 	Oracle           *oracle.Oracle
-	Service          scenario.Service // of the survivor
+	Service          load.Service // of the survivor
 	Addresses        topology.Addresses
 	MySQL            *servers.MySQL // of the round's own; nil: the lab's
 
@@ -250,7 +250,7 @@ func (d *Deployment) startReplicas(ctx context.Context, l *Lab, on Setting) erro
 	if err != nil {
 		return err
 	}
-	d.Service = scenario.Service{
+	d.Service = load.Service{
 		URL: d.Survivor.URL, Admin: d.Survivor.AdminURL, Client: &http.Client{Timeout: 10 * time.Second},
 	}
 	return nil

@@ -14,7 +14,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"stock/internal/suggest"
-	"stock/loadtest/internal/scenario"
+	"stock/loadtest/internal/load"
 )
 
 // Run plays each scenario for every choice to which it applies. Cells that are in doubt are played again at the end,
@@ -83,7 +83,7 @@ func (l *Lab) playAgain(ctx context.Context, cells []*cell, o Options) error {
 
 // again returns a cell that plays the same as another one, on an item of its own.
 func (l *Lab) again(c *cell, o Options) *cell {
-	choice := scenario.Choice{Strategy: c.stage.Strategy, Store: c.stage.Store}
+	choice := load.Choice{Strategy: c.stage.Strategy, Store: c.stage.Store}
 	fresh, first := l.newCell(c.scenario, choice, o, c.repeat), c.result()
 	fresh.place, fresh.first = c.place, &first
 	return fresh

@@ -9,14 +9,14 @@ import (
 
 	"stock/internal/servers"
 	"stock/loadtest/internal/history"
+	"stock/loadtest/internal/load"
 	"stock/loadtest/internal/oracle"
 	"stock/loadtest/internal/report"
-	"stock/loadtest/internal/scenario"
 	"stock/loadtest/internal/topology"
 )
 
 // anyone plays every scenario.
-var anyone = []scenario.Choice{{Strategy: scenario.Strategy{Name: "anyone"}, Store: oracle.MySQL}}
+var anyone = []load.Choice{{Strategy: load.Strategy{Name: "anyone"}, Store: oracle.MySQL}}
 
 // skipped returns scenarios that anyone would play, if no server were missing. missing is called instead.
 func skipped(missing func(name string), names ...string) (scenarios []Scenario) {

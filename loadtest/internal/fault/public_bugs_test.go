@@ -11,8 +11,8 @@ import (
 	"stock/internal/stock"
 	"stock/internal/stock/catalogue"
 	"stock/internal/stock/mutants"
+	"stock/loadtest/internal/load"
 	"stock/loadtest/internal/report"
-	"stock/loadtest/internal/scenario"
 )
 
 // publicBug is a bug of docs/public-bugs.md that a scenario replays, and what is played: two strategies in one
@@ -68,7 +68,7 @@ func claimOf(t *testing.T, sc Scenario, name string) (claim Claim, ok bool) {
 }
 
 // asListed is a strategy of the catalogue as the service lists it.
-func asListed(t *testing.T, s stock.Strategy) (listed scenario.Strategy) {
+func asListed(t *testing.T, s stock.Strategy) (listed load.Strategy) {
 	t.Helper()
 	var reservations []stock.Store
 	if s.Name == "reserve" { // the service finds out when it makes the strategy

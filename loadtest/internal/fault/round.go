@@ -12,9 +12,9 @@ import (
 
 	"stock/loadtest/internal/barrier"
 	"stock/loadtest/internal/history"
+	"stock/loadtest/internal/load"
 	"stock/loadtest/internal/messages"
 	"stock/loadtest/internal/report"
-	"stock/loadtest/internal/scenario"
 	"stock/loadtest/internal/verify"
 )
 
@@ -48,7 +48,7 @@ type cell struct {
 	err      error // why the story could not be played to its end
 }
 
-func (l *Lab) newCell(sc Scenario, choice scenario.Choice, o Options, repeat int) *cell {
+func (l *Lab) newCell(sc Scenario, choice load.Choice, o Options, repeat int) *cell {
 	s := &Stage{
 		lab: l, Sale: messages.Sale{Strategy: choice.Strategy, Store: choice.Store, Item: l.nextItem()}, Story: sc.Name,
 		note: func(report.FaultStep) {}, owners: map[string]string{},
@@ -234,7 +234,7 @@ const Command = "go run ./loadtest faults"
 // Options configures Run.
 type Options struct {
 	Scenarios []Scenario
-	Choices   []scenario.Choice
+	Choices   []load.Choice
 	Repeat    int    // how often each scenario is played
 	Parallel  int    // the largest number of scenarios that are played at the same time; 0: 1
 	Command   string // that plays scenarios, for Fault.Replay; empty: Command

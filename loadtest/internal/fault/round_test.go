@@ -8,9 +8,9 @@ import (
 
 	"stock/internal/must"
 	"stock/loadtest/internal/history"
+	"stock/loadtest/internal/load"
 	"stock/loadtest/internal/messages"
 	"stock/loadtest/internal/report"
-	"stock/loadtest/internal/scenario"
 	"stock/loadtest/internal/verify"
 )
 
@@ -91,7 +91,7 @@ func TestTheOutcomeOfACellFollowsFromItsProofAndVerdict(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			strategy := scenario.Strategy{Name: "s", Claim: scenario.Claim{LateWrite: test.claimed}}
+			strategy := load.Strategy{Name: "s", Claim: load.Claim{LateWrite: test.claimed}}
 			lateWrite := named(t, "late-write")
 			c := &cell{
 				scenario: lateWrite, claim: lateWrite.Claim(strategy),
@@ -116,7 +116,7 @@ func TestTheReportSaysWhyACellIsInconclusiveAndHowToPlayItAgain(t *testing.T) {
 		scenario: lateWrite, command: "go run ./loadtest faults",
 		claim:   Claim{Words: "refused", Outcomes: []report.Outcome{report.Safe}},
 		verdict: verify.Verdict{Result: verify.Correct},
-		stage:   &Stage{lab: &Lab{}, Sale: messages.Sale{Strategy: scenario.Strategy{Name: "s"}}},
+		stage:   &Stage{lab: &Lab{}, Sale: messages.Sale{Strategy: load.Strategy{Name: "s"}}},
 	}
 	got := c.result()
 	if len(got.Evidence) != 1 || got.Evidence[0] != unproved || got.Steps == nil {
@@ -188,12 +188,12 @@ func TestABlockForATimeThatIsSetSaysWhatEndedIt(t *testing.T) {
 	t.Parallel()
 	const untilLease = "blocked until the lease ends (here 4 s)"
 	const untilGivenUp = "blocked until the holder gives up (here 4 s)"
-	leased := scenario.Claim{HolderCrash: "blocks-until-lease-ends", HolderPause: "refused", LateWrite: "refused"}
-	unleased := scenario.Claim{HolderPause: "blocks", LateWrite: "blocks"}
+	leased := load.Claim{HolderCrash: "blocks-until-lease-ends", HolderPause: "refused", LateWrite: "refused"}
+	unleased := load.Claim{HolderPause: "blocks", LateWrite: "blocks"}
 	const ms = time.Millisecond
 	for name, test := range map[string]struct {
 		scenario string
-		claim    scenario.Claim
+		claim    load.Claim
 		lease    time.Duration
 		blocked  time.Duration
 		gaveUp   time.Duration // before the sale; 0: not
@@ -209,7 +209,7 @@ func TestABlockForATimeThatIsSetSaysWhatEndedIt(t *testing.T) {
 		"it gave up long ago":   {"late-write", leased, 2000 * ms, 4020 * ms, 900 * ms, "blocked 4.0 s"},
 		"it did not give up":    {"late-write", leased, 2000 * ms, 4020 * ms, 0, "blocked 4.0 s"},
 	} {
-		strategy, story := scenario.Strategy{Name: "s", Claim: test.claim}, named(t, test.scenario)
+		strategy, story := load.Strategy{Name: "s", Claim: test.claim}, named(t, test.scenario)
 		c := &cell{
 			scenario: story, claim: story.Claim(strategy),
 			verdict: verify.Verdict{Result: verify.Correct}, stage: &Stage{

@@ -8,9 +8,9 @@ import (
 	"slices"
 	"strings"
 
+	"stock/loadtest/internal/load"
 	"stock/loadtest/internal/oracle"
 	"stock/loadtest/internal/report"
-	"stock/loadtest/internal/scenario"
 	"stock/loadtest/internal/verify"
 )
 
@@ -35,10 +35,10 @@ type Claim struct {
 }
 
 // Applies reports whether a strategy plays the story.
-func (s Scenario) Applies(to scenario.Strategy) bool { return s.For.has(to) }
+func (s Scenario) Applies(to load.Strategy) bool { return s.For.has(to) }
 
 // Claim is what is expected of a strategy to which the story applies.
-func (s Scenario) Claim(of scenario.Strategy) Claim {
+func (s Scenario) Claim(of load.Strategy) Claim {
 	for _, c := range s.Claims {
 		if len(c.Of) == 0 || c.Of.has(of) {
 			return c.claimed(of.Claim)
@@ -48,7 +48,7 @@ func (s Scenario) Claim(of scenario.Strategy) Claim {
 }
 
 // claimed is the claim with what the catalogue says, by one word or with a caveat.
-func (c Claim) claimed(says scenario.Claim) Claim {
+func (c Claim) claimed(says load.Claim) Claim {
 	switch c.Catalogue {
 	case "":
 		return c
@@ -83,7 +83,7 @@ func (c Claim) claimed(says scenario.Claim) Claim {
 // players is a list of names of strategies, and of groups of them. A name after an exclamation mark is left out.
 type players []string
 
-func (p players) has(s scenario.Strategy) (has bool) {
+func (p players) has(s load.Strategy) (has bool) {
 	for _, name := range p {
 		name, out := strings.CutPrefix(name, "!")
 		if is, known := groups[name]; name == s.Name || known && is(s) {
@@ -97,35 +97,35 @@ func (p players) has(s scenario.Strategy) (has bool) {
 }
 
 // groups are strategies that have something in common.
-var groups = map[string]func(scenario.Strategy) bool{
-	"all": func(s scenario.Strategy) bool { return !s.Baseline() },
+var groups = map[string]func(load.Strategy) bool{
+	"all": func(s load.Strategy) bool { return !s.Baseline() },
 
 	// By what the catalogue claims.
 	"correct":            sellsCorrectly,
 	"never-unlocks":      neverUnlocks,
-	"late-write-blocks":  func(s scenario.Strategy) bool { return s.Claim.LateWrite == "blocks" },
-	"late-write-refused": func(s scenario.Strategy) bool { return s.Claim.LateWrite == "refused" },
+	"late-write-blocks":  func(s load.Strategy) bool { return s.Claim.LateWrite == "blocks" },
+	"late-write-refused": func(s load.Strategy) bool { return s.Claim.LateWrite == "refused" },
 	"late-write-lost":    losesLateWrite,
-	"late-by-chance": func(s scenario.Strategy) bool { // whether a sale is lost depends on when a second begins
+	"late-by-chance": func(s load.Strategy) bool { // whether a sale is lost depends on when a second begins
 		return s.Claim.HolderPause == "loses-updates" && s.Claim.LateCaveat != ""
 	},
-	"unfenced-lease": func(s scenario.Strategy) bool { return hasLease(s) && losesLateWrite(s) },
-	"keeps-keys":     func(s scenario.Strategy) bool { return s.Idempotent },
-	"reservations":   func(s scenario.Strategy) bool { return len(s.Reservations) > 0 },
+	"unfenced-lease": func(s load.Strategy) bool { return hasLease(s) && losesLateWrite(s) },
+	"keeps-keys":     func(s load.Strategy) bool { return s.Idempotent },
+	"reservations":   func(s load.Strategy) bool { return len(s.Reservations) > 0 },
 
 	// By the store.
-	"write-through":  func(s scenario.Strategy) bool { return s.WriteThrough }, // MySQL follows before the answer
-	"write-behind":   func(s scenario.Strategy) bool { return s.WriteBehind },  // it follows later
-	"uses-redis":     func(s scenario.Strategy) bool { return slices.Contains(s.Needs, "redis") },
-	"sells-in-mysql": func(s scenario.Strategy) bool { return !s.Baseline() && s.Stores[0] != oracle.Redis },
-	"orders-in-mysql": func(s scenario.Strategy) bool {
+	"write-through":  func(s load.Strategy) bool { return s.WriteThrough }, // MySQL follows before the answer
+	"write-behind":   func(s load.Strategy) bool { return s.WriteBehind },  // it follows later
+	"uses-redis":     func(s load.Strategy) bool { return slices.Contains(s.Needs, "redis") },
+	"sells-in-mysql": func(s load.Strategy) bool { return !s.Baseline() && s.Stores[0] != oracle.Redis },
+	"orders-in-mysql": func(s load.Strategy) bool {
 		return s.Stores[0] == oracle.MySQL && slices.Contains(s.Orders, oracle.MySQL)
 	},
-	"correct-in-redis": func(s scenario.Strategy) bool { return s.Stores[0] == oracle.Redis && sellsCorrectly(s) },
+	"correct-in-redis": func(s load.Strategy) bool { return s.Stores[0] == oracle.Redis && sellsCorrectly(s) },
 
 	// Locks in Redis, each of which is one key.
 	"lock-in-redis": lockInRedis,
-	"lease-in-redis": func(s scenario.Strategy) bool {
+	"lease-in-redis": func(s load.Strategy) bool {
 		return lockInRedis(s) && !waitsForReplica(s) && !neverUnlocks(s)
 	},
 	"renewed-in-redis":  renewedInRedis,
@@ -133,22 +133,22 @@ var groups = map[string]func(scenario.Strategy) bool{
 	"waits-for-replica": waitsForReplica,
 }
 
-func sellsCorrectly(s scenario.Strategy) bool { return s.Claim.TwoReplicas == verify.ClaimCorrect }
+func sellsCorrectly(s load.Strategy) bool { return s.Claim.TwoReplicas == verify.ClaimCorrect }
 
-func losesLateWrite(s scenario.Strategy) bool { return s.Claim.LateWrite == "loses-updates" }
+func losesLateWrite(s load.Strategy) bool { return s.Claim.LateWrite == "loses-updates" }
 
 // neverUnlocks reports whether the lock of a holder that has died stays.
-func neverUnlocks(s scenario.Strategy) bool { return s.Claim.HolderCrash == "blocks-forever" }
+func neverUnlocks(s load.Strategy) bool { return s.Claim.HolderCrash == "blocks-forever" }
 
 // hasLease reports whether the lock of a holder that has died ends with its lease.
-func hasLease(s scenario.Strategy) bool { return s.Claim.HolderCrash == "blocks-until-lease-ends" }
+func hasLease(s load.Strategy) bool { return s.Claim.HolderCrash == "blocks-until-lease-ends" }
 
-func lockInRedis(s scenario.Strategy) bool {
+func lockInRedis(s load.Strategy) bool {
 	return strings.HasPrefix(s.Name, "lock-redis-") && !slices.Contains(s.Needs, "redlock")
 }
 
 // renewedInRedis reports whether a lock in Redis is renewed while it is held.
-func renewedInRedis(s scenario.Strategy) bool {
+func renewedInRedis(s load.Strategy) bool {
 	return slices.Contains([]string{
 		"lock-redis-watchdog", "lock-redis-pubsub", "lock-redis-fair", "lock-redis-rlock", "lock-redis-fenced",
 		"lock-redis-queue",
@@ -156,9 +156,9 @@ func renewedInRedis(s scenario.Strategy) bool {
 }
 
 // hasQueue reports whether those who wait for the lock are served in the order of arrival.
-func hasQueue(s scenario.Strategy) bool {
+func hasQueue(s load.Strategy) bool {
 	return s.Name == "lock-redis-fair" || s.Name == "lock-redis-queue"
 }
 
 // waitsForReplica reports whether a lock is granted only when a Redis replica has it.
-func waitsForReplica(s scenario.Strategy) bool { return slices.Contains(s.Needs, "redis-replica") }
+func waitsForReplica(s load.Strategy) bool { return slices.Contains(s.Needs, "redis-replica") }

@@ -13,9 +13,9 @@ import (
 	"strings"
 	"time"
 
+	"stock/loadtest/internal/load"
 	"stock/loadtest/internal/oracle"
 	"stock/loadtest/internal/report"
-	"stock/loadtest/internal/scenario"
 	"stock/loadtest/internal/topology"
 )
 
@@ -24,7 +24,7 @@ const StopTime = 10 * time.Second
 
 // Lab is a service under test and what is known about it.
 type Lab struct {
-	Target   scenario.Target
+	Target   load.Target
 	Topology *topology.Topology // nil if the service was started elsewhere
 
 	// Warnings say what the claims rely on and the servers do not have.
@@ -51,7 +51,7 @@ type Place struct {
 
 // Start starts the servers, the replicas and nginx.
 func Start(ctx context.Context, o topology.Options) (*Lab, error) {
-	o.MaxHold = scenario.MaxHold
+	o.MaxHold = load.MaxHold
 	t, err := topology.Start(ctx, o)
 	if err != nil {
 		return nil, err
@@ -89,13 +89,13 @@ func stopTopology(t *topology.Topology) error {
 
 // Attach connects to a service that is already running.
 func Attach(ctx context.Context, at Place) (*Lab, error) {
-	l := &Lab{Target: scenario.Target{
-		Service: scenario.Service{
+	l := &Lab{Target: load.Target{
+		Service: load.Service{
 			URL:   strings.TrimSuffix(at.URL, "/"),
 			Admin: strings.TrimSuffix(at.Admin, "/"),
 			Client: &http.Client{
 				Timeout:   10 * time.Second,
-				Transport: &http.Transport{MaxIdleConnsPerHost: scenario.MaxConcurrent, IdleConnTimeout: 5 * time.Second},
+				Transport: &http.Transport{MaxIdleConnsPerHost: load.MaxConcurrent, IdleConnTimeout: 5 * time.Second},
 			},
 		},
 		Fewer: at.Fewer,

@@ -11,15 +11,15 @@ import (
 
 	"stock/loadtest/internal/fault"
 	"stock/loadtest/internal/history"
+	"stock/loadtest/internal/load"
 	"stock/loadtest/internal/report"
-	"stock/loadtest/internal/scenario"
 )
 
 // RunOptions say what to run.
 type RunOptions struct {
 	Strategies []string // names; empty: all that can run here
 	Store      string   // empty: the default store of each strategy
-	Config     scenario.Config
+	Config     load.Config
 	Began      time.Time // the budget counts from then
 
 	// For the report.
@@ -30,9 +30,9 @@ type RunOptions struct {
 
 // Run is a run of the lab: strategies under workloads, and the report of them.
 type Run struct {
-	Runner  *scenario.Runner
+	Runner  *load.Runner
 	Builder *report.Builder
-	Choices []scenario.Choice
+	Choices []load.Choice
 	Dir     string // of the histories and the report
 
 	lab *Lab
@@ -46,7 +46,7 @@ func (l *Lab) NewRun(ctx context.Context, o RunOptions) (*Run, error) {
 	}
 	config := o.Config
 	config.Choices = choices
-	runner, err := scenario.New(l.Target, config, o.Began)
+	runner, err := load.New(l.Target, config, o.Began)
 	if err != nil {
 		return nil, err
 	}
@@ -57,15 +57,15 @@ func (l *Lab) NewRun(ctx context.Context, o RunOptions) (*Run, error) {
 }
 
 // choose returns what is run, and why strategies are left out.
-func (l *Lab) choose(ctx context.Context, o RunOptions) (choices []scenario.Choice, leftOut []string, err error) {
+func (l *Lab) choose(ctx context.Context, o RunOptions) (choices []load.Choice, leftOut []string, err error) {
 	if own := l.Target.Own; own != nil {
-		return []scenario.Choice{scenario.OwnService(own.Description)}, nil, nil
+		return []load.Choice{load.OwnService(own.Description)}, nil, nil
 	}
 	catalogue, err := l.Target.Strategies(ctx)
 	if err != nil {
 		return nil, nil, cmp.Or(ctx.Err(), err)
 	}
-	return scenario.Choose(catalogue, o.Strategies, o.Store)
+	return load.Choose(catalogue, o.Strategies, o.Store)
 }
 
 // environment returns what the report of a run says about the lab.
@@ -106,7 +106,7 @@ func (r *Run) Measure(ctx context.Context, done func(*history.History, report.Ce
 		case <-measuring.Done():
 		}
 	}()
-	err := r.Runner.Run(measuring, func(m scenario.Measured) error {
+	err := r.Runner.Run(measuring, func(m load.Measured) error {
 		done(&m.History, r.Builder.Add(&m.History, m.Verdict))
 		return nil
 	})
@@ -138,11 +138,11 @@ func PlayFaults(
 func keepStory(dir string, played report.Fault, h history.History) error {
 	name := fmt.Sprintf("%s-%s-%d.jsonl", played.Scenario, played.Strategy, played.Repeat)
 	path := filepath.Join(dir, "faults", strings.NewReplacer("/", "-", " ", "-").Replace(name))
-	return scenario.WriteHistory(path, h)
+	return load.WriteHistory(path, h)
 }
 
 // Describe adds what the catalogue says about strategies to a report.
-func Describe(builder *report.Builder, choices []scenario.Choice) {
+func Describe(builder *report.Builder, choices []load.Choice) {
 	for _, choice := range choices {
 		builder.Describe(choice.Strategy.Name, choice.Strategy.Summary)
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/go-sql-driver/mysql"
 	"github.com/redis/go-redis/v9"
 
+	"stock/loadtest/internal/load"
 	"stock/loadtest/internal/report"
-	"stock/loadtest/internal/scenario"
 	"stock/loadtest/internal/service"
 	"stock/loadtest/internal/topology"
 )
@@ -43,7 +43,7 @@ func StartService(ctx context.Context, d *service.Description, replicas int, at 
 		err = l.connectPostgres(ctx, postgres)
 	}
 	if err == nil {
-		err = scenario.TrySale(ctx, own, 1, trialTimeout)
+		err = load.TrySale(ctx, own, 1, trialTimeout)
 	}
 	if err != nil {
 		return nil, errors.Join(l.withLog(err), l.Close())

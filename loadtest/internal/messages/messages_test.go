@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"stock/internal/tcpproxy"
+	"stock/loadtest/internal/load"
 	"stock/loadtest/internal/oracle"
-	"stock/loadtest/internal/scenario"
 )
 
 // The COMMIT of a transaction decides a sale if the transaction has changed the stock; a change outside one decides it.
@@ -36,7 +36,7 @@ func TestWhatDecidesASale(t *testing.T) {
 
 func TestWhatHappensToALock(t *testing.T) {
 	t.Parallel()
-	s := Sale{Strategy: scenario.Strategy{Name: "lock"}, Item: 5, KeyPrefix: "p:", Lease: 2 * time.Second}
+	s := Sale{Strategy: load.Strategy{Name: "lock"}, Item: 5, KeyPrefix: "p:", Lease: 2 * time.Second}
 	command := func(arguments ...string) tcpproxy.Message {
 		data := []byte{'*', byte('0' + len(arguments))}
 		for _, a := range arguments {

@@ -11,14 +11,14 @@ import (
 	"time"
 
 	"stock/internal/tcpproxy"
+	"stock/loadtest/internal/load"
 	"stock/loadtest/internal/oracle"
-	"stock/loadtest/internal/scenario"
 	"stock/loadtest/internal/topology"
 )
 
 // Sale is a sale of an item. It tells which messages between a replica and its stores belong to it, and what they do.
 type Sale struct {
-	Strategy  scenario.Strategy
+	Strategy  load.Strategy
 	Store     string
 	Item      int64
 	KeyPrefix string        // of everything that the service keeps in Redis

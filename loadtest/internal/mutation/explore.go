@@ -7,7 +7,7 @@ import (
 
 	"stock/loadtest/internal/explore"
 	"stock/loadtest/internal/explore/trace"
-	"stock/loadtest/internal/scenario"
+	"stock/loadtest/internal/load"
 	"stock/loadtest/internal/verify"
 )
 
@@ -17,7 +17,7 @@ func (l Lab) explore(ctx context.Context, t *Trial) (err error) {
 	if err != nil {
 		return err
 	}
-	is := func(c scenario.Choice) bool { return c.Strategy.Name == t.Strategy }
+	is := func(c load.Choice) bool { return c.Strategy.Name == t.Strategy }
 	x, err := explore.Start(ctx, l.Topology, explore.Options{
 		Lanes: 1, Requests: 2, Args: []string{"--mutant=" + t.Name},
 	})
@@ -38,7 +38,7 @@ func (l Lab) explore(ctx context.Context, t *Trial) (err error) {
 
 // addExplored adds what an exploration found. Damage without the fault says nothing about the mutant.
 func (t *Trial) addExplored(found trace.Result) error {
-	var run scenario.Measured
+	var run load.Measured
 	run.History.Run.Workload.Name = t.Fault
 	run.Verdict.Result = verify.Correct
 	if !found.Judged() {

@@ -14,7 +14,7 @@ import (
 
 	"stock/internal/servers"
 	"stock/internal/suggest"
-	"stock/loadtest/internal/scenario"
+	"stock/loadtest/internal/load"
 	"stock/loadtest/internal/topology"
 	"stock/loadtest/internal/verify"
 )
@@ -94,8 +94,8 @@ func (t Trial) counted() bool { return t.Story == "" && t.Fault == "" && t.rewri
 // Lab is what trials run on.
 type Lab struct {
 	Topology *topology.Topology
-	Target   scenario.Target
-	Config   scenario.Config // of each trial, except for its choices
+	Target   load.Target
+	Config   load.Config // of each trial, except for its choices
 }
 
 // errDecided ends a trial early.
@@ -143,7 +143,7 @@ func (l Lab) Try(ctx context.Context, m Mutant) (t Trial, err error) {
 
 // try runs a setting, and adds to a trial what was found and how often the mutant struck meanwhile. That it struck
 // during the warm-up proves nothing.
-func (l Lab) try(ctx context.Context, t *Trial, config scenario.Config) error {
+func (l Lab) try(ctx context.Context, t *Trial, config load.Config) error {
 	var before int64
 	config.Warm = func(ctx context.Context) (err error) {
 		before, err = l.strikes(ctx)
@@ -158,7 +158,7 @@ func (l Lab) try(ctx context.Context, t *Trial, config scenario.Config) error {
 }
 
 // add adds the verdict on a run. The worst one counts.
-func (t *Trial) add(run scenario.Measured) error {
+func (t *Trial) add(run load.Measured) error {
 	t.Runs++
 	found := run.Verdict.Result
 	if found == verify.Correct || found == verify.Inconclusive && t.Verdict == verify.Inconclusive {
@@ -172,18 +172,18 @@ func (t *Trial) add(run scenario.Measured) error {
 }
 
 // choices returns a strategy and the baseline.
-func (l Lab) choices(ctx context.Context, strategy, store string) ([]scenario.Choice, error) {
+func (l Lab) choices(ctx context.Context, strategy, store string) ([]load.Choice, error) {
 	catalogue, err := l.Target.Strategies(ctx)
 	if err != nil {
 		return nil, err
 	}
-	choices, _, err := scenario.Choose(catalogue, []string{strategy}, store)
+	choices, _, err := load.Choose(catalogue, []string{strategy}, store)
 	return choices, err
 }
 
 // settings returns what to run: each strategy that claims to be correct, without and with restocks. Each setting has a
 // directory of its own.
-func (l Lab) settings(ctx context.Context, strategy, store string) (settings []scenario.Config, err error) {
+func (l Lab) settings(ctx context.Context, strategy, store string) (settings []load.Config, err error) {
 	choices, err := l.choices(ctx, strategy, store)
 	if err != nil {
 		return nil, err
@@ -192,7 +192,7 @@ func (l Lab) settings(ctx context.Context, strategy, store string) (settings []s
 		for _, restock := range []int64{0, restockUnits} {
 			if choice.Strategy.ClaimFor(l.Config.Replicas, restock > 0) == verify.ClaimCorrect {
 				config := l.Config
-				config.Choices, config.Restock = []scenario.Choice{choice}, restock
+				config.Choices, config.Restock = []load.Choice{choice}, restock
 				dir := fmt.Sprintf("%s-seed%d-restock%d", choice.Strategy.Name, config.Seed, restock)
 				config.Dir = filepath.Join(config.Dir, dir)
 				settings = append(settings, config)
@@ -203,8 +203,8 @@ func (l Lab) settings(ctx context.Context, strategy, store string) (settings []s
 }
 
 // run runs a setting. It passes each run to done, and stops at its first error.
-func (l Lab) run(ctx context.Context, config scenario.Config, done func(scenario.Measured) error) error {
-	runner, err := scenario.New(l.Target, config, time.Now())
+func (l Lab) run(ctx context.Context, config load.Config, done func(load.Measured) error) error {
+	runner, err := load.New(l.Target, config, time.Now())
 	if err == nil {
 		err = runner.Run(ctx, done)
 	}

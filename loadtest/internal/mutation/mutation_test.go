@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"stock/loadtest/internal/explore/trace"
+	"stock/loadtest/internal/load"
 	"stock/loadtest/internal/report"
-	"stock/loadtest/internal/scenario"
 	"stock/loadtest/internal/verify"
 )
 
@@ -95,7 +95,7 @@ func TestTheWorstVerdictCountsAndWrongEndsTheTrial(t *testing.T) {
 	} {
 		trial := Trial{Verdict: correct}
 		for i, result := range test.runs {
-			var run scenario.Measured
+			var run load.Measured
 			run.Verdict.Result = result
 			run.History.Run.Workload.Name = fmt.Sprint("workload ", i+1)
 			run.Verdict.Evidence = []string{fmt.Sprint("evidence ", i+1), "more"}

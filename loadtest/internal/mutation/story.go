@@ -6,8 +6,8 @@ import (
 
 	"stock/loadtest/internal/fault"
 	"stock/loadtest/internal/history"
+	"stock/loadtest/internal/load"
 	"stock/loadtest/internal/report"
-	"stock/loadtest/internal/scenario"
 	"stock/loadtest/internal/verify"
 )
 
@@ -36,7 +36,7 @@ func (l Lab) play(ctx context.Context, t *Trial) error {
 
 // addStory adds what came of a story. Like add, it counts the worst.
 func (t *Trial) addStory(played report.Fault) error {
-	var run scenario.Measured
+	var run load.Measured
 	run.History.Run.Workload.Name = played.Scenario
 	run.Verdict.Evidence = played.Evidence
 	switch {

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"stock/internal/must"
-	"stock/loadtest/internal/scenario"
+	"stock/loadtest/internal/load"
 	"stock/loadtest/internal/topology"
 	"stock/loadtest/internal/verify"
 )
@@ -62,16 +62,16 @@ func TestStrikesOfTheWarmUpDoNotCount(t *testing.T) {
 	t.Parallel()
 	var r replica
 	server := r.serve(t)
-	strategy := scenario.Strategy{
-		Name: "any", Stores: []string{"mysql"}, Claim: scenario.Claim{OneReplica: verify.ClaimCorrect},
+	strategy := load.Strategy{
+		Name: "any", Stores: []string{"mysql"}, Claim: load.Claim{OneReplica: verify.ClaimCorrect},
 	}
 	lab := Lab{
 		Topology: &topology.Topology{Replicas: []*topology.Replica{{Name: "replica-1", AdminURL: server.URL}}},
-		Target:   scenario.Target{Service: scenario.Service{URL: server.URL, Admin: server.URL, Client: server.Client()}},
+		Target:   load.Target{Service: load.Service{URL: server.URL, Admin: server.URL, Client: server.Client()}},
 	}
 	var trial Trial
-	err := lab.try(t.Context(), &trial, scenario.Config{
-		Choices: []scenario.Choice{{Strategy: strategy, Store: "mysql"}}, Replicas: 1, Rounds: 1, Users: 2, Requests: 10,
+	err := lab.try(t.Context(), &trial, load.Config{
+		Choices: []load.Choice{{Strategy: strategy, Store: "mysql"}}, Replicas: 1, Rounds: 1, Users: 2, Requests: 10,
 		Goods: 1, MinCount: 1, MaxCount: 1, Stock: 10, Timeout: time.Minute, WarmUp: 10 * time.Millisecond,
 		Patience: time.Millisecond, Dir: t.TempDir(),
 	})

@@ -1,4 +1,4 @@
-package scenario
+package load
 
 import (
 	"math/rand/v2"

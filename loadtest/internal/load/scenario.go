@@ -1,8 +1,8 @@
-// Package scenario runs every chosen strategy under every workload, round by round, and has each run judged.
+// Package load runs every chosen strategy under every workload, round by round, and has each run judged.
 //
 // A run of one cell takes five steps: prepare (set the stock, fit the load into the budget), send (the load), drain
 // (wait for a strategy that writes behind), record (read the final stock, write the history), and judge.
-package scenario
+package load
 
 import (
 	"context"
