@@ -35,13 +35,13 @@ func TestConsoleInABrowser(t *testing.T) {
 
 	lookAtSandboxedRun(t, browsertest.Eval[string](page, `document.querySelector("#run-verdict a").href`))
 
-	// Step through a story, with the keyboard alone: the tabs, the form, and the button that has the focus then.
+	// Step through a fault, with the keyboard alone: the tabs, the form, and the button that has the focus then.
 	page.Do(chromedp.Focus(chromedp.CSS("#tab-run")))
 	page.Press(kb.ArrowRight)
-	page.WaitFor(`!document.querySelector("#panel-story").hidden && document.activeElement.id === "tab-story"`)
+	page.WaitFor(`!document.querySelector("#panel-fault").hidden && document.activeElement.id === "tab-fault"`)
 	choose(page, "#scenario", "late-write")
 	choose(page, "#strategy", "lock-redis-lua")
-	page.Do(chromedp.Focus(chromedp.CSS("#story-start")))
+	page.Do(chromedp.Focus(chromedp.CSS("#fault-start")))
 	page.Press(kb.Enter)
 	page.WaitFor(`document.activeElement.id === "next"`)
 	for steps := 1; steps <= 2; steps++ {
@@ -53,16 +53,16 @@ func TestConsoleInABrowser(t *testing.T) {
 	page.Click("#steps li:first-child button")
 	page.WaitFor(`document.querySelector("#scene-title").textContent.startsWith("In the servers at")`)
 	page.Click("#finish")
-	page.WaitFor(`document.querySelector("#story-outcome .word.bad")?.textContent === "unsafe"`)
+	page.WaitFor(`document.querySelector("#fault-outcome .word.bad")?.textContent === "unsafe"`)
 
-	lookAtSandboxedStory(t, browsertest.Eval[string](page, `document.querySelector("#story-outcome a").href`))
+	lookAtSandboxedFault(t, browsertest.Eval[string](page, `document.querySelector("#fault-outcome a").href`))
 
 	// A tab that is opened later shows the same.
-	other := browsertest.Open(t, d.Console+"#story")
-	other.WaitFor(`document.querySelector("#story-outcome .word.bad")?.textContent === "unsafe"`)
+	other := browsertest.Open(t, d.Console+"#fault")
+	other.WaitFor(`document.querySelector("#fault-outcome .word.bad")?.textContent === "unsafe"`)
 
 	page.Size(375, 800)
-	for _, tab := range []string{"#tab-run", "#tab-story", "#tab-explore"} {
+	for _, tab := range []string{"#tab-run", "#tab-fault", "#tab-explore"} {
 		page.Click(tab)
 		page.MustFit()
 	}
@@ -81,7 +81,7 @@ func TestConsoleInABrowser(t *testing.T) {
 	t.Run("leaves out what is not known, and shows a refusal", func(t *testing.T) { lookAtGivenStates(t, d.Console) })
 	for _, dark := range []bool{false, true} {
 		other.Dark(dark)
-		for _, tab := range []string{"#tab-run", "#tab-story", "#tab-explore"} {
+		for _, tab := range []string{"#tab-run", "#tab-fault", "#tab-explore"} {
 			other.Click(tab)
 			other.MustBeAccessible()
 		}
@@ -141,12 +141,12 @@ func lookAtSandboxedRun(t *testing.T, address string) {
 	page.WaitFor(`document.querySelector(".opened .timeline svg")`)
 }
 
-// lookAtSandboxedStory uses the report of a story, as the console serves it.
-func lookAtSandboxedStory(t *testing.T, address string) {
+// lookAtSandboxedFault uses the report of a fault, as the console serves it.
+func lookAtSandboxedFault(t *testing.T, address string) {
 	t.Helper()
 	page := browsertest.Open(t, address+"#late-write/lock-redis-lua")
 	mustBeSandboxed(t, page)
-	page.WaitFor(`document.getElementById("story").open && document.querySelector("#story .timeline svg")`)
+	page.WaitFor(`document.getElementById("fault").open && document.querySelector("#fault .timeline svg")`)
 	// The page uses the clipboard, or where that is not permitted, a selection.
 	browsertest.Eval[bool](page, `(() => {
 		document.addEventListener("copy", () => { window.copied = getSelection().toString(); });
@@ -154,11 +154,11 @@ func lookAtSandboxedStory(t *testing.T, address string) {
 		Clipboard.prototype.writeText = async function(text) { await write.call(this, text); window.copied = text; };
 		return true;
 	})()`)
-	page.Click("#story .replay button")
-	page.WaitFor(`window.copied === document.querySelector("#story .replay code").textContent`)
+	page.Click("#fault .replay button")
+	page.WaitFor(`window.copied === document.querySelector("#fault .replay code").textContent`)
 	page.Press(kb.Escape)
-	page.WaitFor(`!document.getElementById("story").open`)
-	page.Click("[data-story]")
+	page.WaitFor(`!document.getElementById("fault").open`)
+	page.Click("[data-fault]")
 	page.WaitFor(`location.hash === "#late-write/lock-redis-lua"`)
 }
 

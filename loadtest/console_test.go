@@ -46,7 +46,7 @@ type consoleState struct {
 			}
 		} `json:"cell"`
 	} `json:"run"`
-	Story *struct {
+	Fault *struct {
 		ID    int `json:"id"`
 		Steps []struct {
 			Text  string
@@ -61,7 +61,7 @@ type consoleState struct {
 		Outcome   string `json:"outcome"`
 		ClaimHeld bool   `json:"claim_held"`
 		Report    string `json:"report"`
-	} `json:"story"`
+	} `json:"fault"`
 }
 
 // watch opens a tab.
@@ -130,7 +130,7 @@ func (w *watching) mustRefuse(path, body, words string) {
 	}
 }
 
-// about is a request about a run or a story.
+// about is a request about a run or a fault.
 func about(id int) string { return fmt.Sprintf(`{"id":%d}`, id) }
 
 // runOf asks for a run of a strategy.
@@ -161,7 +161,7 @@ func TestConsoleEndsWhatItBegins(t *testing.T) {
 
 	first := tab.begin().Run.ID
 	tab.mustRefuse("run", runOf("none", 10), "a run is going on")
-	tab.post(http.StatusConflict, "story", `{"scenario":"late-write","strategy":"update"}`)
+	tab.post(http.StatusConflict, "fault", `{"scenario":"late-write","strategy":"update"}`)
 	tab.post(http.StatusConflict, "cancel", "{}")
 	tab.post(http.StatusNoContent, "cancel", about(first))
 	if run := over().Run; run.Result != "canceled" || run.Report == "" || len(run.Problems) == 0 {
@@ -180,10 +180,10 @@ func TestConsoleEndsWhatItBegins(t *testing.T) {
 	tab.mustRefuse("run", runOf("update", 10), "replica-2 is dead")
 	deduct(t, d.Replicas[0].URL) // the others go on
 
-	tab.post(http.StatusNoContent, "story", `{"scenario":"holder-dies","strategy":"update"}`)
-	s := tab.until("the story", func(s consoleState) bool { return s.Busy == "story" })
-	tab.post(http.StatusNoContent, "story/finish", about(s.Story.ID))
-	tab.until("the end of the story", func(s consoleState) bool { return s.Busy == "" && s.Story.Ended })
+	tab.post(http.StatusNoContent, "fault", `{"scenario":"holder-dies","strategy":"update"}`)
+	s := tab.until("the fault", func(s consoleState) bool { return s.Busy == "fault" })
+	tab.post(http.StatusNoContent, "fault/finish", about(s.Fault.ID))
+	tab.until("the end of the fault", func(s consoleState) bool { return s.Busy == "" && s.Fault.Ended })
 	mustLeaveNoGoroutines(t, cmd, stderr)
 }
 
@@ -246,28 +246,28 @@ func TestConsoleStepsThroughAStory(t *testing.T) {
 	t.Parallel()
 	d, cmd, _ := up(t)
 	tab := watch(t, d.Console)
-	tab.post(http.StatusConflict, "story/next", `{"id":1,"steps":1}`)
-	tab.post(http.StatusNoContent, "story", `{"scenario":"late-write","strategy":"lock-redis-lua"}`)
-	s := tab.until("the first step", func(s consoleState) bool { return s.Story != nil && s.Story.Waiting })
-	id := s.Story.ID
-	if asks := s.Story.Steps[0].Text; asks != "A asks the victim for 1 of the item" {
+	tab.post(http.StatusConflict, "fault/next", `{"id":1,"steps":1}`)
+	tab.post(http.StatusNoContent, "fault", `{"scenario":"late-write","strategy":"lock-redis-lua"}`)
+	s := tab.until("the first step", func(s consoleState) bool { return s.Fault != nil && s.Fault.Waiting })
+	id := s.Fault.ID
+	if asks := s.Fault.Steps[0].Text; asks != "A asks the victim for 1 of the item" {
 		t.Errorf("the first step is %q, want that A asks", asks)
 	}
-	tab.post(http.StatusNoContent, "story/next", fmt.Sprintf(`{"id":%d,"steps":1}`, id))
-	s = tab.until("the second step", func(s consoleState) bool { return len(s.Story.Steps) > 1 && s.Story.Waiting })
-	first := s.Story.Steps[1]
-	if len(s.Story.Steps) != 2 || first.Scene.MySQL == nil || first.Scene.MySQL.Stock != 16 ||
+	tab.post(http.StatusNoContent, "fault/next", fmt.Sprintf(`{"id":%d,"steps":1}`, id))
+	s = tab.until("the second step", func(s consoleState) bool { return len(s.Fault.Steps) > 1 && s.Fault.Waiting })
+	first := s.Fault.Steps[1]
+	if len(s.Fault.Steps) != 2 || first.Scene.MySQL == nil || first.Scene.MySQL.Stock != 16 ||
 		len(first.Scene.Locks) != 1 || first.Scene.Holders[0] != "A" {
 		t.Errorf("the second step is %+v, want that A holds the lock and 16 units are in MySQL", first)
 	}
 	tab.post(http.StatusConflict, "run", runOf("none", 10))
 	for { // B may be refused until the lease has ended
-		seen := len(s.Story.Steps)
+		seen := len(s.Fault.Steps)
 		body := fmt.Sprintf(`{"id":%d,"steps":%d}`, id, seen)
-		tab.post(http.StatusNoContent, "story/next", body)
-		tab.post(http.StatusNoContent, "story/next", body) // does not play another one
-		s = tab.until("the next step", func(s consoleState) bool { return len(s.Story.Steps) > seen && s.Story.Waiting })
-		last := s.Story.Steps[len(s.Story.Steps)-1]
+		tab.post(http.StatusNoContent, "fault/next", body)
+		tab.post(http.StatusNoContent, "fault/next", body) // does not play another one
+		s = tab.until("the next step", func(s consoleState) bool { return len(s.Fault.Steps) > seen && s.Fault.Waiting })
+		last := s.Fault.Steps[len(s.Fault.Steps)-1]
 		if strings.Contains(last.Text, "has bought 2") {
 			if last.Scene.MySQL.Stock != 14 {
 				t.Errorf("%q, and then %+v is in MySQL, want 14 units", last.Text, last.Scene.MySQL)
@@ -275,25 +275,25 @@ func TestConsoleStepsThroughAStory(t *testing.T) {
 			break
 		}
 	}
-	tab.post(http.StatusNoContent, "story/finish", about(id))
-	s = tab.until("the end of the story", func(s consoleState) bool { return s.Busy == "" && s.Story.Ended })
-	if s.Story.Outcome != "unsafe" || !s.Story.ClaimHeld || s.Story.Report == "" {
-		t.Errorf("the story ended with %+v, want unsafe, as claimed, with a report", s.Story)
+	tab.post(http.StatusNoContent, "fault/finish", about(id))
+	s = tab.until("the end of the fault", func(s consoleState) bool { return s.Busy == "" && s.Fault.Ended })
+	if s.Fault.Outcome != "unsafe" || !s.Fault.ClaimHeld || s.Fault.Report == "" {
+		t.Errorf("the fault ended with %+v, want unsafe, as claimed, with a report", s.Fault)
 	}
 
-	tab.post(http.StatusNoContent, "story", `{"scenario":"holder-pauses","strategy":"lock-redis-watchdog"}`)
-	s = tab.until("a step", func(s consoleState) bool { return s.Busy == "story" && s.Story.Waiting })
-	tab.post(http.StatusConflict, "story/next", fmt.Sprintf(`{"id":%d,"steps":9}`, id)) // it has ended
-	tab.post(http.StatusConflict, "story/finish", about(id))
-	tab.post(http.StatusNoContent, "cancel", about(s.Story.ID))
-	s = tab.until("the end of the story", func(s consoleState) bool { return s.Busy == "" })
-	if s.Story.Outcome != "canceled" {
-		t.Errorf("the story ended with %q, want canceled", s.Story.Outcome)
+	tab.post(http.StatusNoContent, "fault", `{"scenario":"holder-pauses","strategy":"lock-redis-watchdog"}`)
+	s = tab.until("a step", func(s consoleState) bool { return s.Busy == "fault" && s.Fault.Waiting })
+	tab.post(http.StatusConflict, "fault/next", fmt.Sprintf(`{"id":%d,"steps":9}`, id)) // it has ended
+	tab.post(http.StatusConflict, "fault/finish", about(id))
+	tab.post(http.StatusNoContent, "cancel", about(s.Fault.ID))
+	s = tab.until("the end of the fault", func(s consoleState) bool { return s.Busy == "" })
+	if s.Fault.Outcome != "canceled" {
+		t.Errorf("the fault ended with %q, want canceled", s.Fault.Outcome)
 	}
-	tab.post(http.StatusNoContent, "story", `{"scenario":"holder-dies","strategy":"update"}`)
-	tab.until("a step", func(s consoleState) bool { return s.Busy == "story" && s.Story.Waiting })
+	tab.post(http.StatusNoContent, "fault", `{"scenario":"holder-dies","strategy":"update"}`)
+	tab.until("a step", func(s consoleState) bool { return s.Busy == "fault" && s.Fault.Waiting })
 	pids := children(t, cmd.Process.Pid)
-	interrupt(t, cmd) // during a story
+	interrupt(t, cmd) // during a fault
 	d.gone(t)
 	serverstest.Gone(t, pids, nil)
 }
@@ -322,10 +322,10 @@ func TestConsoleRefusesOtherOriginsAndRubbish(t *testing.T) {
 		{"POST", "run", runOf("nothing", 10), nil, 400, `no strategy is named \"nothing\"`},
 		{"POST", "run", runOf("none --out=/etc", 10), nil, 400, "neither spaces nor commas"},
 		{"POST", "run", runOf("none", -1), nil, 400, "--requests -1"},
-		{"POST", "story", `{"scenario":"late","strategy":"update"}`, nil, 400, "no scenario"},
-		{"POST", "story", `{"scenario":"late-write","strategy":"up"}`, nil, 400, "no strategy"},
-		{"POST", "story", `{"scenario":"long-work","strategy":"update"}`, nil, 400, "means nothing for update"},
-		{"POST", "story/next", `{}`, nil, 400, "0 steps"},
+		{"POST", "fault", `{"scenario":"late","strategy":"update"}`, nil, 400, "no scenario"},
+		{"POST", "fault", `{"scenario":"late-write","strategy":"up"}`, nil, 400, "no strategy"},
+		{"POST", "fault", `{"scenario":"long-work","strategy":"update"}`, nil, 400, "means nothing for update"},
+		{"POST", "fault/next", `{}`, nil, 400, "0 steps"},
 		{"POST", "paint", "{}", nil, 404, ""},
 	} {
 		request, err := http.NewRequest(test.method, d.Console+test.path, strings.NewReader(test.body))

@@ -215,7 +215,7 @@ func (f *faultsFlags) choose(catalogue []load.Strategy) ([]load.Choice, error) {
 	return choices, load.CheckNames(f.strategies, catalogue)
 }
 
-// compared says what came of a story, and whether that is claimed.
+// compared says what came of a scenario, and whether that is claimed.
 func compared(f report.Fault) string {
 	switch {
 	case f.Claimed == "", f.Outcome == report.Skipped:
@@ -259,9 +259,9 @@ func (f *faultsFlags) stepper(
 	return func(stage *fault.Stage, step report.FaultStep) {
 		mu.Lock()
 		defer mu.Unlock()
-		story, strategy := stage.Story, stage.Strategy.Name
-		if now := story + " " + strategy; now != playing {
-			fmt.Fprintf(stdout, "\n%s, %s\n", story, strategy)
+		scenario, strategy := stage.Scenario, stage.Strategy.Name
+		if now := scenario + " " + strategy; now != playing {
+			fmt.Fprintf(stdout, "\n%s, %s\n", scenario, strategy)
 			playing = now
 		}
 		fmt.Fprintf(stdout, "%7.2f s  %s\n", step.After.Seconds(), step.Text)

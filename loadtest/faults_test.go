@@ -121,7 +121,7 @@ func TestCtrlCEndsAStepThatWaitsForEnter(t *testing.T) {
 	})
 }
 
-// slowReader presses Enter after longer than a request of the story may take, twice, and then closes its input.
+// slowReader presses Enter after longer than a request of the scenario may take, twice, and then closes its input.
 type slowReader struct{ lines int }
 
 func (r *slowReader) Read(p []byte) (int, error) {
@@ -181,7 +181,7 @@ func TestStrategiesThatPlayNoScenarioAreWrongUsage(t *testing.T) {
 		want(t, exitUnusable, "loadtest: no scenario that was chosen applies to update\n")
 }
 
-// checkFaultWindows checks that a story is shown on a time axis, with its fault shaded.
+// checkFaultWindows checks that a scenario is shown on a time axis, with its fault shaded.
 func checkFaultWindows(t *testing.T, f report.Fault) {
 	t.Helper()
 	name := f.Scenario + ", " + f.Strategy

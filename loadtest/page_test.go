@@ -162,8 +162,8 @@ func lookAtSweep(t *testing.T, dir string) {
 // lookAtFaults uses the page of faults.
 func lookAtFaults(t *testing.T, dir string, r []report.Fault) {
 	p := browsertest.Open(t, browsertest.File(t, filepath.Join(dir, lab.ReportPage)))
-	if got := p.Count("[data-story]"); got != len(r) {
-		t.Errorf("%d stories can be opened, want %d", got, len(r))
+	if got := p.Count("[data-fault]"); got != len(r) {
+		t.Errorf("%d faults can be opened, want %d", got, len(r))
 	}
 	mustLookRight(p)
 
@@ -180,38 +180,38 @@ func lookAtFaults(t *testing.T, dir string, r []report.Fault) {
 	strategy, _, _ := strings.Cut(rest, ":")
 	i := slices.IndexFunc(r, func(f report.Fault) bool { return f.Scenario == scenario && f.Strategy == strategy })
 	if i < 0 {
-		t.Fatalf("the cell is called %q, and no such story was played", focused)
+		t.Fatalf("the cell is called %q, and no such fault was played", focused)
 	}
-	readStory(t, p, r[i])
+	readFault(t, p, r[i])
 	p.MustBeAccessible()
 	p.Size(375, 800)
 	p.MustFit()
 	p.Press(kb.Escape)
-	p.WaitFor(`!document.getElementById("story").open`)
+	p.WaitFor(`!document.getElementById("fault").open`)
 	if got := browsertest.Eval[string](p, `document.activeElement.ariaLabel`); got != focused {
-		t.Errorf("after the story, %q has the focus, want %q", got, focused)
+		t.Errorf("after the fault, %q has the focus, want %q", got, focused)
 	}
 }
 
-// readStory checks what an open story shows.
-func readStory(t *testing.T, p *browsertest.Page, f report.Fault) {
+// readFault checks what an open fault shows.
+func readFault(t *testing.T, p *browsertest.Page, f report.Fault) {
 	t.Helper()
-	p.WaitFor(`document.getElementById("story").open`)
-	if got := p.Count("#story .steps li"); got != len(f.Steps) {
-		t.Errorf("the story has %d steps, want %d", got, len(f.Steps))
+	p.WaitFor(`document.getElementById("fault").open`)
+	if got := p.Count("#fault .steps li"); got != len(f.Steps) {
+		t.Errorf("the fault has %d steps, want %d", got, len(f.Steps))
 	}
-	text := p.Text("#story")
+	text := p.Text("#fault")
 	for _, want := range append([]string{f.Title, f.String(), f.Proof, f.Replay}, f.Evidence...) {
 		if !strings.Contains(text, want) {
-			t.Errorf("the story lacks %q", want)
+			t.Errorf("the fault lacks %q", want)
 		}
 	}
-	if got := p.Text("#story .replay code"); got != f.Replay {
-		t.Errorf("the story is played again by %q, want %q", got, f.Replay)
+	if got := p.Text("#fault .replay code"); got != f.Replay {
+		t.Errorf("the fault is played again by %q, want %q", got, f.Replay)
 	}
-	if got := p.Count("#story .timeline svg"); got == 0 {
-		t.Error("the story has no timeline")
+	if got := p.Count("#fault .timeline svg"); got == 0 {
+		t.Error("the fault has no timeline")
 	}
-	p.Click("#story .replay button")
-	p.WaitFor(`document.querySelector("#story .replay button").textContent === "Copied"`)
+	p.Click("#fault .replay button")
+	p.WaitFor(`document.querySelector("#fault .replay button").textContent === "Copied"`)
 }

@@ -2,7 +2,7 @@
 // scenarios, and explores strategies and scripts, without flags.
 //
 // It uses the runner, the judge, the scenarios and the reports of the commands. It only keeps a State, which every tab
-// gets by server-sent events, and at most one activity: a run, a story or an exploration. Closing a tab ends nothing.
+// gets by server-sent events, and at most one activity: a run, a fault or an exploration. Closing a tab ends nothing.
 // Stop ends everything.
 package console
 
@@ -41,7 +41,7 @@ type Console struct {
 	id        string
 	options   Options
 	lab       *lab.Lab
-	stories   *fault.Lab
+	faults    *fault.Lab
 	catalogue []load.Strategy
 	server    *http.Server
 	page      []byte
@@ -89,7 +89,7 @@ func Start(ctx context.Context, listener net.Listener, o Options) (*Console, err
 	c := &Console{
 		options:   o,
 		lab:       o.Lab,
-		stories:   &fault.Lab{Topology: o.Lab.Topology, Oracle: o.Lab.Target.Oracle, Reading: true},
+		faults:    &fault.Lab{Topology: o.Lab.Topology, Oracle: o.Lab.Target.Oracle, Reading: true},
 		catalogue: catalogue,
 		address:   listener.Addr().String(),
 		board:     newBoard(State{ID: rand.Text()}),
@@ -126,13 +126,13 @@ func (c *Console) Stop(ctx context.Context) error {
 	return errors.Join(err, c.server.Close())
 }
 
-// activity is a run, a story or an exploration.
+// activity is a run, a fault or an exploration.
 type activity struct {
 	id     int    // numbered from 1
-	kind   string // "run", "story" or "exploration"
+	kind   string // "run", "fault" or "exploration"
 	ctx    context.Context
 	cancel context.CancelFunc
-	gate   *gate // of a story
+	gate   *gate // of a fault
 }
 
 // begin begins an activity, unless one is going on. The caller calls end when it has ended.
@@ -174,7 +174,7 @@ func (c *Console) going(kind string, id int) (*activity, error) {
 	defer c.mu.Unlock()
 	switch {
 	case c.current == nil || kind != "" && c.current.kind != kind:
-		return nil, conflict("no %s is going on", cmp.Or(kind, "run, story or exploration"))
+		return nil, conflict("no %s is going on", cmp.Or(kind, "run, fault or exploration"))
 	case c.current.id != id:
 		return nil, conflict("number %d is not going on: number %d is, %s", id, c.current.id, withArticle(c.current.kind))
 	}

@@ -29,9 +29,9 @@ func (c *Console) handler() http.Handler {
 	mux.HandleFunc("GET /runs/{id}/{file...}", c.getReport)
 	for path, action := range map[string]func(*http.Request) error{
 		"/run":          reading(c.postRun),
-		"/story":        reading(c.postStory),
-		"/story/next":   reading(c.postNext),
-		"/story/finish": reading(c.postFinish),
+		"/fault":        reading(c.postFault),
+		"/fault/next":   reading(c.postNext),
+		"/fault/finish": reading(c.postFinish),
 		"/explore":      reading(c.postExplore),
 		"/cancel":       reading(c.postCancel),
 	} {
@@ -220,7 +220,7 @@ func (c *Console) getReport(w http.ResponseWriter, r *http.Request) {
 	http.ServeContent(w, r, name, time.Time{}, file)
 }
 
-// activityRequest is about the run or the story that the page shows.
+// activityRequest is about the run or the fault that the page shows.
 type activityRequest struct {
 	ID int `json:"id"`
 }

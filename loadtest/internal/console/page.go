@@ -42,15 +42,15 @@ type choice struct {
 	Checked       bool
 }
 
-// told is a story as the script of the page knows it.
+// told is a fault as the script of the page knows it.
 type told struct {
 	Name       string   `json:"name"`
 	Title      string   `json:"title"`
 	Strategies []string `json:"strategies"`
 }
 
-// tourStory is a story of the tour.
-type tourStory struct {
+// tourFault is a fault of the tour.
+type tourFault struct {
 	Name     string `json:"name"` // short: a phone shows all of it
 	Scenario string `json:"scenario"`
 	Strategy string `json:"strategy"`
@@ -58,7 +58,7 @@ type tourStory struct {
 }
 
 // tour goes up the ladder of locks, from flaw to flaw, and ends with what has none.
-var tour = []tourStory{
+var tour = []tourFault{
 	{"No lease", "holder-dies", "lock-redis-setnx",
 		"Without a lease, the lock of a dead holder stays for ever."},
 	{"No owner", "deletes-anothers-lock", "lock-redis-expiry",
@@ -96,7 +96,7 @@ func (c *Console) render() error {
 			"Ctrl-C in the terminal ends them.", len(c.lab.Topology.Replicas), c.lab.Topology.URL),
 		Main: template.HTML(first.String()),
 		Data: []page.Data{
-			{ID: "stories-data", Value: tell(c.catalogue)}, {ID: "tour-data", Value: tour},
+			{ID: "faults-data", Value: tell(c.catalogue)}, {ID: "tour-data", Value: tour},
 			{ID: "gallery-data", Value: examples},
 		},
 		Scripts: []string{"copy.js", "trace.js"},
@@ -139,16 +139,16 @@ func (c *Console) chosen() chosen {
 	return view
 }
 
-// tell lists the stories, each with who plays it.
-func tell(catalogue []load.Strategy) (stories []told) {
+// tell lists the faults, each with who plays it.
+func tell(catalogue []load.Strategy) (faults []told) {
 	for _, s := range fault.Scenarios {
-		story := told{Name: s.Name, Title: s.Title, Strategies: []string{}}
+		fault := told{Name: s.Name, Title: s.Title, Strategies: []string{}}
 		for _, row := range catalogue {
 			if len(row.Stores) > 0 && s.Applies(row) {
-				story.Strategies = append(story.Strategies, row.Name)
+				fault.Strategies = append(fault.Strategies, row.Name)
 			}
 		}
-		stories = append(stories, story)
+		faults = append(faults, fault)
 	}
-	return stories
+	return faults
 }

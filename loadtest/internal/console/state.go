@@ -11,9 +11,9 @@ import (
 // State is everything that the page shows. Every tab gets all of it, so all tabs show the same.
 type State struct {
 	ID       string        `json:"id"`   // of this console: a tab that was open before it reloads
-	Busy     string        `json:"busy"` // "run", "story", "exploration", or empty
+	Busy     string        `json:"busy"` // "run", "fault", "exploration", or empty
 	Run      *RunState     `json:"run"`  // the last one; nil before the first
-	Story    *StoryState   `json:"story"`
+	Fault    *FaultState   `json:"fault"`
 	Explored *ExploreState `json:"explored"`
 }
 
@@ -73,14 +73,14 @@ type CellRow struct {
 	Goodput  float64 `json:"goodput"` // units a second
 }
 
-// StoryState is a story and how far it is.
-type StoryState struct {
+// FaultState is a fault and how far it is.
+type FaultState struct {
 	ID        int          `json:"id"` // of the activity
 	Scenario  string       `json:"scenario"`
 	Title     string       `json:"title"`
 	Strategy  string       `json:"strategy"`
 	Store     string       `json:"store"` // in which the strategy sells
-	Steps     []StoryStep  `json:"steps"`
+	Steps     []FaultStep  `json:"steps"`
 	More      int          `json:"more"`    // steps that are not shown any more
 	Now       *fault.Scene `json:"now"`     // nil before the first step and after the last
 	Waiting   bool         `json:"waiting"` // for Next
@@ -91,13 +91,13 @@ type StoryState struct {
 	Evidence  []string     `json:"evidence"`
 	Claimed   string       `json:"claimed"`
 	ClaimHeld bool         `json:"claim_held"`
-	ReadS     float64      `json:"read_s"` // how long the story waited for Next
+	ReadS     float64      `json:"read_s"` // how long the fault waited for Next
 	Replay    string       `json:"replay"` // the command that plays it in a terminal
 	Report    string       `json:"report"` // address; empty: there is none
 }
 
-// StoryStep is a step that was played, and what was to be seen then.
-type StoryStep struct {
+// FaultStep is a step that was played, and what was to be seen then.
+type FaultStep struct {
 	AfterS float64     `json:"after_s"`
 	Kind   string      `json:"kind"` // see report.StepKind
 	Text   string      `json:"text"`

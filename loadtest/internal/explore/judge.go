@@ -153,7 +153,7 @@ func (x *session) left(ctx context.Context, items []int64, told []answers) (*his
 			},
 			Round: 1,
 		},
-		Story: "explore", Claim: claim, Witness: history.WitnessOracle, Exclusive: x.strategy.Claim.Exclusive &&
+		Scenario: "explore", Claim: claim, Witness: history.WitnessOracle, Exclusive: x.strategy.Claim.Exclusive &&
 			claim == verify.ClaimCorrect,
 		Fenced: x.strategy.Fenced(), OmitsRemaining: x.strategy.OmitsRemaining(), Keys: x.keyed(),
 		Ledger: x.keyed() && x.store == oracle.MySQL && x.lane.subject == nil,

@@ -31,7 +31,7 @@ func TestScriptsOnPostgres(t *testing.T) {
 }
 
 // isolation lists what PostgreSQL's own tests of isolation (src/test/isolation) expect, by the name of a test. A
-// permutation is a token: A is the first session, and B is the second one. What it leads to is in the form of story.
+// permutation is a token: A is the first session, and B is the second one. What it leads to is in the form of steps.
 var isolation = map[string]map[string]string{
 	"read-write-unique": {
 		"A.B.A.B.A.B": "A1 B1 A2 B2~ A3 B2!40001 B3",
@@ -70,22 +70,22 @@ var overlapping = map[string]int{
 
 func testIsolation(t *testing.T, x *Explorer) {
 	for name, want := range isolation {
-		got := stories(t, x, name)
-		for token, story := range want {
-			if got[token] != story {
-				t.Errorf("%s: %s leads to %q, want %q", name, token, got[token], story)
+		got := allSteps(t, x, name)
+		for token, steps := range want {
+			if got[token] != steps {
+				t.Errorf("%s: %s leads to %q, want %q", name, token, got[token], steps)
 			}
 		}
 	}
 	for name, permutations := range overlapping {
-		got := stories(t, x, name)
+		got := allSteps(t, x, name)
 		if len(got) != permutations {
 			t.Errorf("%s: %d permutations, want %d: %q", name, len(got), permutations, slices.Sorted(maps.Keys(got)))
 		}
-		for token, story := range got {
-			failed := regexp.MustCompile(`[AB]\d!\w+`).FindAllString(story, -1)
+		for token, steps := range got {
+			failed := regexp.MustCompile(`[AB]\d!\w+`).FindAllString(steps, -1)
 			if want := failure(token); !slices.Equal(failed, want) {
-				t.Errorf("%s: in %s, %q failed, want %q: %s", name, token, failed, want, story)
+				t.Errorf("%s: in %s, %q failed, want %q: %s", name, token, failed, want, steps)
 			}
 		}
 	}
@@ -113,8 +113,8 @@ func failure(token string) []string {
 	return []string{fmt.Sprintf("%s%d!40001", last, own-1)}
 }
 
-// stories executes all interleavings of a script, and tells what each led to.
-func stories(t *testing.T, x *Explorer, name string) map[string]string {
+// allSteps executes all interleavings of a script, and tells what each led to.
+func allSteps(t *testing.T, x *Explorer, name string) map[string]string {
 	t.Helper()
 	s := loadFile(t, "testdata/isolation/"+name+".star")
 	if _, err := x.use(t.Context(), s); err != nil {
@@ -124,7 +124,7 @@ func stories(t *testing.T, x *Explorer, name string) map[string]string {
 	found := map[string]string{}
 	search := &Search{
 		Bounds: trace.Bounds{Preemptions: -1, NoReduction: true},
-		Found:  func(s trace.Schedule) { found[s.Token] = story(s.Outcome) },
+		Found:  func(s trace.Schedule) { found[s.Token] = steps(s.Outcome) },
 	}
 	tally, err := search.Run(t.Context(), x.systems(x.scriptChoice(s), scriptWorkload(s), nil))
 	if err != nil || tally.Diverged > 0 || tally.Waiting > 0 {
@@ -144,9 +144,9 @@ func loadFile(t *testing.T, file string) *Script {
 
 var errorCode = regexp.MustCompile(`^error (\w+):`)
 
-// story lists the steps of an outcome: A1 is the first of A. After ~, it waits and goes on later; ! is followed by the
+// steps lists the steps of an outcome: A1 is the first of A. After ~, it waits and goes on later; ! is followed by the
 // code of an error, and = by the only row.
-func story(o trace.Outcome) string {
+func steps(o trace.Outcome) string {
 	var steps []string
 	numbers := map[string]int{}
 	for _, step := range o.Steps {
@@ -232,7 +232,7 @@ def buy(count):
     sql("COMMIT")
 `
 		o, err := x.ReplayScript(t.Context(), loadScript(t, text), "script:A.B.A.A.B.B")
-		if got := story(o); err != nil || got != want {
+		if got := steps(o); err != nil || got != want {
 			t.Errorf("%q: %s, want %s, %v", lock, got, want, err)
 		}
 	}
@@ -242,7 +242,7 @@ def buy():
     sql("SELECT 1")
 `
 	o, err := x.ReplayScript(t.Context(), loadScript(t, apart), "script:A.B.B.A")
-	if got, want := story(o), "A1='' B1='' B2=1 A2=1"; err != nil || got != want {
+	if got, want := steps(o), "A1='' B1='' B2=1 A2=1"; err != nil || got != want {
 		t.Errorf("%s, want %s, %v", got, want, err)
 	}
 }
@@ -265,7 +265,7 @@ def buy(count):
 		"A.A.A~.B.B.B.B": "A1='' A2 A3 B1='' B2 B3 B4=TRUE | 7",
 	} {
 		o, err := x.ReplayScript(t.Context(), loadScript(t, text), "script:"+token)
-		got := story(o)
+		got := steps(o)
 		for _, step := range o.Steps {
 			if left, ok := strings.CutPrefix(step.Text, "the store has "); ok {
 				got += " | " + strings.Fields(left)[0]
@@ -296,7 +296,7 @@ sessions = [one, two, three]
 `
 	for range 5 {
 		o, err := x.ReplayScript(t.Context(), loadScript(t, text), "script:A.B.A.B.C.A")
-		if got, want := story(o), "A1='' B1='' A2~ B2!40P01 A2='' C1=3 A3"; err != nil || got != want {
+		if got, want := steps(o), "A1='' B1='' A2~ B2!40P01 A2='' C1=3 A3"; err != nil || got != want {
 			t.Errorf("%s, want %s, %v", got, want, err)
 		}
 	}

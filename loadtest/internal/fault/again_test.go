@@ -35,13 +35,13 @@ func startLab(t *testing.T) (*Lab, []load.Strategy) {
 	return &Lab{Topology: on, Oracle: o}, catalogue
 }
 
-// playedTwice is a story whose cells end otherwise the second time.
+// playedTwice is a scenario whose cells end otherwise the second time.
 type playedTwice struct {
 	plays atomic.Int64
 	alone atomic.Bool // nothing else was played at the same time as the last time
 }
 
-// busy is how many stories are played at the moment.
+// busy is how many scenarios are played at the moment.
 var busy atomic.Int64
 
 func (p *playedTwice) scenario(name string, first func(*Stage)) Scenario {

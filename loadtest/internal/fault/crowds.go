@@ -15,7 +15,7 @@ import (
 	"stock/loadtest/internal/traffic"
 )
 
-// crowdPlays are stories of many clients who buy through nginx while something is killed.
+// crowdPlays are scenarios of many clients who buy through nginx while something is killed.
 var crowdPlays = map[string]func(*Stage){
 	"replica-killed": func(s *Stage) {
 		c := s.openCrowd(0)
@@ -271,5 +271,5 @@ func (s *Stage) provePause(c *crowd, what string) {
 	s.Provef("%s", text)
 }
 
-// shortHold is the time of a reservation that expires during the story.
+// shortHold is the time of a reservation that expires during the scenario.
 const shortHold = time.Second

@@ -31,13 +31,13 @@ type Lab struct {
 	ReplicaArgs []string // more arguments of "stock serve", for every replica
 
 	// Reading means that Options.Step waits until somebody has read the step. Rounds, and requests that should not end
-	// before the story tells them to, have time for that. Claims about how long an item is blocked are not checked.
+	// before the scenario tells them to, have time for that. Claims about how long an item is blocked are not checked.
 	Reading bool
 
 	items atomic.Int64 // used so far: each cell has one of its own
 }
 
-// nextItem returns an item that nobody has used. In a Redis Cluster, the stories kill the master that has it.
+// nextItem returns an item that nobody has used. In a Redis Cluster, the scenarios kill the master that has it.
 func (l *Lab) nextItem() int64 {
 	for {
 		item := firstItem + l.items.Add(1)
@@ -47,12 +47,12 @@ func (l *Lab) nextItem() int64 {
 	}
 }
 
-// Times of the replicas that play the stories. They are short, because stories wait for them.
+// Times of the replicas that play the scenarios. They are short, because scenarios wait for them.
 const (
 	lease          = 2 * time.Second
 	requestTimeout = 3 * time.Second // the least that the service accepts
 	clientTimeout  = 2 * requestTimeout
-	// patientTimeout is longer than any story, and readersTimeout longer than any that somebody reads step by step.
+	// patientTimeout is longer than any scenario, and readersTimeout longer than any that somebody reads step by step.
 	patientTimeout = 30 * time.Second
 	readersTimeout = time.Hour
 )
@@ -78,7 +78,7 @@ type Setting struct {
 type start func(context.Context, *Deployment) error
 
 // Deployment is what a round is played on: the victim, which the faults strike, the survivor, which goes on selling,
-// and their servers. It is used for one round only, so a story may leave it broken.
+// and their servers. It is used for one round only, so a scenario may leave it broken.
 type Deployment struct {
 	On               Setting
 	Victim, Survivor *topology.Isolated
@@ -105,7 +105,7 @@ func (l *Lab) deploy(ctx context.Context, on Setting) (d *Deployment, err error)
 	}
 	on.Lease, on.LockWait = cmp.Or(on.Lease, lease), cmp.Or(on.LockWait, lease)
 	if on.RequestTimeout = cmp.Or(on.RequestTimeout, requestTimeout); l.Reading && on.RequestTimeout >= patientTimeout {
-		on.RequestTimeout = readersTimeout // it should not end before the story tells it to
+		on.RequestTimeout = readersTimeout // it should not end before the scenario tells it to
 	}
 	d = &Deployment{On: on, Oracle: l.Oracle, Addresses: l.Topology.Addresses()}
 	defer func() {
@@ -117,8 +117,8 @@ func (l *Lab) deploy(ctx context.Context, on Setting) (d *Deployment, err error)
 	if err := d.startMySQL(ctx, l, on); err != nil {
 		return d, err
 	}
-	// A replica writes to its database what other replicas have sold in Redis and have not written yet: a database of the
-	// round's own needs a Redis of its own.
+	// A replica writes to its database what other replicas have sold in Redis and have not written yet: a database of
+	// the round's own needs a Redis of its own.
 	if on.Redis == nil && on.ownDatabase() {
 		on.Redis, d.Addresses.Account = oneRedis, oracle.Account{}
 	}
@@ -229,7 +229,7 @@ func (d *Deployment) startReplicas(ctx context.Context, l *Lab, on Setting) erro
 	options := topology.Options{ReplicaArgs: slices.Concat(conns, []string{
 		"--lease=" + on.Lease.String(), "--request-timeout=" + on.RequestTimeout.String(),
 		"--lock-wait=" + on.LockWait.String(),
-		// MySQL would drop what a story holds back for longer.
+		// MySQL would drop what a scenario holds back for longer.
 		"--mysql-idle-timeout=" + (2 * readersTimeout).String(),
 	}, on.Args, l.ReplicaArgs)}
 	group, starting := errgroup.WithContext(ctx)
@@ -286,8 +286,8 @@ const (
 // errLeftOut is why a scenario is not played here.
 var errLeftOut = errors.New("not played")
 
-// spares returns why a setting is not deployed: a server of the user's cannot be reached through proxies, or the story
-// breaks it or needs other settings of it.
+// spares returns why a setting is not deployed: a server of the user's cannot be reached through proxies, or the
+// scenario breaks it or needs other settings of it.
 func (l *Lab) spares(on Setting) error {
 	switch t := l.Topology; {
 	case t.TLS:
@@ -362,7 +362,7 @@ func (d *Deployment) setStock(ctx context.Context, units int64, items ...int64) 
 	return err
 }
 
-// openRedis opens connections of the story's own to the Redis of the deployment. The caller closes the pool.
+// openRedis opens connections of the scenario's own to the Redis of the deployment. The caller closes the pool.
 func (d *Deployment) openRedis() *redis.Client {
 	return openRedisAs(d.Addresses.Account, d.Addresses.Redis[0])
 }

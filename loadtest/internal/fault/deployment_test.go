@@ -31,7 +31,7 @@ func TestNoScenarioIsPlayedOnServersThatCannotBeReachedThroughProxies(t *testing
 		var played report.Fault
 		err := (&Lab{Topology: test.on}).Run(t.Context(), Options{
 			Scenarios: []Scenario{{
-				Name: "story", For: players{"all"}, Play: func(*Stage) {},
+				Name: "scenario", For: players{"all"}, Play: func(*Stage) {},
 				On: Setting{Isolation: "SERIALIZABLE"},
 			}},
 			Choices: anyone, Repeat: 1,

@@ -11,18 +11,18 @@ import (
 	"stock/loadtest/internal/report"
 )
 
-// The page explains each story, all of its variants together.
+// The page explains each scenario, all of its variants together.
 func TestTheDocumentsNameAndCountTheScenarios(t *testing.T) {
 	t.Parallel()
-	page, stories := read(t, "docs/faults.md"), map[string]bool{}
+	page, scenarios := read(t, "docs/faults.md"), map[string]bool{}
 	for _, s := range Scenarios {
-		story, _, _ := strings.Cut(s.Name, "/")
-		stories[story] = true
-		if !strings.Contains(page, "`"+story+"`") {
-			t.Errorf("docs/faults.md does not explain %s", story)
+		scenario, _, _ := strings.Cut(s.Name, "/")
+		scenarios[scenario] = true
+		if !strings.Contains(page, "`"+scenario+"`") {
+			t.Errorf("docs/faults.md does not explain %s", scenario)
 		}
 	}
-	want := fmt.Sprintf("plays %d scenarios in %d variants", len(stories), len(Scenarios))
+	want := fmt.Sprintf("plays %d scenarios in %d variants", len(scenarios), len(Scenarios))
 	if !strings.Contains(read(t, "README.md"), want) {
 		t.Errorf("README.md does not say that the lab %s", want)
 	}

@@ -12,8 +12,8 @@ import (
 	"stock/loadtest/internal/oracle"
 )
 
-// holderPlays are stories of a request that is held in its critical section while something happens to its replica, or
-// to its lock.
+// holderPlays are scenarios of a request that is held in its critical section while something happens to its replica,
+// or to its lock.
 var holderPlays = map[string]func(*Stage){
 	"holder-dies": func(s *Stage) {
 		a := s.hold(patiently(to(s.Victim, "A", 1)), messages.Commit)

@@ -137,7 +137,7 @@ var families = []map[string]func(*Stage){
 //go:embed scenarios.yaml
 var scenarioList []byte
 
-// Scenarios lists every story. To add one, add it to scenarios.yaml, and what is played to its family.
+// Scenarios lists every scenario. To add one, add it to scenarios.yaml, and what is played to its family.
 var Scenarios = readScenarios(scenarioList)
 
 // Basic are the scenarios that mean something for every strategy. A lab plays them after its load.

@@ -23,7 +23,7 @@ import (
 	"stock/loadtest/internal/report"
 )
 
-// limitPlays are stories of something that runs out: connections, turns, memory, disk, stock, numbers.
+// limitPlays are scenarios of something that runs out: connections, turns, memory, disk, stock, numbers.
 var limitPlays = map[string]func(*Stage){
 	"database-crash": func(s *Stage) {
 		db := s.mysql()

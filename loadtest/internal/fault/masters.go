@@ -10,7 +10,7 @@ import (
 	"stock/loadtest/internal/messages"
 )
 
-// masterPlays are stories of a Redis that fails although a Redis replica or other masters have the lock, and of locks
+// masterPlays are scenarios of a Redis that fails although a Redis replica or other masters have the lock, and of locks
 // that are lost otherwise.
 var masterPlays = map[string]func(*Stage){
 	"wait-for-replica/healthy": func(s *Stage) {
@@ -110,8 +110,8 @@ var masterPlays = map[string]func(*Stage){
 	},
 }
 
-// twoHold plays the story of servers that forget the lock of a holder whose write is on its way, so that B is granted
-// it. The masters with the given numbers are killed before.
+// twoHold plays the scenario of servers that forget the lock of a holder whose write is on its way, so that B is
+// granted it. The masters with the given numbers are killed before.
 func twoHold(forget func(*Stage), down ...int) func(*Stage) {
 	return func(s *Stage) {
 		for _, n := range down {
@@ -123,7 +123,7 @@ func twoHold(forget func(*Stage), down ...int) func(*Stage) {
 	}
 }
 
-// restartedAround plays the story of masters of which some restart while A holds the lock, and others while B waits.
+// restartedAround plays the scenario of masters of which some restart while A holds the lock, and others while B waits.
 func restartedAround(held, waited func(*Stage)) func(*Stage) {
 	return func(s *Stage) {
 		s.killMasters("master 3 is killed", 3)
@@ -142,7 +142,7 @@ func restartedAround(held, waited func(*Stage)) func(*Stage) {
 	}
 }
 
-// mastersLost plays the story of masters of Redlock that die while a holder is inside. A minority is not missed.
+// mastersLost plays the scenario of masters of Redlock that die while a holder is inside. A minority is not missed.
 func mastersLost(lost int) func(*Stage) {
 	return func(s *Stage) {
 		numbers := []int{1, 2, 3}[:lost]

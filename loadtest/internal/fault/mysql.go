@@ -15,12 +15,12 @@ func execute(db *sql.DB, query string) func(context.Context) error {
 	}
 }
 
-// mysql opens connections of the story's own to the database.
+// mysql opens connections of the scenario's own to the database.
 func (s *Stage) mysql() *sql.DB {
 	config, err := mysql.ParseDSN(s.Addresses.MySQLDSN)
 	s.check(err)
 	config.InterpolateParams = true
-	config.Logger = &mysql.NopLogger{} // stories break connections
+	config.Logger = &mysql.NopLogger{} // scenarios break connections
 	connector, err := mysql.NewConnector(config)
 	s.check(err)
 	db := sql.OpenDB(connector)
@@ -29,7 +29,7 @@ func (s *Stage) mysql() *sql.DB {
 	return db
 }
 
-// whileLocked plays a part of the story while another transaction has locked the row of an item.
+// whileLocked plays a part of the scenario while another transaction has locked the row of an item.
 func (s *Stage) whileLocked(item int64, part func()) {
 	tx, err := s.mysql().BeginTx(s.ctx, nil)
 	s.check(err)

@@ -36,22 +36,22 @@ func TestPublicBugsAreReplayedAsTheDocumentSays(t *testing.T) {
 }
 
 // check compares the document with what is claimed about one cell.
-func (b publicBug) check(t *testing.T, story, strategy string, breaks bool) {
+func (b publicBug) check(t *testing.T, scenario, strategy string, breaks bool) {
 	t.Helper()
-	i := slices.IndexFunc(Scenarios, func(s Scenario) bool { return s.Name == story })
+	i := slices.IndexFunc(Scenarios, func(s Scenario) bool { return s.Name == scenario })
 	if i < 0 {
-		t.Errorf("%s: no scenario is named %q", b.name, story)
+		t.Errorf("%s: no scenario is named %q", b.name, scenario)
 		return
 	}
 	claim, ok := claimOf(t, Scenarios[i], strategy)
 	if !ok {
-		t.Errorf("%s: no strategy named %q plays %s", b.name, strategy, story)
+		t.Errorf("%s: no strategy named %q plays %s", b.name, strategy, scenario)
 		return
 	}
 	for _, outcome := range claim.Outcomes {
 		// Blocked may be bad or good: it depends on what it is compared with.
 		if breaks && outcome == report.Safe || !breaks && (outcome == report.Unsafe || outcome == report.Unavailable) {
-			t.Errorf("%s: %s is %s in %s", b.name, strategy, outcome, story)
+			t.Errorf("%s: %s is %s in %s", b.name, strategy, outcome, scenario)
 		}
 	}
 }

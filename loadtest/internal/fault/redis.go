@@ -14,7 +14,7 @@ import (
 	"stock/loadtest/internal/messages"
 )
 
-// redisPlays are stories of a Redis that forgets a lock, or of a message about it that comes late: another holder may
+// redisPlays are scenarios of a Redis that forgets a lock, or of a message about it that comes late: another holder may
 // be inside when the first one writes.
 var redisPlays = map[string]func(*Stage){
 	"late-write": func(s *Stage) {
@@ -101,8 +101,8 @@ var redisPlays = map[string]func(*Stage){
 	}),
 }
 
-// forgotten plays the story of a Redis that may forget the lock of a holder whose write is on its way, and is asked for
-// it again. forget returns that holder.
+// forgotten plays the scenario of a Redis that may forget the lock of a holder whose write is on its way, and is asked
+// for it again. forget returns that holder.
 func forgotten(forget func(*Stage) held) func(*Stage) {
 	return func(s *Stage) { s.buyOn(s.askMeanwhile(forget(s))) }
 }
@@ -122,7 +122,7 @@ func (s *Stage) fillRedis(ctx context.Context) error {
 	return client.ConfigSet(ctx, "maxmemory", "0").Err()
 }
 
-// ranOutOfMemory ends the story unless Redis has evicted keys, or refused commands.
+// ranOutOfMemory ends the scenario unless Redis has evicted keys, or refused commands.
 func (s *Stage) ranOutOfMemory() {
 	client := openRedis(s.redis.master.Addr)
 	defer client.Close()
@@ -133,12 +133,12 @@ func (s *Stage) ranOutOfMemory() {
 	s.Stepf("evicted_keys of Redis is %s, and its errorstat_OOM is %q", evicted, refused)
 }
 
-// lacksLock ends the story if a server of Redis has the item's lock.
+// lacksLock ends the scenario if a server of Redis has the item's lock.
 func (s *Stage) lacksLock(r *servers.Redis) {
 	s.requiref(s.lockPTTL(r) == noKey, "the Redis replica has received the lock of client A")
 }
 
-// isMaster ends the story unless a server of Redis says that it is a master.
+// isMaster ends the scenario unless a server of Redis says that it is a master.
 func (s *Stage) isMaster(r *servers.Redis) {
 	client := openRedis(r.Addr)
 	defer client.Close()
@@ -162,8 +162,8 @@ func (s *Stage) enterIfFree(asked time.Time, rest pttl) {
 	s.send(to(s.Survivor, "C", 3))
 }
 
-// ghostPlays are stories of a client that gives up, but whose request for a lock Redis carries out, so that the client
-// does not know that it holds it.
+// ghostPlays are scenarios of a client that gives up, but whose request for a lock Redis carries out, so that the
+// client does not know that it holds it.
 var ghostPlays = map[string]func(*Stage){
 	"ghost-lock/stall": func(s *Stage) {
 		a, asks := s.askForLock()

@@ -29,7 +29,7 @@ func to(at *topology.Isolated, client string, count int64) order {
 	return order{client: client, at: at, count: count}
 }
 
-// patiently is an order whose client waits for as long as the story may last.
+// patiently is an order whose client waits for as long as the scenario may last.
 func patiently(o order) order {
 	o.timeout = patientTimeout
 	return o
@@ -63,7 +63,8 @@ func (s *Stage) exchange(o order) history.Op {
 	return op
 }
 
-// timeout is how long the client waits for the answer: longer than anybody reads, unless the story says when it ends.
+// timeout is how long the client waits for the answer: longer than anybody reads, unless the scenario says when it
+// ends.
 func (s *Stage) timeout(o order) time.Duration {
 	if s.lab.Reading && (o.timeout == 0 || o.timeout == patientTimeout) {
 		return readersTimeout
@@ -139,7 +140,7 @@ func (p *pending) wait() history.Op {
 // answered reports whether the answer has come.
 func (p *pending) answered() bool { return happened(p.done) }
 
-// isUnanswered ends the story if the answer came before something happened to the request.
+// isUnanswered ends the scenario if the answer came before something happened to the request.
 func (p *pending) isUnanswered(what string) {
 	if p.answered() {
 		p.stage.failf("client %s was answered before %s: %s", p.client, what, p.wait().Error)

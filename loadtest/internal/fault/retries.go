@@ -12,7 +12,7 @@ import (
 	"stock/loadtest/internal/traffic"
 )
 
-// retryPlays are stories of a client that does not know what became of its request, and sends it again, and of sales
+// retryPlays are scenarios of a client that does not know what became of its request, and sends it again, and of sales
 // whose last step fails.
 var retryPlays = map[string]func(*Stage){
 	"client-retries": func(s *Stage) {
@@ -158,7 +158,7 @@ func (s *Stage) loseAnswerToNginx() (history.Op, int64) {
 
 const (
 	batchSize = 3 // requests that are to share a commit
-	// gathering is how long requests have to arrive in the queue of their replica, which nobody can see from outside. That
-	// they did is proved by what became of them.
+	// gathering is how long requests have to arrive in the queue of their replica, which nobody can see from outside.
+	// That they did is proved by what became of them.
 	gathering = 300 * time.Millisecond
 )

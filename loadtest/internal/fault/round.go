@@ -22,7 +22,7 @@ import (
 // cells are played side by side.
 const blockedAfter = 1300 * time.Millisecond
 
-// judgeTime is the longest that reading what a story has left may take. A round's time may be over before.
+// judgeTime is the longest that reading what a scenario has left may take. A round's time may be over before.
 const judgeTime = takeOver + 10*time.Second
 
 // round is a scenario that is played once, with its cells side by side.
@@ -45,12 +45,12 @@ type cell struct {
 	first    *report.Fault // what came of it beside others, if it is played again
 	history  history.History
 	verdict  verify.Verdict
-	err      error // why the story could not be played to its end
+	err      error // why the scenario could not be played to its end
 }
 
 func (l *Lab) newCell(sc Scenario, choice load.Choice, o Options, repeat int) *cell {
 	s := &Stage{
-		lab: l, Sale: messages.Sale{Strategy: choice.Strategy, Store: choice.Store, Item: l.nextItem()}, Story: sc.Name,
+		lab: l, Sale: messages.Sale{Strategy: choice.Strategy, Store: choice.Store, Item: l.nextItem()}, Scenario: sc.Name,
 		note: func(report.FaultStep) {}, owners: map[string]string{},
 	}
 	if o.Step != nil {
@@ -111,8 +111,8 @@ func (r *round) playOn(ctx context.Context, cells []*cell) (err error) {
 	return nil
 }
 
-// perform plays a cell and has it judged. A story that could not be played to its end is judged, too: its answers may
-// contradict the store, which is often why it could not go on.
+// perform plays a cell and has it judged. A scenario that could not be played to its end is judged, too: its answers
+// may contradict the store, which is often why it could not go on.
 func (c *cell) perform(ctx context.Context) {
 	if c.err = c.stage.open(ctx, c.scenario.Name); c.err != nil {
 		return
@@ -130,7 +130,7 @@ func (c *cell) perform(ctx context.Context) {
 	c.err = errors.Join(c.err, err)
 }
 
-// judgeable reports whether a story that failed can be judged.
+// judgeable reports whether a scenario that failed can be judged.
 func (c *cell) judgeable(ctx context.Context) bool {
 	return c.stage.booked.Load() && !errors.Is(ctx.Err(), context.Canceled)
 }
@@ -140,7 +140,7 @@ func doubted(f report.Fault) bool {
 	return !f.ClaimHeld && f.Outcome != report.Skipped && f.Outcome != report.Unsafe
 }
 
-// result decides what came of the story.
+// result decides what came of the scenario.
 func (c *cell) result() report.Fault {
 	s := c.stage
 	r := report.Fault{
@@ -238,8 +238,8 @@ type Options struct {
 	Repeat    int    // how often each scenario is played
 	Parallel  int    // the largest number of scenarios that are played at the same time; 0: 1
 	Command   string // that plays scenarios, for Fault.Replay; empty: Command
-	// Step is called when a step has been played, and may wait. If it is set, one cell of a scenario is played after the
-	// other. It must be safe for concurrent use: a story does several things at once.
+	// Step is called when a step has been played, and may wait. If it is set, one cell of a scenario is played after
+	// the other. It must be safe for concurrent use: a scenario does several things at once.
 	Step func(*Stage, report.FaultStep)
 	// Done is called for each cell when its scenario has ended, in the order of Scenarios. Cells that are played again
 	// come last; Fault.Place tells the order of all.

@@ -75,17 +75,17 @@ func TestTheOutcomeOfACellFollowsFromItsProofAndVerdict(t *testing.T) {
 		"unsafe while somebody read": {
 			verdict: wrong, proof: struck, reading: true, claimed: "refused", want: report.Unsafe,
 		},
-		"a story that failed": {
+		"a scenario that failed": {
 			verdict: correct, proof: struck, err: errors.New("no server"), claimed: "refused", want: report.Inconclusive,
 		},
-		"a story that failed because the answers contradict the store": {
+		"a scenario that failed because the answers contradict the store": {
 			verdict: wrong, err: errors.New("unexpected answer"), claimed: "refused", want: report.Unsafe,
 		},
-		"a story that failed after it had proved that a claim was broken": {
+		"a scenario that failed after it had proved that a claim was broken": {
 			verdict: correct, proof: struck, broken: "no refusal", err: errors.New("no server"), claimed: "refused",
 			want: report.Unsafe,
 		},
-		"unsafe as claimed, in a story that failed before its fault struck": {
+		"unsafe as claimed, in a scenario that failed before its fault struck": {
 			verdict: wrong, err: errors.New("no server"), claimed: "loses-updates", want: report.Inconclusive,
 		},
 	} {
@@ -140,23 +140,23 @@ func TestWhatAStoryLeavesInTheBackgroundEndsWithIt(t *testing.T) {
 			ended = closed
 		})
 		s.check(failed)
-		t.Error("the story went on after a step that could not be played")
+		t.Error("the scenario went on after a step that could not be played")
 	})
 	if !errors.Is(err, failed) || !ended {
-		t.Errorf("the story ended with %v; what it opened was closed, and its background was over: %t", err, ended)
+		t.Errorf("the scenario ended with %v; what it opened was closed, and its background was over: %t", err, ended)
 	}
 }
 
-func TestAPartInTheBackgroundThatFailsEndsTheStoryThatWaitsForIt(t *testing.T) {
+func TestAPartInTheBackgroundThatFailsEndsTheScenarioThatWaitsForIt(t *testing.T) {
 	t.Parallel()
 	failed := errors.New("no server")
 	err := new(Stage).play(t.Context(), func(s *Stage) {
 		wait := s.meanwhile(func() { s.check(failed) })
 		wait()
-		t.Error("the story went on")
+		t.Error("the scenario went on")
 	})
 	if !errors.Is(err, failed) {
-		t.Errorf("the story ended with %v, want %v", err, failed)
+		t.Errorf("the scenario ended with %v, want %v", err, failed)
 	}
 }
 
@@ -209,9 +209,9 @@ func TestABlockForATimeThatIsSetSaysWhatEndedIt(t *testing.T) {
 		"it gave up long ago":   {"late-write", leased, 2000 * ms, 4020 * ms, 900 * ms, "blocked 4.0 s"},
 		"it did not give up":    {"late-write", leased, 2000 * ms, 4020 * ms, 0, "blocked 4.0 s"},
 	} {
-		strategy, story := load.Strategy{Name: "s", Claim: test.claim}, named(t, test.scenario)
+		strategy, scenario := load.Strategy{Name: "s", Claim: test.claim}, named(t, test.scenario)
 		c := &cell{
-			scenario: story, claim: story.Claim(strategy),
+			scenario: scenario, claim: scenario.Claim(strategy),
 			verdict: verify.Verdict{Result: verify.Correct}, stage: &Stage{
 				lab: &Lab{}, Sale: messages.Sale{Strategy: strategy, Lease: test.lease}, proof: "it struck", blocked: test.blocked,
 			},

@@ -10,7 +10,7 @@ import (
 	"stock/loadtest/internal/messages"
 )
 
-// rowPlays are stories of transactions in MySQL, and of what they see of each other and wait for.
+// rowPlays are scenarios of transactions in MySQL, and of what they see of each other and wait for.
 var rowPlays = map[string]func(*Stage){
 	"commit-after-timeout": func(s *Stage) {
 		second := s.newItem()

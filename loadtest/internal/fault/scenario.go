@@ -1,7 +1,8 @@
-// Package fault replays short stories of what can go wrong: a holder dies, its write comes late, a client sends again.
+// Package fault replays short scenarios of what can go wrong: a holder dies, its write comes late, a client sends
+// again.
 //
-// A story runs on real processes. It injects its fault at a point that it can observe, never after a delay alone, and
-// says what proves that it did. The judge of the lab decides what came of it.
+// A scenario runs on real processes. It injects its fault at a point that it can observe, never after a delay alone,
+// and says what proves that it did. The judge of the lab decides what came of it.
 package fault
 
 import (
@@ -14,9 +15,9 @@ import (
 	"stock/loadtest/internal/verify"
 )
 
-// Scenario is one story. Every strategy to which it applies plays it as a cell of its own.
+// Scenario is one scenario. Every strategy to which it applies plays it as a cell of its own.
 type Scenario struct {
-	// Name is that of the story. Variants of a story have a common part before a slash.
+	// Name is that of the scenario. Variants of a scenario have a common part before a slash.
 	Name   string
 	Title  string  // what happens, in one sentence
 	For    players // who plays it
@@ -25,19 +26,19 @@ type Scenario struct {
 	Play   func(*Stage) `yaml:"-"`
 }
 
-// Claim is what is expected of a story: in words, and the outcomes that agree with them.
+// Claim is what is expected of a scenario: in words, and the outcomes that agree with them.
 type Claim struct {
-	Of       players // empty: of every strategy that plays the story
+	Of       players // empty: of every strategy that plays the scenario
 	Words    string
 	Outcomes []report.Outcome
 	// Catalogue names a fault whose consequences the catalogue claims. Words and Outcomes follow from that.
 	Catalogue string
 }
 
-// Applies reports whether a strategy plays the story.
+// Applies reports whether a strategy plays the scenario.
 func (s Scenario) Applies(to load.Strategy) bool { return s.For.has(to) }
 
-// Claim is what is expected of a strategy to which the story applies.
+// Claim is what is expected of a strategy to which the scenario applies.
 func (s Scenario) Claim(of load.Strategy) Claim {
 	for _, c := range s.Claims {
 		if len(c.Of) == 0 || c.Of.has(of) {

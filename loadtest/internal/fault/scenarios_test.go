@@ -9,17 +9,17 @@ import (
 	"stock/internal/stock/catalogue"
 )
 
-// A name that is misspelt in the list would leave a strategy, a claim or a story out.
+// A name that is misspelt in the list would leave a strategy, a claim or a scenario out.
 func TestTheListOfScenariosNamesWhatExists(t *testing.T) {
 	t.Parallel()
-	strategies := func(story string, names players) {
+	strategies := func(scenario string, names players) {
 		for _, name := range names {
 			if name[0] == '!' {
 				name = name[1:]
 			}
 			listed := func(s stock.Strategy) bool { return s.Name == name }
 			if _, known := groups[name]; !known && !slices.ContainsFunc(catalogue.Strategies, listed) {
-				t.Errorf("%s: no strategy and no group is named %q", story, name)
+				t.Errorf("%s: no strategy and no group is named %q", scenario, name)
 			}
 		}
 	}
@@ -32,8 +32,8 @@ func TestTheListOfScenariosNamesWhatExists(t *testing.T) {
 		if s.For == nil || s.Claims == nil {
 			t.Errorf("%s: strategies play it: %t; it has claims: %t", s.Name, s.For != nil, s.Claims != nil)
 		}
-		story, _, _ := strings.Cut(s.Name, "/")
-		played[s.Name], played[story] = true, true
+		scenario, _, _ := strings.Cut(s.Name, "/")
+		played[s.Name], played[scenario] = true, true
 	}
 	for _, all := range families {
 		for name := range all {

@@ -9,7 +9,7 @@ import (
 	"stock/loadtest/internal/oracle"
 )
 
-// Scene is the state of the servers, the requests and the replicas between two steps of a story.
+// Scene is the state of the servers, the requests and the replicas between two steps of a scenario.
 type Scene struct {
 	oracle.Contents
 	// Holders names the client that holds each lock of Contents.Locks. It is empty if nobody does, or nobody knows who.
@@ -19,12 +19,12 @@ type Scene struct {
 	Survivor string   `json:"survivor"` // the state of the replica
 }
 
-// OpenViewer opens a Viewer of the servers on which the story is played. The caller closes it.
+// OpenViewer opens a Viewer of the servers on which the scenario is played. The caller closes it.
 func (s *Stage) OpenViewer() (*oracle.Viewer, error) {
 	return oracle.NewViewer(s.oracleConfig())
 }
 
-// Look returns the scene as it is now. It may be called while the story is played.
+// Look returns the scene as it is now. It may be called while the scenario is played.
 func (s *Stage) Look(ctx context.Context, viewer *oracle.Viewer) Scene {
 	names := []string{s.Strategy.Name}
 	if s.Strategy.Name == "lock-multi" {

@@ -19,10 +19,10 @@ import (
 	"stock/loadtest/internal/oracle"
 )
 
-// pollInterval is the time between two looks at what a story waits for.
+// pollInterval is the time between two looks at what a scenario waits for.
 const pollInterval = 5 * time.Millisecond
 
-// eventually waits until a condition holds that the story observes.
+// eventually waits until a condition holds that the scenario observes.
 func eventually(ctx context.Context, what string, holds func() (bool, error)) error {
 	for {
 		held, err := holds()
@@ -35,7 +35,7 @@ func eventually(ctx context.Context, what string, holds func() (bool, error)) er
 	}
 }
 
-// openRedis opens connections of the story's own. A command is sent once. The caller closes them.
+// openRedis opens connections of the scenario's own. A command is sent once. The caller closes them.
 func openRedis(address string) *redis.Client { return openRedisAs(oracle.Account{}, address) }
 
 func openRedisAs(account oracle.Account, address string) *redis.Client {
@@ -158,7 +158,7 @@ func pause(ctx context.Context, p *servers.Process) error {
 	})
 }
 
-// lostMaster is the master of a Redis Cluster that the stories kill: that of the first third of the hash slots.
+// lostMaster is the master of a Redis Cluster that the scenarios kill: that of the first third of the hash slots.
 const lostMaster = 0
 
 // failOverCluster kills the master, waits until the Cluster has promoted its Redis replica, and measures for how long
@@ -323,5 +323,5 @@ func madeBy(member uint64) func(tcpproxy.Message) bool {
 	}
 }
 
-// firstItem is below the ids of the stories' items: no load uses them.
+// firstItem is below the ids of the scenarios' items: no load uses them.
 const firstItem = 1_000_000

@@ -23,20 +23,21 @@ import (
 	"stock/loadtest/internal/verify"
 )
 
-// units is the stock of a story's item. It is enough for all clients. The strategy slots has one unit in each of its 16
-// rows: a client that buys one unit finds it in any row, and one that buys two has to lock them all.
+// units is the stock of a scenario's item. It is enough for all clients. The strategy slots has one unit in each of its
+// 16 rows: a client that buys one unit finds it in any row, and one that buys two has to lock them all.
 const units = 16
 
 // manyUnits are so many that the item never sells out.
 const manyUnits = 1_000_000
 
 // Stage is where one cell is played: an item of its own, the clients that ask for it, and the record of what happens. A
-// story is told like a test: a step that cannot be played ends it. What was opened is closed when the story has ended.
+// scenario is told like a test: a step that cannot be played ends it. What was opened is closed when the scenario has
+// ended.
 type Stage struct {
 	*Deployment
-	ctx context.Context // of the story, as in testing.T
+	ctx context.Context // of the scenario, as in testing.T
 	messages.Sale
-	Story string // the name of the scenario
+	Scenario string // the name of the scenario
 
 	lab     *Lab
 	company *company
@@ -44,7 +45,7 @@ type Stage struct {
 	began   time.Time
 	beganNS int64 // on the clock of the history
 
-	background sync.WaitGroup // of what a story does while it goes on
+	background sync.WaitGroup // of what a scenario does while it goes on
 	atEnd      []func()       // close what was opened, in the order of opening
 
 	// Written by one goroutine at a time.
@@ -66,27 +67,27 @@ type Stage struct {
 // period is a time in which somebody has read a step.
 type period struct{ from, to time.Time }
 
-// ended ends a story that cannot be played to its end.
+// ended ends a scenario that cannot be played to its end.
 type ended struct{ err error }
 
-// check ends the story if err is not nil.
+// check ends the scenario if err is not nil.
 func (s *Stage) check(err error) {
 	if err != nil {
 		panic(ended{err})
 	}
 }
 
-// failf ends the story. That is no verdict: the cell is inconclusive, unless the judge finds damage.
+// failf ends the scenario. That is no verdict: the cell is inconclusive, unless the judge finds damage.
 func (s *Stage) failf(format string, args ...any) { s.check(fmt.Errorf(format, args...)) }
 
-// requiref ends the story unless a condition holds.
+// requiref ends the scenario unless a condition holds.
 func (s *Stage) requiref(holds bool, format string, args ...any) {
 	if !holds {
 		s.failf(format, args...)
 	}
 }
 
-// tell plays a part of a story, and returns why it could not be played to its end.
+// tell plays a part of a scenario, and returns why it could not be played to its end.
 func tell(part func()) (err error) {
 	defer func() {
 		if why := recover(); why != nil {
@@ -101,8 +102,8 @@ func tell(part func()) (err error) {
 	return nil
 }
 
-// play plays a story. It closes what the story has opened, and ends what the story has left in the background.
-func (s *Stage) play(ctx context.Context, story func(*Stage)) error {
+// play plays a scenario. It closes what the scenario has opened, and ends what the scenario has left in the background.
+func (s *Stage) play(ctx context.Context, scenario func(*Stage)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer s.background.Wait()
 	defer cancel()
@@ -112,18 +113,18 @@ func (s *Stage) play(ctx context.Context, story func(*Stage)) error {
 			end()
 		}
 	}()
-	return tell(func() { story(s) })
+	return tell(func() { scenario(s) })
 }
 
-// meanwhile plays a part of the story while the story goes on. It must end soon after the story's context. The function
-// that it returns waits until the part has ended.
+// meanwhile plays a part of the scenario while the scenario goes on. It must end soon after the scenario's context. The
+// function that it returns waits until the part has ended.
 func (s *Stage) meanwhile(part func()) (wait func()) {
 	over := make(chan error, 1)
 	s.background.Go(func() { over <- tell(part) })
 	return func() { s.check(<-over) }
 }
 
-// eventually waits until a condition holds that the story observes.
+// eventually waits until a condition holds that the scenario observes.
 func (s *Stage) eventually(what string, holds func() bool) {
 	s.check(eventually(s.ctx, what, func() (held bool, err error) {
 		err = tell(func() { held = holds() })
@@ -238,7 +239,7 @@ func (s *Stage) together(kind report.StepKind, what string, do func(context.Cont
 	s.step(kind, what)
 }
 
-// inTurn plays a part of the story that must not meet the same part of other cells.
+// inTurn plays a part of the scenario that must not meet the same part of other cells.
 func (s *Stage) inTurn(part func()) {
 	s.company.turn.Lock()
 	defer s.company.turn.Unlock()
@@ -255,17 +256,17 @@ type company struct {
 }
 
 // open prepares the item.
-func (s *Stage) open(ctx context.Context, story string) error {
+func (s *Stage) open(ctx context.Context, scenario string) error {
 	s.began, s.beganNS = time.Now(), monotonic.Now()
 	claim := s.Strategy.ClaimFor(2, false)
 	s.run = history.Run{
 		Cell: history.Cell{
 			Subject: history.Subject{
-				Strategy: s.Strategy.Name, Store: s.Store, Replicas: 2, Workload: history.Workload{Name: story},
+				Strategy: s.Strategy.Name, Store: s.Store, Replicas: 2, Workload: history.Workload{Name: scenario},
 			},
 			Round: 1,
 		},
-		Story: story, Claim: claim, Control: s.Strategy.Control, Witness: history.WitnessOracle,
+		Scenario: scenario, Claim: claim, Control: s.Strategy.Control, Witness: history.WitnessOracle,
 		Fenced: s.Strategy.Fenced(), OmitsRemaining: s.Strategy.OmitsRemaining(), Keys: s.Strategy.Idempotent,
 		Ledger: s.Strategy.Idempotent && s.Store == oracle.MySQL,
 		Set:    map[int64]int64{}, Initial: map[int64]int64{},
@@ -313,8 +314,8 @@ func (s *Stage) stock(store string) int64 {
 // durable is the store in which a sale is durable.
 func (s *Stage) durable() string { return s.Strategy.Durable(s.Store) }
 
-// judge reads what the story left, and has it judged. A story that was not played to its end may have cut off a sale
-// between two stores.
+// judge reads what the scenario left, and has it judged. A scenario that was not played to its end may have cut off a
+// sale between two stores.
 func (s *Stage) judge(ctx context.Context, ended bool) (history.History, verify.Verdict, error) {
 	h := history.History{Run: s.run, Ops: slices.SortedFunc(slices.Values(s.ops), func(a, b history.Op) int {
 		return int(a.SentNS - b.SentNS)
@@ -334,7 +335,7 @@ func (s *Stage) judge(ctx context.Context, ended bool) (history.History, verify.
 		}
 	}
 	if s.run.Ledger {
-		if h.Ledger, err = s.Oracle.Ledger(ctx, fmt.Sprintf("story-%d", s.Item)); err != nil {
+		if h.Ledger, err = s.Oracle.Ledger(ctx, fmt.Sprintf("scenario-%d", s.Item)); err != nil {
 			return h, verify.Verdict{}, err
 		}
 		h.End.LedgerRead = true
@@ -342,7 +343,7 @@ func (s *Stage) judge(ctx context.Context, ended bool) (history.History, verify.
 	return h, verify.Judge(&h), nil
 }
 
-// windows shows the story on a time axis. If no step says that the fault struck, it struck when it was proved.
+// windows shows the scenario on a time axis. If no step says that the fault struck, it struck when it was proved.
 func (s *Stage) windows(h *history.History) []timeline.Window {
 	if !slices.ContainsFunc(h.Ops, func(op history.Op) bool { return op.Sells() }) {
 		return nil
@@ -355,7 +356,7 @@ func (s *Stage) windows(h *history.History) []timeline.Window {
 			struck = &timeline.Fault{After: s.steps[at].After, Text: text}
 		}
 	}
-	return timeline.Story(h, s.beganNS, requestName(s.Item, ""), struck)
+	return timeline.Scenario(h, s.beganNS, requestName(s.Item, ""), struck)
 }
 
 // settled reads the stock when it has stopped changing. A strategy that writes behind may still be at it.
@@ -382,7 +383,7 @@ func (s *Stage) settled(ctx context.Context) (map[int64]int64, error) {
 
 // variant is what follows the slash in the scenario's name.
 func (s *Stage) variant() string {
-	_, variant, _ := strings.Cut(s.Story, "/")
+	_, variant, _ := strings.Cut(s.Scenario, "/")
 	return variant
 }
 
@@ -396,7 +397,9 @@ func (s *Stage) written(ctx context.Context, stock map[int64]int64) bool {
 }
 
 // requestName names a client's request. The item makes it unique.
-func requestName(item int64, client string) string { return fmt.Sprintf("story-%d-%s", item, client) }
+func requestName(item int64, client string) string {
+	return fmt.Sprintf("scenario-%d-%s", item, client)
+}
 
 // Asking is a request without an answer.
 type Asking struct {

@@ -12,7 +12,8 @@ import (
 	"stock/loadtest/internal/oracle"
 )
 
-// message is one that a proxy holds as soon as it arrives. It goes on when it is released, or when the story has ended.
+// message is one that a proxy holds as soon as it arrives. It goes on when it is released, or when the scenario has
+// ended.
 type message struct {
 	*tcpproxy.Caught
 	stage *Stage
@@ -78,7 +79,8 @@ func (s *Stage) tryToHold(o order, step messages.Step) (h held, caught bool) {
 	first := len(s.ops) == 0
 	s.mu.Unlock()
 	if step == messages.Read && first {
-		// At the first request for an item, a replica reads the stock before it takes the lock, to see that the item exists.
+		// At the first request for an item, a replica reads the stock before it takes the lock, to see that the item
+		// exists.
 		s.send(to(o.at, "Z", 1))
 	}
 	m := message{s.Catch(o.at.Proxies, step), s}
@@ -111,7 +113,7 @@ func (h held) land() history.Op {
 func (h held) stage() *Stage { return h.pending.stage }
 
 // die drops the message of a request whose replica was killed, and waits until the client's connection has ended. It
-// ends the story if the replica had answered.
+// ends the scenario if the replica had answered.
 func (h held) die() {
 	h.Cut(tcpproxy.BeforeRequest)
 	op := h.wait()
@@ -131,7 +133,7 @@ func (p *pending) caught(m message) *pending {
 	return p
 }
 
-// proxyTo starts a proxy of the story's own.
+// proxyTo starts a proxy of the scenario's own.
 func (s *Stage) proxyTo(address string) *tcpproxy.Proxy {
 	proxy, err := tcpproxy.Start(address)
 	s.check(err)

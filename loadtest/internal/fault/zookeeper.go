@@ -23,7 +23,7 @@ type wrapped struct {
 	queues []string // the nodes whose children it numbers
 }
 
-// startZooKeeper starts a ZooKeeper whose counters a story sets.
+// startZooKeeper starts a ZooKeeper whose counters a scenario sets.
 func startZooKeeper(ctx context.Context, d *Deployment) error {
 	server, err := servers.StartZooKeeper(ctx, servers.ZooKeeperOptions{Java: []string{servers.WithoutDigest}})
 	if err == nil {
@@ -33,7 +33,7 @@ func startZooKeeper(ctx context.Context, d *Deployment) error {
 	return err
 }
 
-// connectZooKeeper opens a connection of the story's own.
+// connectZooKeeper opens a connection of the scenario's own.
 func (s *Stage) connectZooKeeper() *zk.Conn {
 	conn, _, err := zk.Connect([]string{s.zookeeper.Addr}, patientTimeout, zk.WithLogger(log.New(io.Discard, "", 0)))
 	s.check(err)

@@ -109,7 +109,7 @@ type Run struct {
 	Cancels        bool   `json:"cancels,omitempty"`     // some sales are cancelled during the load
 	Reserves       bool   `json:"reserves,omitempty"`    // units are held, and then sold or given back
 	Own            bool   `json:"own,omitempty"`         // a service of the user's was run, which claims nothing
-	Story          string `json:"story,omitempty"`       // the fault scenario that was played; empty: a load was run
+	Scenario       string `json:"scenario,omitempty"`    // the fault scenario that was played; empty: a load was run
 	// Set holds the units by item that the lab set before the run; it is nil if the lab found the stock.
 	Set     map[int64]int64 `json:"set,omitempty"`
 	Initial map[int64]int64 `json:"initial"` // units by item, as read before the run

@@ -123,7 +123,7 @@ func PlayFaults(
 ) error {
 	o.Done = func(played report.Fault, h history.History) error {
 		if len(h.Ops) > 0 {
-			if err := keepStory(dir, played, h); err != nil {
+			if err := keepScenario(dir, played, h); err != nil {
 				return err
 			}
 		}
@@ -134,8 +134,8 @@ func PlayFaults(
 	return stage.Run(ctx, o)
 }
 
-// keepStory writes the history of a story.
-func keepStory(dir string, played report.Fault, h history.History) error {
+// keepScenario writes the history of a scenario.
+func keepScenario(dir string, played report.Fault, h history.History) error {
 	name := fmt.Sprintf("%s-%s-%d.jsonl", played.Scenario, played.Strategy, played.Repeat)
 	path := filepath.Join(dir, "faults", strings.NewReplacer("/", "-", " ", "-").Replace(name))
 	return load.WriteHistory(path, h)

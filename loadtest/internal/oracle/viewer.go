@@ -14,7 +14,7 @@ import (
 )
 
 // Viewer shows people what the stores hold of an item. Unlike an Oracle, it is not counted, and it takes a server that
-// does not answer for what it is: a story may have stopped it.
+// does not answer for what it is: a scenario may have stopped it.
 type Viewer struct {
 	db     *sql.DB
 	prefix string       // of keys

@@ -14,7 +14,7 @@ type matrixView struct {
 	Strategies []string
 	Legend     []faultWord
 
-	stories []storyData
+	faults []faultData
 }
 
 // scenarioView is a row of the matrix.
@@ -25,15 +25,15 @@ type scenarioView struct {
 
 // matrixCell is what came of a scenario for a strategy.
 type matrixCell struct {
-	Story  int // its place in the stories
+	Fault  int // its place in the faults
 	Class  string
 	Text   string // shown in the cell; empty: the symbol of its class
 	Label  string // the whole outcome, in words
 	Broken bool   // the claim did not hold
 }
 
-// storyData is a story, as the script of the page reads it. Repeats that ended in the same way are one story.
-type storyData struct {
+// faultData is a fault, as the script of the page reads it. Repeats that ended in the same way are one fault.
+type faultData struct {
 	report.Fault
 
 	Class   string `json:"class"`
@@ -80,7 +80,7 @@ func (m *matrixView) addScenario(scenario string, played map[cellKey][]report.Fa
 	m.Scenarios = append(m.Scenarios, row)
 }
 
-// newCell adds the story of the worst repeat; nil if there is none.
+// newCell adds the fault of the worst repeat; nil if there is none.
 func (m *matrixView) newCell(repeats []report.Fault) *matrixCell {
 	if len(repeats) == 0 {
 		return nil
@@ -90,7 +90,7 @@ func (m *matrixView) newCell(repeats []report.Fault) *matrixCell {
 		return !f.ClaimHeld && f.Outcome != report.Skipped && f.Outcome != report.Inconclusive
 	})
 	class, _ := outcomeClass(worst.Outcome)
-	c := &matrixCell{Story: len(m.stories), Class: class, Broken: !held}
+	c := &matrixCell{Fault: len(m.faults), Class: class, Broken: !held}
 	switch {
 	case worst.Until != "": // how long that took says nothing
 	case worst.Seconds >= 9.95:
@@ -102,7 +102,7 @@ func (m *matrixView) newCell(repeats []report.Fault) *matrixCell {
 	if !held {
 		c.Label += ", the claim did not hold"
 	}
-	m.stories = append(m.stories, storyData{
+	m.faults = append(m.faults, faultData{
 		Fault: worst, Class: class, Found: worst.String(), Repeats: repeated(repeats), Claims: worst.ClaimWords(), Held: held,
 	})
 	return c

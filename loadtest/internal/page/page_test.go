@@ -57,21 +57,21 @@ func TestALegendSaysWhetherAnythingWasSoldAfterTheFault(t *testing.T) {
 		"sold-true":  "from “the victim is killed” until the next sale",
 		"sold-false": "to the end: nothing was sold any more",
 	} {
-		openStory(p, "holder-dies/"+strategy, strategy)
+		openFault(p, "holder-dies/"+strategy, strategy)
 		if got := p.Text(".tl-legend"); !strings.Contains(got, want) || !strings.Contains(got, "selected") {
 			t.Errorf("the legend is %q, want %q in it", got, want)
 		}
 	}
 }
 
-// openStory follows a link to a story, which is played again by a command.
-func openStory(p *browsertest.Page, link, replay string) {
+// openFault follows a link to a fault, which is played again by a command.
+func openFault(p *browsertest.Page, link, replay string) {
 	browsertest.Eval[bool](p, `(location.hash = "`+link+`") !== ""`)
-	p.WaitFor(`document.querySelector("#story[open] .replay code")?.textContent === "` + replay + `"`)
+	p.WaitFor(`document.querySelector("#fault[open] .replay code")?.textContent === "` + replay + `"`)
 }
 
-// Two stories, in one page.
-func TestStoriesAreOpenedAndCopied(t *testing.T) {
+// Two faults, in one page.
+func TestFaultsAreOpenedAndCopied(t *testing.T) {
 	t.Parallel()
 	r := &report.Report{Faults: []report.Fault{
 		{Scenario: "late-write", Strategy: "update", Outcome: report.Safe, Replay: "play update"},
@@ -84,21 +84,21 @@ func TestStoriesAreOpenedAndCopied(t *testing.T) {
 }
 
 func openByLinks(p *browsertest.Page) {
-	openStory(p, "late-write/none", "play none")
-	openStory(p, "late-write/update", "play update") // while the first is open
-	browsertest.Eval[bool](p, `document.getElementById("story").close() || true`)
+	openFault(p, "late-write/none", "play none")
+	openFault(p, "late-write/update", "play update") // while the first is open
+	browsertest.Eval[bool](p, `document.getElementById("fault").close() || true`)
 	// No escape sequence: it opens nothing, and the page reports no error. The listener of the page was called before.
 	browsertest.Eval[bool](p, `addEventListener("hashchange", () => { window.changed = true; }) || true`)
 	browsertest.Eval[bool](p, `(location.hash = "%") !== ""`)
-	p.WaitFor("window.changed && !document.getElementById('story').open")
+	p.WaitFor("window.changed && !document.getElementById('fault').open")
 }
 
-// The story that is opened keeps its address.
+// The fault that is opened keeps its address.
 func openWhileAnotherCloses(t *testing.T, p *browsertest.Page) {
 	t.Helper()
 	browsertest.Eval[bool](p, `(() => {
-		const [first, second] = document.querySelectorAll("button[data-story]");
-		const dialog = document.getElementById("story");
+		const [first, second] = document.querySelectorAll("button[data-fault]");
+		const dialog = document.getElementById("fault");
 		dialog.addEventListener("close", () => { window.heard = true; });
 		first.click();
 		dialog.close(); // the browser tells the page later
@@ -118,6 +118,6 @@ func copyInVain(p *browsertest.Page) {
 		document.execCommand = () => false;
 		return true;
 	})()`)
-	p.Click("#story[open] .replay button")
-	p.WaitFor(`document.querySelector("#story .replay button").textContent === "Not copied"`)
+	p.Click("#fault[open] .replay button")
+	p.WaitFor(`document.querySelector("#fault .replay button").textContent === "Not copied"`)
 }

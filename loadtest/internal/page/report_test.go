@@ -260,8 +260,8 @@ func TestRepeatsAreOneCell(t *testing.T) {
 	}
 	m := newMatrix(&report.Report{Faults: faults})
 	const repeats = "Played 3 times: 2 × safe, 1 × unsafe."
-	if len(m.stories) != 1 || m.stories[0].Repeats != repeats || m.stories[0].Class != "bad" {
-		t.Fatalf("got %+v, want the worst as one story", m.stories)
+	if len(m.faults) != 1 || m.faults[0].Repeats != repeats || m.faults[0].Class != "bad" {
+		t.Fatalf("got %+v, want the worst as one fault", m.faults)
 	}
 	if cell := m.Scenarios[0].Cells[0]; !cell.Broken || !strings.HasSuffix(cell.Label, "the claim did not hold") {
 		t.Errorf("got the cell %+v, want a broken claim", cell)

@@ -251,7 +251,7 @@ func newFaultWord(of faultHead, outcome string) faultWord {
 	case report.Unsafe:
 		w.Word = cmp.Or(unsafeWords[of.Scenario], outcome)
 	case report.Unavailable:
-		w.Word = first // its time is that of the story
+		w.Word = first // its time is that of the fault
 	}
 	return w
 }

@@ -16,8 +16,8 @@ type outcomeGroup struct {
 	failed         map[string]bool // whose claim did not hold
 }
 
-// writeStories lists the scenarios, each with its outcomes.
-func (r *Report) writeStories(out printer) {
+// writeScenarios lists the scenarios, each with its outcomes.
+func (r *Report) writeScenarios(out printer) {
 	for _, scenario := range r.Scenarios() {
 		groups, played := r.outcomeGroups(scenario)
 		out.item(bold, scenario+": "+groups[0].Title)

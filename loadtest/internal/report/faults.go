@@ -19,7 +19,7 @@ const (
 	// Unsafe: a sale is lost or made twice, more is sold than there is, or a sale is refused without reason.
 	Unsafe       Outcome = "unsafe"
 	Blocked      Outcome = "blocked"      // nobody could buy the item for a while
-	Unavailable  Outcome = "unavailable"  // nobody could buy the item as long as the story went on
+	Unavailable  Outcome = "unavailable"  // nobody could buy the item as long as the scenario went on
 	Inconclusive Outcome = "inconclusive" // the fault did not strike as it should
 	Skipped      Outcome = "skipped"      // something that the scenario needs is missing
 )
@@ -36,8 +36,8 @@ type Fault struct {
 	Repeat   int     `json:"repeat"` // from 1
 	Outcome  Outcome `json:"outcome"`
 	Seconds  float64 `json:"seconds"` // how long the item was blocked, until the next sale; 0: not, or not measured
-	// Until says what the next buyer waited for, if that takes as long as is set, and how long it was: the lab sets less
-	// than the service does by default. Empty: something else.
+	// Until says what the next buyer waited for, if that takes as long as is set, and how long it was: the lab sets
+	// less than the service does by default. Empty: something else.
 	Until string `json:"until,omitempty"`
 	// Proof shows that the fault struck. Without one, the outcome is Inconclusive.
 	Proof     string      `json:"proof"`
@@ -50,18 +50,18 @@ type Fault struct {
 	// came of it then.
 	First string `json:"first,omitempty"`
 	Place int    `json:"-"` // among those of a run; they may be added in another order
-	// Windows shows the requests and critical sections, on a time axis that begins with the story.
+	// Windows shows the requests and critical sections, on a time axis that begins with the scenario.
 	Windows []timeline.Window `json:"windows,omitempty"`
 }
 
 // FaultStep is one thing that happened.
 type FaultStep struct {
-	After time.Duration `json:"after_ns"` // since the story began
+	After time.Duration `json:"after_ns"` // since the scenario began
 	Kind  StepKind      `json:"kind,omitempty"`
 	Text  string        `json:"text"`
 }
 
-// StepKind says what a step means to the story.
+// StepKind says what a step means to the scenario.
 type StepKind string
 
 // The kinds of steps.
@@ -185,7 +185,7 @@ func (r *Report) writeFaults(out printer) {
 		return
 	}
 	out.section("Faults")
-	r.writeStories(out)
+	r.writeScenarios(out)
 	for _, f := range r.Faults {
 		if f.First != "" {
 			out.paragraph(fmt.Sprintf("Played again, alone: %s, %s: first %s, then %s.", f.Scenario, f.Strategy, f.First, f))

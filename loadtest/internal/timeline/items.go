@@ -45,7 +45,7 @@ type finding struct {
 func byItem(h *history.History, everything bool, prefix string) (items []*item) {
 	for _, sales := range verify.SalesByItem(h) {
 		it := &item{id: sales.Item, requests: !slices.ContainsFunc(sales.Ops, verify.Entered)}
-		if h.Run.Story == "" {
+		if h.Run.Scenario == "" {
 			it.round = h.Run.Round
 		}
 		of := make([]*span, len(sales.Ops))

@@ -210,8 +210,8 @@ func TestAStoryShadesTheTimeFromTheFaultToTheNextSale(t *testing.T) {
 		Remaining: 21,
 	}
 	h := recorded(16, false, lost, restock, refused, sale("c", "survivor", 40, 41, 15))
-	h.Run.Story = "holder-dies"
-	windows := timeline.Story(h, 10*ms, "", &timeline.Fault{After: 5 * time.Millisecond, Text: "the victim is killed"})
+	h.Run.Scenario = "holder-dies"
+	windows := timeline.Scenario(h, 10*ms, "", &timeline.Fault{After: 5 * time.Millisecond, Text: "the victim is killed"})
 	if len(windows) != 1 {
 		t.Fatalf("got %d windows", len(windows))
 	}
@@ -246,19 +246,19 @@ func TestAStoryWithoutALaterSaleSaysSo(t *testing.T) {
 		Kind: history.Deduct, Name: "b", GoodsID: 1, Count: 2, SentNS: 20 * ms, ReceivedNS: 30 * ms, Outcome: history.Busy,
 	}
 	h := recorded(16, false, sale("a", "victim", 2, 3, 15), refused)
-	h.Run.Story = "holder-dies"
-	windows := timeline.Story(h, 0, "", &timeline.Fault{After: 10 * time.Millisecond, Text: "the victim is killed"})
+	h.Run.Scenario = "holder-dies"
+	windows := timeline.Scenario(h, 0, "", &timeline.Fault{After: 10 * time.Millisecond, Text: "the victim is killed"})
 	want := timeline.Shade{Start: 10 * ms, End: 30 * ms, Text: "the victim is killed"}
 	if got := windows[0].Shaded; len(got) != 1 || got[0] != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 }
 
-func TestALongStoryShowsWhatIsNearItsFault(t *testing.T) {
+func TestALongScenarioShowsWhatIsNearItsFault(t *testing.T) {
 	t.Parallel()
 	h := recorded(400, false, inTurn(400)...)
-	h.Run.Story = "starvation"
-	w := timeline.Story(h, 0, "r", &timeline.Fault{After: 500 * time.Millisecond})[0]
+	h.Run.Scenario = "starvation"
+	w := timeline.Scenario(h, 0, "r", &timeline.Fault{After: 500 * time.Millisecond})[0]
 	checkLayout(t, w)
 	if len(w.Sections) != timeline.MaxSections || w.Omitted != 400-timeline.MaxSections {
 		t.Errorf("%d sections, %d omitted", len(w.Sections), w.Omitted)

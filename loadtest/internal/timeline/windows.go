@@ -11,7 +11,7 @@ import (
 const (
 	// perWindow is how many sections are drawn around a finding.
 	perWindow = 24
-	// MaxSections is the largest number of sections in the window of a story.
+	// MaxSections is the largest number of sections in the window of a scenario.
 	MaxSections = 40
 )
 

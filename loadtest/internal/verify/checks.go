@@ -109,7 +109,7 @@ func sells(run history.Run) bool             { return sellsAtAll(run) && run.Cla
 func deducts(run history.Run) bool           { return reserves(run) || sells(run) }
 func isExclusive(run history.Run) bool       { return run.Exclusive }
 func sellsWithLedger(run history.Run) bool   { return sells(run) && run.Ledger }
-func isLoad(run history.Run) bool            { return run.Story == "" }
+func isLoad(run history.Run) bool            { return run.Scenario == "" }
 func sellsUnderLoad(run history.Run) bool    { return sells(run) && isLoad(run) }
 func reservesUnderLoad(run history.Run) bool { return reserves(run) && isLoad(run) }
 func reservesSmall(run history.Run) bool     { return reserves(run) && run.JudgedOnly }

@@ -401,7 +401,7 @@ func TestUnitsThatADeductionHasTakenAreNotFree(t *testing.T) {
 		}
 		return verify.Judge(&history.History{
 			Run: history.Run{
-				Reserves: true, Claim: verify.ClaimCorrect, Story: "two deductions",
+				Reserves: true, Claim: verify.ClaimCorrect, Scenario: "two deductions",
 				Set: map[int64]int64{1: 2}, Initial: map[int64]int64{1: 2},
 			},
 			Ops: append(others, refused), End: &history.End{Final: map[int64]int64{1: 2}},

@@ -768,7 +768,7 @@ func TestARestockIsNotHeldToItsEstimate(t *testing.T) {
 		}
 		h := &history.History{
 			Run: history.Run{
-				Story: "restock", OmitsRemaining: omits, Set: map[int64]int64{1: 2}, Initial: map[int64]int64{1: 2},
+				Scenario: "restock", OmitsRemaining: omits, Set: map[int64]int64{1: 2}, Initial: map[int64]int64{1: 2},
 				Claim: verify.ClaimCorrect,
 			},
 			Ops: []history.Op{

@@ -275,20 +275,20 @@
 
   // Step through
 
-  const stories = data("stories-data"), tour = data("tour-data");
+  const faults = data("faults-data"), tour = data("tour-data");
   const scenario = byId("scenario"), strategy = byId("strategy"), stops = byId("tour");
-  scenario.append(...stories.map((s) => h("option", { value: s.name }, s.name)));
+  scenario.append(...faults.map((s) => h("option", { value: s.name }, s.name)));
   stops.append(...tour.map((t, i) => h("option", { value: i }, `${i + 1}. ${t.name}`)));
   stops.append(h("option", { value: "" }, "(none)"));
   function chooseScenario(name, who) {
-    const story = stories.find((s) => s.name === name);
+    const fault = faults.find((s) => s.name === name);
     scenario.value = name;
-    strategy.replaceChildren(...story.strategies.map((s) => h("option", null, s)));
-    if (story.strategies.includes(who)) strategy.value = who;
-    setText("story-title", story.title);
+    strategy.replaceChildren(...fault.strategies.map((s) => h("option", null, s)));
+    if (fault.strategies.includes(who)) strategy.value = who;
+    setText("fault-title", fault.title);
     const i = tour.findIndex((t) => t.scenario === name && t.strategy === strategy.value);
     stops.value = i < 0 ? "" : i;
-    setText("story-why", i < 0 ? "" : tour[i].why);
+    setText("fault-why", i < 0 ? "" : tour[i].why);
   }
   stops.addEventListener("change", () => {
     if (stops.value !== "") chooseScenario(tour[stops.value].scenario, tour[stops.value].strategy);
@@ -297,25 +297,25 @@
   strategy.addEventListener("change", () => chooseScenario(scenario.value, strategy.value));
   chooseScenario(tour[0].scenario, tour[0].strategy);
 
-  let followed = false; // whether the form shows the story that goes on
+  let followed = false; // whether the form shows the fault that goes on
   let looked = -1; // at this step; -1: at what is now
-  let told = 0; // id of the story that is shown
-  byId("story-form").addEventListener("submit", async (event) => {
+  let told = 0; // id of the fault that is shown
+  byId("fault-form").addEventListener("submit", async (event) => {
     event.preventDefault();
-    if (!isEnabled(byId("story-start"))) return;
+    if (!isEnabled(byId("fault-start"))) return;
     looked = -1;
-    if (await ask("/story", { scenario: scenario.value, strategy: strategy.value })) byId("next").focus();
+    if (await ask("/fault", { scenario: scenario.value, strategy: strategy.value })) byId("next").focus();
   });
   onPress(byId("next"), () => {
     looked = -1;
     setEnabled(byId("next"), false);
-    ask("/story/next", { id: state.story.id, steps: state.story.steps.length + state.story.more });
+    ask("/fault/next", { id: state.fault.id, steps: state.fault.steps.length + state.fault.more });
   });
-  onPress(byId("finish"), () => ask("/story/finish", { id: state.story.id }));
-  onPress(byId("story-cancel"), () => ask("/cancel", { id: state.story.id }));
+  onPress(byId("finish"), () => ask("/fault/finish", { id: state.fault.id }));
+  onPress(byId("fault-cancel"), () => ask("/cancel", { id: state.fault.id }));
   function lookAt(step) {
     looked = step;
-    showStory(state.story, state.busy);
+    showFault(state.fault, state.busy);
   }
   byId("now").addEventListener("click", () => { lookAt(-1); byId("next").focus(); });
 
@@ -369,15 +369,15 @@
   }
   const sells = (kind, sold) =>
     kind === sold || kind === "mysql" && (sold === "slots" || sold === "units") ? " – the strategy sells here" : "";
-  // leaseOf returns the longest time to expiry of a lock that was seen in a story: about its lease, in ms.
-  function leaseOf(lock, story) {
-    const scenes = [...story.steps.map((step) => step.scene), story.now].filter(Boolean);
+  // leaseOf returns the longest time to expiry of a lock that was seen in a fault: about its lease, in ms.
+  function leaseOf(lock, fault) {
+    const scenes = [...fault.steps.map((step) => step.scene), fault.now].filter(Boolean);
     return Math.max(...scenes.flatMap((scene) => scene.locks || [])
       .filter((seen) => seen.server === lock.server && seen.key === lock.key).map((seen) => seen.ttl_ms));
   }
   const states = { running: "ok", stopped: "halt", dead: "bad" };
-  function sceneOf(scene, before, story) {
-    const sold = story.store;
+  function sceneOf(scene, before, fault) {
+    const sold = fault.store;
     const asking = scene.asking.map((a) => {
       const where = a.replica ? `asks the ${a.replica}` : "asks the stores directly";
       const since = `${(a.for_ms / 1000).toFixed(1)} s without an answer`;
@@ -388,88 +388,88 @@
       store("Redis" + sells("redis", sold), redisRows(scene), before && redisRows(before)),
       scene.locks.length
         ? scene.locks.map((lock, i) =>
-          store("Lock in " + lock.server, lockRows(lock, scene.holders[i], leaseOf(lock, story))))
+          store("Lock in " + lock.server, lockRows(lock, scene.holders[i], leaseOf(lock, fault))))
         : h("div", { class: "store" }, h("h3", null, "Lock"), h("p", null, "Nobody holds one in Redis or MySQL.")),
       h("div", { class: "store" }, h("h3", null, "Requests without an answer"),
         asking.length ? h("ul", { class: "evidence" }, asking) : h("p", null, "none")),
-      h("div", { class: "store" }, h("h3", null, "Replicas of the story"), h("p", null,
+      h("div", { class: "store" }, h("h3", null, "Replicas of the fault"), h("p", null,
         h("span", { class: "named" }, "victim ", word(states[scene.victim], scene.victim)), " ",
         h("span", { class: "named" }, "survivor ", word(states[scene.survivor], scene.survivor)))),
       scene.silent.length ? h("p", { class: "faint" }, "No answer from " + scene.silent.join(", ")) : null,
     ];
   }
 
-  function claimKept(story, late) {
-    if (story.outcome === "inconclusive") return null;
-    if (story.claim_held) return word("ok", "the claim holds");
+  function claimKept(fault, late) {
+    if (fault.outcome === "inconclusive") return null;
+    if (fault.claim_held) return word("ok", "the claim holds");
     return late ? null : word("bad", "the claim does not hold");
   }
   const outcomes = { safe: "ok", unsafe: "bad", blocked: "late", unavailable: "halt" };
-  function showOutcome(story) {
-    if (!story.ended) return null;
-    if (story.outcome === "canceled") return h("p", { class: "verdict-line" }, word("open", "canceled"));
-    const kind = outcomes[story.outcome.split(" ")[0]] || "open";
-    const late = !story.claim_held && story.read_s > 1;
-    const leased = story.steps.some((step) => step.scene.locks?.some((lock) => lock.ttl_ms >= 0));
+  function showOutcome(fault) {
+    if (!fault.ended) return null;
+    if (fault.outcome === "canceled") return h("p", { class: "verdict-line" }, word("open", "canceled"));
+    const kind = outcomes[fault.outcome.split(" ")[0]] || "open";
+    const late = !fault.claim_held && fault.read_s > 1;
+    const leased = fault.steps.some((step) => step.scene.locks?.some((lock) => lock.ttl_ms >= 0));
     return [
-      h("p", { class: "verdict-line" }, "Outcome: ", word(kind, story.outcome)),
-      story.evidence.length ? h("ul", { class: "evidence" }, story.evidence.map((line) => h("li", null, line))) : null,
-      story.claimed ? h("p", null, `Claimed: ${story.claimed}. `, claimKept(story, late)) : null,
-      late ? h("p", null, `This proves little: the story waited for you for ${story.read_s.toFixed(0)} s` +
+      h("p", { class: "verdict-line" }, "Outcome: ", word(kind, fault.outcome)),
+      fault.evidence.length ? h("ul", { class: "evidence" }, fault.evidence.map((line) => h("li", null, line))) : null,
+      fault.claimed ? h("p", null, `Claimed: ${fault.claimed}. `, claimKept(fault, late)) : null,
+      late ? h("p", null, `This proves little: the fault waited for you for ${fault.read_s.toFixed(0)} s` +
         (leased ? ", and a lease can end meanwhile" : "") + ". Start it again, and run it to the end.") : null,
-      reportLink(story.report),
-      story.replay ? h("p", { class: "faint" }, "In a terminal: ", h("code", null, story.replay)) : null,
+      reportLink(fault.report),
+      fault.replay ? h("p", { class: "faint" }, "In a terminal: ", h("code", null, fault.replay)) : null,
     ];
   }
 
   const kinds = { strike: "Fault:", proof: "Proof:", mended: "Mended:" };
-  function showSteps(story) {
+  function showSteps(fault) {
     const list = byId("steps");
-    for (const [i, step] of story.steps.entries()) {
+    for (const [i, step] of fault.steps.entries()) {
       if (i < list.children.length) continue;
       const kind = kinds[step.kind] ? h("b", null, kinds[step.kind] + " ") : null;
       list.append(h("li", null, h("button", { type: "button", click: () => lookAt(i) },
         h("time", null, `${step.after_s.toFixed(2)} s`), h("span", null, kind, step.text.replace(/^proof: /, "")))));
     }
-    setHidden("more", story.more === 0);
-    setText("more", `${plural(story.more, "more step")}, in the report`);
-    const current = looked >= 0 ? looked : story.steps.length - 1;
+    setHidden("more", fault.more === 0);
+    setText("more", `${plural(fault.more, "more step")}, in the report`);
+    const current = looked >= 0 ? looked : fault.steps.length - 1;
     for (const [i, item] of [...list.children].entries()) {
       if (i === current) item.firstChild.setAttribute("aria-current", "step");
       else item.firstChild.removeAttribute("aria-current");
     }
   }
 
-  function showStory(story, busy) {
-    const going = busy === "story";
-    setEnabled(byId("story-start"), busy === "");
-    setEnabled(byId("finish"), going && !story.free);
-    setEnabled(byId("story-cancel"), going);
-    setEnabled(byId("next"), going && story.waiting);
-    if (!story) return;
-    setHidden("story", false);
-    setText("story-name", `${story.scenario}, ${story.strategy}`);
-    setText("story-about", story.title);
-    if (told !== story.id) {
-      told = story.id;
+  function showFault(fault, busy) {
+    const going = busy === "fault";
+    setEnabled(byId("fault-start"), busy === "");
+    setEnabled(byId("finish"), going && !fault.free);
+    setEnabled(byId("fault-cancel"), going);
+    setEnabled(byId("next"), going && fault.waiting);
+    if (!fault) return;
+    setHidden("fault", false);
+    setText("fault-name", `${fault.scenario}, ${fault.strategy}`);
+    setText("fault-about", fault.title);
+    if (told !== fault.id) {
+      told = fault.id;
       looked = -1;
       byId("steps").replaceChildren();
     }
-    // The story may have been begun in another tab, or before a reload.
-    if (going && !followed) chooseScenario(story.scenario, story.strategy);
+    // The fault may have been begun in another tab, or before a reload.
+    if (going && !followed) chooseScenario(fault.scenario, fault.strategy);
     followed = going;
-    showSteps(story);
-    setText("story-phase", story.ended ? "" : story.waiting ? "Waiting for “Next step”."
-      : story.steps.length ? "Playing the next step…" : "Starting two replicas for this story…");
-    show("story-outcome", story.ended && story, () => showOutcome(story));
-    const last = story.steps.length - 1, at = looked >= 0 ? looked : last;
-    const past = looked >= 0 || !story.now;
-    const scene = past ? story.steps[at]?.scene : story.now;
+    showSteps(fault);
+    setText("fault-phase", fault.ended ? "" : fault.waiting ? "Waiting for “Next step”."
+      : fault.steps.length ? "Playing the next step…" : "Starting two replicas for this fault…");
+    show("fault-outcome", fault.ended && fault, () => showOutcome(fault));
+    const last = fault.steps.length - 1, at = looked >= 0 ? looked : last;
+    const past = looked >= 0 || !fault.now;
+    const scene = past ? fault.steps[at]?.scene : fault.now;
     setHidden("scene-card", !scene);
-    setHidden("scene-back", looked < 0 || story.ended);
-    const when = past && at >= 0 ? `at ${story.steps[at].after_s.toFixed(2)} s` : "now";
+    setHidden("scene-back", looked < 0 || fault.ended);
+    const when = past && at >= 0 ? `at ${fault.steps[at].after_s.toFixed(2)} s` : "now";
     setText("scene-title", "In the servers " + when);
-    if (scene) show("scene", [scene, at], () => sceneOf(scene, story.steps[at - 1]?.scene, story));
+    if (scene) show("scene", [scene, at], () => sceneOf(scene, fault.steps[at - 1]?.scene, fault));
   }
 
   // Explore
@@ -561,9 +561,9 @@
     }
     state = next;
     showRun(state.run, state.busy);
-    showStory(state.story, state.busy);
+    showFault(state.fault, state.busy);
     showExplored(state.explored, state.busy);
-    for (const [kind, name] of [["run", "run"], ["story", "story"], ["exploration", "explore"]]) {
+    for (const [kind, name] of [["run", "run"], ["fault", "fault"], ["exploration", "explore"]]) {
       const tab = byId("tab-" + name), mark = tab.querySelector(".word");
       if (state.busy === kind && !mark) tab.append(word("late", "going on"));
       if (state.busy !== kind && mark) mark.remove();

@@ -1,9 +1,9 @@
 "use strict";
-// The matrix of faults: move with the arrow keys, open a story.
+// The matrix of faults: move with the arrow keys, open a fault.
 (() => {
-  const stories = JSON.parse(document.getElementById("stories").textContent);
+  const faults = JSON.parse(document.getElementById("faults").textContent);
   const judgements = { skip: "It was not played.", open: "That could not be judged." }; // by the class of the outcome
-  const dialog = document.getElementById("story");
+  const dialog = document.getElementById("fault");
 
   function element(tag, properties, ...children) {
     const e = document.createElement(tag);
@@ -17,73 +17,73 @@
 
   const seconds = ns => (ns / 1e9).toFixed(2) + " s";
 
-  function steps(story) {
+  function steps(fault) {
     const list = element("ol", {className: "steps"});
     const words = {proof: "Proof: ", strike: "Fault: "};
-    for (const {after_ns, text, kind} of story.steps || []) {
+    for (const {after_ns, text, kind} of fault.steps || []) {
       list.append(element("li", {className: kind || ""}, element("time", {}, seconds(after_ns)),
         element("span", {}, words[kind] ? element("b", {}, words[kind]) : "", text)));
     }
     return list;
   }
 
-  function evidence(story) {
-    const found = story.evidence || [];
+  function evidence(fault) {
+    const found = fault.evidence || [];
     if (found.length === 0) return null;
     return element("div", {}, element("h3", {}, "Evidence"),
       element("ul", {className: "evidence"}, ...found.map(text => element("li", {}, text))));
   }
 
   function open(number) {
-    const story = stories[number];
+    const fault = faults[number];
     const close = element("button", {type: "button", className: "button close", autofocus: true}, "Close");
     close.addEventListener("click", () => dialog.close());
     dialog.replaceChildren(...[
-      element("div", {className: "story-head"},
+      element("div", {className: "fault-head"},
         element("div", {},
-          element("p", {className: "faint"}, element("code", {}, story.scenario)),
-          element("h2", {id: "story-title"}, element("code", {}, story.strategy), " ",
-            element("span", {className: "word " + story.class}, story.found))),
+          element("p", {className: "faint"}, element("code", {}, fault.scenario)),
+          element("h2", {id: "fault-title"}, element("code", {}, fault.strategy), " ",
+            element("span", {className: "word " + fault.class}, fault.found))),
         close),
-      element("p", {className: "big"}, story.title),
-      element("p", {}, (story.claims ? "It claims: " + story.claims + ". " : "") +
-        (judgements[story.class] || (story.held ? "That held." : "That did not hold.")) + (story.repeats ? " " + story.repeats : "")),
-      element("h3", {}, "Step by step"), steps(story),
-      element("div", {className: "timeline", hidden: true, "data-story": number}),
+      element("p", {className: "big"}, fault.title),
+      element("p", {}, (fault.claims ? "It claims: " + fault.claims + ". " : "") +
+        (judgements[fault.class] || (fault.held ? "That held." : "That did not hold.")) + (fault.repeats ? " " + fault.repeats : "")),
+      element("h3", {}, "Step by step"), steps(fault),
+      element("div", {className: "timeline", hidden: true, "data-fault": number}),
       element("div", {className: "injection"}, element("h3", {}, "What shows that the fault struck"),
-        element("p", {}, story.proof || "Nothing.")),
-      evidence(story),
+        element("p", {}, fault.proof || "Nothing.")),
+      evidence(fault),
       element("h3", {}, "Play it again, step by step"),
-      element("div", {className: "replay"}, element("code", {tabIndex: 0}, story.replay), copyButton(story.replay, dialog)),
+      element("div", {className: "replay"}, element("code", {tabIndex: 0}, fault.replay), copyButton(fault.replay, dialog)),
     ].filter(child => child));
     if (!dialog.open) dialog.showModal();
     dialog.scrollTop = 0;
-    history.replaceState(null, "", "#" + story.scenario + "/" + story.strategy);
+    history.replaceState(null, "", "#" + fault.scenario + "/" + fault.strategy);
     dialog.dispatchEvent(new CustomEvent("opened", {bubbles: true, detail: dialog}));
   }
 
   dialog.addEventListener("close", () => {
-    if (!dialog.open) history.replaceState(null, "", "#"); // the event may come after another story was opened
+    if (!dialog.open) history.replaceState(null, "", "#"); // the event may come after another fault was opened
   });
   dialog.addEventListener("click", event => {
-    if (event.target === dialog) dialog.close(); // beside the story
+    if (event.target === dialog) dialog.close(); // beside the fault
   });
 
-  // An opened row lists the stories of its strategy.
+  // An opened row lists the faults of its strategy.
   document.addEventListener("opened", event => {
     for (const list of event.detail.querySelectorAll("[data-faults]")) {
-      stories.forEach((story, number) => {
-        if (story.strategy !== list.dataset.faults) return;
-        list.append(element("li", {}, element("span", {className: "word " + story.class}, story.found), " ",
-          element("button", {type: "button", className: "link", "data-story": number}, story.scenario)));
+      faults.forEach((fault, number) => {
+        if (fault.strategy !== list.dataset.faults) return;
+        list.append(element("li", {}, element("span", {className: "word " + fault.class}, fault.found), " ",
+          element("button", {type: "button", className: "link", "data-fault": number}, fault.scenario)));
       });
     }
   });
 
-  const find = name => stories.findIndex(s => s.scenario + "/" + s.strategy === name);
+  const find = name => faults.findIndex(s => s.scenario + "/" + s.strategy === name);
   document.addEventListener("click", event => {
-    const button = event.target.closest("button[data-story]");
-    if (button) open(Number(button.dataset.story));
+    const button = event.target.closest("button[data-fault]");
+    if (button) open(Number(button.dataset.fault));
   });
 
   // Of the whole grid, only one cell is reached with Tab.

@@ -1,15 +1,15 @@
 "use strict";
-// The timelines of a report: an opened row has its windows beside it, a story has them in the data of the stories.
+// The timelines of a report: an opened row has its windows beside it, a fault has them in the data of the faults.
 (() => {
-  let stories;
+  let faults;
   function windowsOf(element) {
     const own = element.querySelector("script");
     if (own) return JSON.parse(own.textContent);
-    stories = stories || JSON.parse(document.getElementById("stories").textContent);
-    const story = stories[element.dataset.story];
-    const marks = (story.steps || []).map(({after_ns, text}) => ({at: after_ns, text}));
-    const strike = (story.steps || []).find(({kind}) => kind === "strike");
-    return (story.windows || []).map(w => ({...w, marks, focus: strike && strike.after_ns}));
+    faults = faults || JSON.parse(document.getElementById("faults").textContent);
+    const fault = faults[element.dataset.fault];
+    const marks = (fault.steps || []).map(({after_ns, text}) => ({at: after_ns, text}));
+    const strike = (fault.steps || []).find(({kind}) => kind === "strike");
+    return (fault.windows || []).map(w => ({...w, marks, focus: strike && strike.after_ns}));
   }
 
   document.addEventListener("opened", event => {

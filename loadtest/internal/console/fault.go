@@ -16,14 +16,14 @@ import (
 	"stock/loadtest/internal/report"
 )
 
-// storyRequest is what the page asks to play.
-type storyRequest struct {
+// faultRequest is what the page asks to play.
+type faultRequest struct {
 	Scenario string `json:"scenario"`
 	Strategy string `json:"strategy"`
 }
 
 // options returns what "loadtest faults" plays for the same.
-func (r storyRequest) options(catalogue []load.Strategy) (o fault.Options, title string, err error) {
+func (r faultRequest) options(catalogue []load.Strategy) (o fault.Options, title string, err error) {
 	sc, known := find(r.Scenario)
 	if !known {
 		return o, "", malformed("no scenario is named %q", r.Scenario)
@@ -43,19 +43,19 @@ func (r storyRequest) options(catalogue []load.Strategy) (o fault.Options, title
 	return o, sc.Title, nil
 }
 
-func (c *Console) postStory(_ *http.Request, body storyRequest) error {
+func (c *Console) postFault(_ *http.Request, body faultRequest) error {
 	options, title, err := body.options(c.catalogue)
 	if err != nil {
 		return err
 	}
-	a, err := c.begin("story")
+	a, err := c.begin("fault")
 	if err != nil {
 		return err
 	}
 	c.board.update(func(s *State) {
 		s.Busy = a.kind
-		s.Story = &StoryState{
-			ID: a.id, Scenario: body.Scenario, Title: title, Strategy: body.Strategy, Steps: []StoryStep{}, Evidence: []string{},
+		s.Fault = &FaultState{
+			ID: a.id, Scenario: body.Scenario, Title: title, Strategy: body.Strategy, Steps: []FaultStep{}, Evidence: []string{},
 		}
 	})
 	c.tasks.Go(func() {
@@ -73,9 +73,9 @@ type nextRequest struct {
 
 func (c *Console) postNext(_ *http.Request, body nextRequest) error {
 	if body.Steps < 1 {
-		return malformed("%d steps: say from which step the story shall go on", body.Steps)
+		return malformed("%d steps: say from which step the fault shall go on", body.Steps)
 	}
-	a, err := c.going("story", body.ID)
+	a, err := c.going("fault", body.ID)
 	if err == nil {
 		a.gate.pass(body.Steps)
 	}
@@ -83,21 +83,21 @@ func (c *Console) postNext(_ *http.Request, body nextRequest) error {
 }
 
 func (c *Console) postFinish(_ *http.Request, body activityRequest) error {
-	a, err := c.going("story", body.ID)
+	a, err := c.going("fault", body.ID)
 	if err != nil {
 		return err
 	}
 	a.gate.open()
 	c.board.update(func(s *State) {
-		if s.Story != nil && s.Story.ID == a.id { // it is not there yet, or another one has begun since
-			s.Story.Free = true
+		if s.Fault != nil && s.Fault.ID == a.id { // it is not there yet, or another one has begun since
+			s.Fault.Free = true
 		}
 	})
 	return nil
 }
 
-// gate holds a story after each step until somebody lets it go on. Steps are numbered from 1. Several clients of a
-// story may take their steps at the same time.
+// gate holds a fault after each step until somebody lets it go on. Steps are numbered from 1. Several clients of a
+// fault may take their steps at the same time.
 type gate struct {
 	mu      sync.Mutex
 	passed  int                   // all steps up to this one have passed
@@ -145,20 +145,20 @@ func (g *gate) held() bool {
 	return len(g.waiting) > 0
 }
 
-// telling is a story that is played.
+// telling is a fault that is played.
 type telling struct {
 	console  *Console
 	activity *activity
 
 	mu     sync.Mutex // guards what follows: several clients may take a step at the same time
 	viewer *oracle.Viewer
-	eyes   sync.WaitGroup // look at the story between its steps
+	eyes   sync.WaitGroup // look at the fault between its steps
 	close  context.CancelFunc
 	read   time.Duration
 	steps  int
 }
 
-// tell plays the story, and writes the report.
+// tell plays the fault, and writes the report.
 func (t *telling) tell(o fault.Options) {
 	ctx, c := t.activity.ctx, t.console
 	dir, removeIfEmpty, err := lab.CreateDir("")
@@ -170,7 +170,7 @@ func (t *telling) tell(o fault.Options) {
 	o.Step = t.step
 	var played report.Fault
 	builder := report.NewBuilder(c.lab.Environment())
-	failure := lab.PlayFaults(ctx, c.stories, o, builder, dir, func(f report.Fault) { played = f })
+	failure := lab.PlayFaults(ctx, c.faults, o, builder, dir, func(f report.Fault) { played = f })
 	t.stopLooking()
 	address := ""
 	if ctx.Err() == nil {
@@ -181,10 +181,10 @@ func (t *telling) tell(o fault.Options) {
 	t.ended(played, failure, address)
 }
 
-// maxSteps is how many steps the page shows. Stories with a crowd have more.
+// maxSteps is how many steps the page shows. Faults with a crowd have more.
 const maxSteps = 150
 
-// step is called with each step, and returns when the story shall go on.
+// step is called with each step, and returns when the fault shall go on.
 func (t *telling) step(stage *fault.Stage, step report.FaultStep) {
 	ctx, c := t.activity.ctx, t.console
 	number := t.show(stage, step)
@@ -194,13 +194,13 @@ func (t *telling) step(stage *fault.Stage, step report.FaultStep) {
 	t.read += time.Since(began)
 	read := t.read
 	t.mu.Unlock()
-	c.board.update(func(s *State) { s.Story.Waiting, s.Story.ReadS = t.activity.gate.held(), seconds(read) })
+	c.board.update(func(s *State) { s.Fault.Waiting, s.Fault.ReadS = t.activity.gate.held(), seconds(read) })
 }
 
 // show adds a step, with what is to be seen now, and returns its number.
 func (t *telling) show(stage *fault.Stage, step report.FaultStep) (number int) {
 	if t.activity.ctx.Err() != nil {
-		return 0 // what the story says now comes of its cancellation
+		return 0 // what the fault says now comes of its cancellation
 	}
 	t.mu.Lock()
 	t.steps++
@@ -212,22 +212,22 @@ func (t *telling) show(stage *fault.Stage, step report.FaultStep) (number int) {
 		scene = stage.Look(t.activity.ctx, viewer)
 	}
 	t.console.board.update(func(s *State) {
-		story := s.Story
-		story.Waiting, story.Store = !story.Free, stage.Store
+		fault := s.Fault
+		fault.Waiting, fault.Store = !fault.Free, stage.Store
 		if full {
-			story.More++
+			fault.More++
 			return
 		}
-		shown := StoryStep{seconds(step.After), string(step.Kind), step.Text, scene}
-		story.Steps, story.Now = append(slices.Clip(story.Steps), shown), &scene
+		shown := FaultStep{seconds(step.After), string(step.Kind), step.Text, scene}
+		fault.Steps, fault.Now = append(slices.Clip(fault.Steps), shown), &scene
 	})
 	return number
 }
 
-// lookInterval is the time between two looks at a story.
+// lookInterval is the time between two looks at a fault.
 const lookInterval = 500 * time.Millisecond
 
-// startLooking opens a viewer at the first step of a story. Nil: nothing can be shown.
+// startLooking opens a viewer at the first step of a fault. Nil: nothing can be shown.
 func (t *telling) startLooking(stage *fault.Stage) *oracle.Viewer {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -245,7 +245,7 @@ func (t *telling) startLooking(stage *fault.Stage) *oracle.Viewer {
 		for monotonic.Sleep(ctx, lookInterval) == nil {
 			scene := stage.Look(ctx, viewer)
 			if ctx.Err() == nil {
-				t.console.board.update(func(s *State) { s.Story.Now = &scene })
+				t.console.board.update(func(s *State) { s.Fault.Now = &scene })
 			}
 		}
 	})
@@ -265,21 +265,21 @@ func (t *telling) stopLooking() {
 	}
 }
 
-// ended shows what came of the story.
+// ended shows what came of the fault.
 func (t *telling) ended(played report.Fault, failure error, address string) {
 	t.console.board.update(func(s *State) {
-		story := s.Story
-		story.Ended, story.Waiting, story.Now, story.Report = true, false, nil, address
+		fault := s.Fault
+		fault.Ended, fault.Waiting, fault.Now, fault.Report = true, false, nil, address
 		switch {
 		case t.activity.ctx.Err() != nil:
-			story.Outcome = "canceled"
+			fault.Outcome = "canceled"
 			return
 		case failure != nil:
-			story.Outcome, story.Evidence = string(report.Inconclusive), []string{lab.WithoutLog(failure)}
+			fault.Outcome, fault.Evidence = string(report.Inconclusive), []string{lab.WithoutLog(failure)}
 			return
 		}
-		story.Outcome, story.Claimed, story.Proof = played.String(), played.ClaimWords(), played.Proof
-		story.ClaimHeld, story.Replay = played.ClaimHeld, played.Replay
-		story.Evidence = append(story.Evidence, played.Evidence...)
+		fault.Outcome, fault.Claimed, fault.Proof = played.String(), played.ClaimWords(), played.Proof
+		fault.ClaimHeld, fault.Replay = played.ClaimHeld, played.Replay
+		fault.Evidence = append(fault.Evidence, played.Evidence...)
 	})
 }

@@ -7,19 +7,19 @@ import (
 	"stock/loadtest/internal/history"
 )
 
-// Fault is the moment at which the fault of a story struck.
+// Fault is the moment at which the fault of a scenario struck.
 type Fault struct {
-	After time.Duration // since the story began
+	After time.Duration // since the scenario began
 	Text  string
 }
 
-// maxItems is the largest number of items of a story that get a window.
+// maxItems is the largest number of items of a scenario that get a window.
 const maxItems = 3
 
-// Story returns a window for each item of a fault scenario, which began at a time on the clock of the history. It has
-// every request, without the prefix of its name, and the time from the fault until the next sale, or until the end, is
-// shaded. The fault is nil if it did not strike.
-func Story(h *history.History, began int64, prefix string, fault *Fault) (windows []Window) {
+// Scenario returns a window for each item of a fault scenario, which began at a time on the clock of the history. It
+// has every request, without the prefix of its name, and the time from the fault until the next sale, or until the end,
+// is shaded. The fault is nil if it did not strike.
+func Scenario(h *history.History, began int64, prefix string, fault *Fault) (windows []Window) {
 	for _, it := range byItem(h, true, prefix) {
 		if len(windows) == maxItems {
 			break
