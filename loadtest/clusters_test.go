@@ -40,7 +40,7 @@ func TestFailoversOfClustersUnderLoadAreAsClaimed(t *testing.T) {
 	runHere(t.Context(), "faults", "--scenarios", "cluster-failover,etcd-leader-killed",
 		"--strategies", "redis-script,lock-redis-lua,lock-redis-queue,lock-redis-wait,lock-etcd", "--out", dir,
 	).want(t, exitHeld)
-	want := map[string][]report.Outcome{
+	want := map[string][]report.Effect{
 		"redis-script":     {report.Unsafe},
 		"lock-redis-lua":   {report.Unsafe},
 		"lock-redis-queue": {report.Blocked},
@@ -48,8 +48,8 @@ func TestFailoversOfClustersUnderLoadAreAsClaimed(t *testing.T) {
 		"lock-etcd":        {report.Safe, report.Blocked},
 	}
 	for _, f := range mustReadReport(t, dir).Faults {
-		if !slices.Contains(want[f.Strategy], f.Outcome) || !strings.Contains(f.Proof, "s after that") {
-			t.Errorf("%s, %s: %s (%s), want one of %v", f.Scenario, f.Strategy, f.Outcome, f.Proof, want[f.Strategy])
+		if !slices.Contains(want[f.Strategy], f.Effect) || !strings.Contains(f.Proof, "s after that") {
+			t.Errorf("%s, %s: %s (%s), want one of %v", f.Scenario, f.Strategy, f.Effect, f.Proof, want[f.Strategy])
 		}
 		delete(want, f.Strategy)
 	}

@@ -242,7 +242,7 @@ func mustLeaveNoGoroutines(t *testing.T, cmd *exec.Cmd, stderr io.Reader) {
 	}
 }
 
-func TestConsoleStepsThroughAStory(t *testing.T) {
+func TestConsoleStepsThroughAScenario(t *testing.T) {
 	t.Parallel()
 	d, cmd, _ := up(t)
 	tab := watch(t, d.Console)

@@ -120,13 +120,13 @@ func writeStatements(ctx context.Context, stdout io.Writer, x *explore.Explorer,
 			return err
 		}
 		for _, o := range outcomes {
-			fmt.Fprintln(stdout, r.Terminals(trace.Cell{}, trace.Schedule{Outcome: o}))
+			fmt.Fprintln(stdout, r.Terminals(trace.Cell{}, trace.Schedule{Execution: o}))
 		}
 	}
 	return nil
 }
 
-func writeReplay(stdout io.Writer, o trace.Outcome) error {
+func writeReplay(stdout io.Writer, o trace.Execution) error {
 	o = o.Readable()
 	fmt.Fprintln(stdout, o.Kind, o.Evidence)
 	return trace.Write(stdout, o.Steps)

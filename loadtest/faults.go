@@ -200,8 +200,8 @@ func replayCommand(stockBinary string) string {
 }
 
 // faultLab returns the lab as scenarios need it. If reading is set, requests have time for a person to read each step.
-func faultLab(l *lab.Lab, reading bool) *fault.Lab {
-	return &fault.Lab{Topology: l.Topology, Oracle: l.Target.Oracle, Reading: reading}
+func faultLab(l *lab.Lab, reading bool) *fault.Player {
+	return &fault.Player{Topology: l.Topology, Oracle: l.Target.Oracle, Reading: reading}
 }
 
 // choose returns the strategies that are named, or all if none is.
@@ -218,7 +218,7 @@ func (f *faultsFlags) choose(catalogue []load.Strategy) ([]load.Choice, error) {
 // compared says what came of a scenario, and whether that is claimed.
 func compared(f report.Fault) string {
 	switch {
-	case f.Claimed == "", f.Outcome == report.Skipped:
+	case f.Claimed == "", f.Effect == report.Skipped:
 		return f.Found()
 	case f.ClaimHeld:
 		return f.Found() + ", as claimed"
@@ -229,7 +229,7 @@ func compared(f report.Fault) string {
 // playFaults plays the scenarios on replicas of their own beside those of the lab, shows progress, and calls tell with
 // what came of each.
 func playFaults(
-	ctx context.Context, l *fault.Lab, o fault.Options, builder *report.Builder, dir string, screen *screen,
+	ctx context.Context, l *fault.Player, o fault.Options, builder *report.Builder, dir string, screen *screen,
 	tell func(report.Fault),
 ) error {
 	done, cells := 0, l.Cells(o)

@@ -27,16 +27,16 @@ func TestFaultsFindsWhatTheStrategiesClaim(t *testing.T) {
 		"--strategies", "update,lock-redis-lua,lock-redis-fenced,decrement", "--out", dir,
 	).want(t, exitHeld)
 	found := mustReadReport(t, dir)
-	outcomes := map[string][]report.Outcome{}
+	outcomes := map[string][]report.Effect{}
 	for _, f := range found.Faults {
 		checkFaultWindows(t, f)
-		outcomes[f.Strategy] = append(outcomes[f.Strategy], f.Outcome)
-		if f.Proof == "" || len(f.Steps) == 0 || f.Outcome == report.Unsafe && len(f.Evidence) == 0 {
-			t.Errorf("%s, %s: %s without proof, steps or evidence: %+v", f.Scenario, f.Strategy, f.Outcome, f)
+		outcomes[f.Strategy] = append(outcomes[f.Strategy], f.Effect)
+		if f.Proof == "" || len(f.Steps) == 0 || f.Effect == report.Unsafe && len(f.Evidence) == 0 {
+			t.Errorf("%s, %s: %s without proof, steps or evidence: %+v", f.Scenario, f.Strategy, f.Effect, f)
 		}
 	}
 	// The first three are played by all.
-	for strategy, want := range map[string][]report.Outcome{
+	for strategy, want := range map[string][]report.Effect{
 		"update":            {report.Safe, report.Safe, report.Safe},
 		"decrement":         {report.Safe, report.Safe, report.Unsafe},
 		"lock-redis-lua":    {report.Blocked, report.Unsafe, report.Safe, report.Safe},
@@ -132,7 +132,7 @@ func (r *slowReader) Read(p []byte) (int, error) {
 	return copy(p, "\n"), nil
 }
 
-func TestAStoryEndsAsClaimedHoweverSlowlyItIsRead(t *testing.T) {
+func TestAScenarioEndsAsClaimedHoweverSlowlyItIsRead(t *testing.T) {
 	t.Parallel()
 	for scenario, strategy := range map[string]string{"late-write": "lock-redis-lua", "holder-pauses": "none"} {
 		t.Run(scenario, func(t *testing.T) {
@@ -145,30 +145,30 @@ func TestAStoryEndsAsClaimedHoweverSlowlyItIsRead(t *testing.T) {
 			if err := f.run(t.Context(), &slowReader{}, &stdout, &stderr); err != nil {
 				t.Errorf("%v\n%s\n%s", err, &stdout, &stderr)
 			}
-			if got := mustReadReport(t, f.out).Faults; len(got) != 1 || got[0].Outcome != report.Unsafe {
+			if got := mustReadReport(t, f.out).Faults; len(got) != 1 || got[0].Effect != report.Unsafe {
 				t.Errorf("%s: %+v, want one that is unsafe", strategy, got)
 			}
 		})
 	}
 }
 
-func TestAStoryEndsWithItsOutcomeAndTheClaim(t *testing.T) {
+func TestAScenarioEndsWithItsOutcomeAndTheClaim(t *testing.T) {
 	t.Parallel()
 	for want, f := range map[string]report.Fault{
 		"unsafe (a sale is lost), as claimed": {
-			Outcome: report.Unsafe, Evidence: []string{"a sale is lost"}, Claimed: "loses-updates", ClaimHeld: true,
+			Effect: report.Unsafe, Evidence: []string{"a sale is lost"}, Claimed: "loses-updates", ClaimHeld: true,
 		},
-		"blocked 4.0 s, but claimed: safe": {Outcome: report.Blocked, Seconds: 4, Claimed: "harmless"},
-		"safe":                             {Outcome: report.Safe},
+		"blocked 4.0 s, but claimed: safe": {Effect: report.Blocked, Seconds: 4, Claimed: "harmless"},
+		"safe":                             {Effect: report.Safe},
 		"skipped (no compiler)": {
-			Outcome: report.Skipped, Evidence: []string{"no compiler"}, Claimed: "harmless",
+			Effect: report.Skipped, Evidence: []string{"no compiler"}, Claimed: "harmless",
 		},
 	} {
 		if got := compared(f); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
-	r := report.Report{Faults: []report.Fault{{Outcome: report.Unsafe}}}
+	r := report.Report{Faults: []report.Fault{{Effect: report.Unsafe}}}
 	if got := r.Success(); !strings.Contains(got, "nothing is unsafe that is claimed to be safe") {
 		t.Errorf("a report with an unsafe outcome concludes %q", got)
 	}

@@ -247,7 +247,7 @@ func TestScenariosUseTheAccountOfTheUsersRedis(t *testing.T) {
 		"--scenarios", "late-write,black-hole,no-index/repeatable-read")
 	played := map[string]bool{}
 	for _, fault := range mustReadReport(t, dir).Faults {
-		if fault.Outcome == report.Skipped {
+		if fault.Effect == report.Skipped {
 			t.Errorf("%s of %s was not played: %q", fault.Scenario, fault.Strategy, fault.Evidence)
 		}
 		played[fault.Strategy] = true
@@ -293,7 +293,7 @@ func TestFaultsOnServersOfTheUserLeaveOutAndNameThoseThatBreakThem(t *testing.T)
 		"--strategies", "update,lock-redis-fenced")
 	played, leftOut := 0, map[string]int{}
 	for _, fault := range mustReadReport(t, dir).Faults {
-		if fault.Outcome == report.Skipped {
+		if fault.Effect == report.Skipped {
 			leftOut[fault.Evidence[0]]++
 		} else {
 			played++

@@ -82,7 +82,7 @@ func (s *batch) run(ctx context.Context, b *batching.Batch) {
 		b.RefuseAll(err)
 		return
 	}
-	defer func() { conn.giveBack(ctx, err) }()
+	defer func() { conn.release(ctx, err) }()
 	b.Close() // only now: until here, requests that arrive can still join
 	err = s.decide(context.WithoutCancel(ctx), conn, b)
 }

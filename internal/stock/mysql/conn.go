@@ -88,11 +88,11 @@ func (s Store) use(ctx context.Context, shares []int64, work func(*conn) error) 
 	if err != nil {
 		return err
 	}
-	defer func() { c.giveBack(ctx, err) }()
+	defer func() { c.release(ctx, err) }()
 	return work(c)
 }
 
-// take is use without the work. The caller must call giveBack.
+// take is use without the work. The caller must call release.
 func (s Store) take(ctx context.Context, shares []int64) (*conn, error) {
 	if s.upkeep {
 		shares = []int64{share.Upkeep}
@@ -108,8 +108,8 @@ func (s Store) take(ctx context.Context, shares []int64) (*conn, error) {
 	return &conn{Conn: taken, store: s, shares: shares}, nil
 }
 
-// giveBack returns the connection to the pool as it was. err is the error of the work.
-func (c *conn) giveBack(ctx context.Context, err error) {
+// release returns the connection to the pool as it was. err is the error of the work.
+func (c *conn) release(ctx context.Context, err error) {
 	defer c.store.shares.Release(c.shares...)
 	if c.shortened() && !c.broken {
 		_ = c.setRowWait(context.WithoutCancel(ctx), c.Conn, c.usualRowWait)

@@ -41,7 +41,7 @@ type Console struct {
 	id        string
 	options   Options
 	lab       *lab.Lab
-	faults    *fault.Lab
+	faults    *fault.Player
 	catalogue []load.Strategy
 	server    *http.Server
 	page      []byte
@@ -89,7 +89,7 @@ func Start(ctx context.Context, listener net.Listener, o Options) (*Console, err
 	c := &Console{
 		options:   o,
 		lab:       o.Lab,
-		faults:    &fault.Lab{Topology: o.Lab.Topology, Oracle: o.Lab.Target.Oracle, Reading: true},
+		faults:    &fault.Player{Topology: o.Lab.Topology, Oracle: o.Lab.Target.Oracle, Reading: true},
 		catalogue: catalogue,
 		address:   listener.Addr().String(),
 		board:     newBoard(State{ID: rand.Text()}),

@@ -205,7 +205,7 @@ func (s *searching) show(r trace.Result) {
 // trace makes a trace available, unless it is.
 func (s *searching) trace(r trace.Result, c trace.Cell, kind string) (t TraceRef, err error) {
 	t = TraceRef{Name: c.Name(), Kind: kind}
-	for _, step := range c.Shortest[kind].Outcome.Readable().Steps {
+	for _, step := range c.Shortest[kind].Execution.Readable().Steps {
 		if step.Shown() {
 			t.Steps++
 		}

@@ -31,7 +31,7 @@ func newCell(special, faults string) *trace.Cell {
 
 // collect adds a schedule, whose requests may be special.
 func (all cells) collect(special string, s trace.Schedule) {
-	faults := strings.Join(s.Outcome.Faults, "+")
+	faults := strings.Join(s.Execution.Faults, "+")
 	name := cellName(special, faults)
 	c := all[name]
 	if c == nil {
@@ -39,18 +39,18 @@ func (all cells) collect(special string, s trace.Schedule) {
 		all[name] = c
 	}
 	c.Schedules++
-	c.Kinds[s.Outcome.Kind]++
-	if s.Outcome.Waited {
+	c.Kinds[s.Execution.Kind]++
+	if s.Execution.Waited {
 		c.Waited++
 	}
-	if best, found := c.Shortest[s.Outcome.Kind]; s.Outcome.Kind != trace.Right && (!found || shorter(s, best)) {
-		c.Shortest[s.Outcome.Kind] = s
+	if best, found := c.Shortest[s.Execution.Kind]; s.Execution.Kind != trace.Right && (!found || shorter(s, best)) {
+		c.Shortest[s.Execution.Kind] = s
 	}
 }
 
 // shorter reports whether a schedule is easier to read than another one.
 func shorter(s, o trace.Schedule) bool {
-	return cmp.Or(cmp.Compare(s.Preemptions, o.Preemptions), cmp.Compare(len(s.Outcome.Steps), len(o.Outcome.Steps)),
+	return cmp.Or(cmp.Compare(s.Preemptions, o.Preemptions), cmp.Compare(len(s.Execution.Steps), len(o.Execution.Steps)),
 		cmp.Compare(s.Token, o.Token)) < 0
 }
 

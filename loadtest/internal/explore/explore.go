@@ -283,12 +283,12 @@ func (x *Explorer) warmUp(ctx context.Context, choice load.Choice) error {
 
 // OneByOne executes one schedule of each workload: each request has ended before the next one begins. It shows what a
 // strategy sends.
-func (x *Explorer) OneByOne(ctx context.Context, choice load.Choice) (trace.Result, []trace.Outcome, error) {
+func (x *Explorer) OneByOne(ctx context.Context, choice load.Choice) (trace.Result, []trace.Execution, error) {
 	r := trace.Result{Strategy: choice.Strategy.Name, Store: choice.Store, Own: x.subject != nil}
 	if err := x.warmUp(ctx, choice); err != nil {
 		return r, nil, err
 	}
-	var outcomes []trace.Outcome
+	var outcomes []trace.Execution
 	for _, w := range x.workloads(choice) {
 		o, err := Replay(ctx, x.systems(choice, w, nil)[0], "")
 		if err != nil {
@@ -301,19 +301,19 @@ func (x *Explorer) OneByOne(ctx context.Context, choice load.Choice) (trace.Resu
 }
 
 // Replay executes the schedule of a token for a strategy.
-func (x *Explorer) Replay(ctx context.Context, choice load.Choice, token string) (trace.Outcome, error) {
+func (x *Explorer) Replay(ctx context.Context, choice load.Choice, token string) (trace.Execution, error) {
 	name, labels, found := strings.Cut(token, ":")
 	w, ok := known(name)
 	if !found || !ok {
-		return trace.Outcome{}, fmt.Errorf("%q is no token: one begins with %s, as loadtest explore prints it", token,
+		return trace.Execution{}, fmt.Errorf("%q is no token: one begins with %s, as loadtest explore prints it", token,
 			"the name of a workload and a colon, such as enough:")
 	}
 	if len(w.requests) > x.requests {
-		return trace.Outcome{}, fmt.Errorf("the token is of a schedule with %d requests: replay it with --requests %[1]d",
+		return trace.Execution{}, fmt.Errorf("the token is of a schedule with %d requests: replay it with --requests %[1]d",
 			len(w.requests))
 	}
 	if err := x.warmUp(ctx, choice); err != nil {
-		return trace.Outcome{}, err
+		return trace.Execution{}, err
 	}
 	return Replay(ctx, x.systems(choice, w, w.strikes(choice.Strategy))[0], labels)
 }

@@ -135,7 +135,7 @@ func TestALateHolderWritesLast(t *testing.T) {
 	r := explored(t, "lock-redis-lua", "enough", explore.LeaseEnds)
 	late := wantDamage(t, r, explore.LeaseEnds, trace.LostUpdate)
 	sold, written := "", ""
-	for _, step := range late.Outcome.Steps {
+	for _, step := range late.Execution.Steps {
 		if step.Kind == trace.Answers && sold == "" {
 			sold = step.Actor
 		}
@@ -253,14 +253,14 @@ func replay(t *testing.T, strategy string, s trace.Schedule, kind string) {
 		if err != nil {
 			t.Fatalf("%s %s: %v", strategy, s.Token, err)
 		}
-		if o.Kind != kind || shape(o) != shape(s.Outcome) {
-			t.Errorf("%s %s: %s:\n%s\nand it was %s:\n%s", strategy, s.Token, o.Kind, shape(o), kind, shape(s.Outcome))
+		if o.Kind != kind || shape(o) != shape(s.Execution) {
+			t.Errorf("%s %s: %s:\n%s\nand it was %s:\n%s", strategy, s.Token, o.Kind, shape(o), kind, shape(s.Execution))
 		}
 	}
 }
 
 // shape is what is the same in all executions of a schedule: the steps of each actor, and what was answered.
-func shape(o trace.Outcome) string {
+func shape(o trace.Execution) string {
 	lines := map[string]string{}
 	for _, step := range o.Steps {
 		if step.Kind == trace.Passes || step.Kind == trace.Polls || step.Actor == "" {
@@ -283,7 +283,7 @@ func TestRequestsOneByOneShowWhatAStrategySends(t *testing.T) {
 	must.Succeed(t, err)
 	var text string
 	for _, o := range outcomes {
-		text += result.Terminals(trace.Cell{}, trace.Schedule{Outcome: o})
+		text += result.Terminals(trace.Cell{}, trace.Schedule{Execution: o})
 	}
 	for _, want := range []string{
 		"-- 10 units; A buys 1\n", "stock = LAST_INSERT_ID(stock - 1)", "T1. Changes 1 row", "INSERT INTO ledger",

@@ -53,7 +53,7 @@ func kind(v verify.Verdict) string {
 }
 
 // judge reads what the schedule left, and has it judged as a load is.
-func (x *session) judge(ctx context.Context, s *schedule, o trace.Outcome) (trace.Outcome, error) {
+func (x *session) judge(ctx context.Context, s *schedule, o trace.Execution) (trace.Execution, error) {
 	told := make([]answers, 0, len(s.actors))
 	for _, a := range s.actors {
 		if !a.started {

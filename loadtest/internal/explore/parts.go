@@ -56,7 +56,7 @@ func (s *schedule) divide(e *wire.Exchange) {
 }
 
 // unjudged returns what a schedule has led to, as far as that can be said.
-func (s *schedule) unjudged(o trace.Outcome) trace.Outcome {
+func (s *schedule) unjudged(o trace.Execution) trace.Execution {
 	switch {
 	case s.lane.goesOn != "":
 		o.Kind = trace.Unjudged

@@ -76,7 +76,7 @@ func TestAClaimOfDamageIsNotRefutedByWhatIsNotJudged(t *testing.T) {
 	} {
 		all := cells{}
 		for _, kind := range c.kinds {
-			all.collect("", trace.Schedule{Token: kind, Outcome: trace.Outcome{Kind: kind}})
+			all.collect("", trace.Schedule{Token: kind, Execution: trace.Execution{Kind: kind}})
 		}
 		r := trace.Result{Exhausted: true, Cells: all.judged(ofScript{"": trace.LostUpdate}, true)}
 		if r.Held() != c.held || r.Judged() != c.judged {

@@ -124,7 +124,7 @@ func allSteps(t *testing.T, x *Explorer, name string) map[string]string {
 	found := map[string]string{}
 	search := &Search{
 		Bounds: trace.Bounds{Preemptions: -1, NoReduction: true},
-		Found:  func(s trace.Schedule) { found[s.Token] = steps(s.Outcome) },
+		Found:  func(s trace.Schedule) { found[s.Token] = steps(s.Execution) },
 	}
 	tally, err := search.Run(t.Context(), x.systems(x.scriptChoice(s), scriptWorkload(s), nil))
 	if err != nil || tally.Diverged > 0 || tally.Waiting > 0 {
@@ -146,7 +146,7 @@ var errorCode = regexp.MustCompile(`^error (\w+):`)
 
 // steps lists the steps of an outcome: A1 is the first of A. After ~, it waits and goes on later; ! is followed by the
 // code of an error, and = by the only row.
-func steps(o trace.Outcome) string {
+func steps(o trace.Execution) string {
 	var steps []string
 	numbers := map[string]int{}
 	for _, step := range o.Steps {

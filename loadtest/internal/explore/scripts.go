@@ -86,16 +86,16 @@ func (x *Explorer) ExploreScript(ctx context.Context, s *Script, bounds trace.Bo
 }
 
 // ReplayScript executes the schedule of a token.
-func (x *Explorer) ReplayScript(ctx context.Context, s *Script, token string) (trace.Outcome, error) {
+func (x *Explorer) ReplayScript(ctx context.Context, s *Script, token string) (trace.Execution, error) {
 	w := scriptWorkload(s)
 	labels, found := strings.CutPrefix(token, w.name+":")
 	if !found {
-		return trace.Outcome{}, fmt.Errorf("%q is no token of a script: they begin with %s", token, w.name+":")
+		return trace.Execution{}, fmt.Errorf("%q is no token of a script: they begin with %s", token, w.name+":")
 	}
 	_, err := x.use(ctx, s)
 	defer x.leave()
 	if err != nil {
-		return trace.Outcome{}, err
+		return trace.Execution{}, err
 	}
 	choice := x.scriptChoice(s)
 	return Replay(ctx, x.systems(choice, w, w.strikes(choice.Strategy))[0], labels)
@@ -240,7 +240,7 @@ func (s *scripted) setStock(ctx context.Context, l *lane, stock map[int64]int64)
 	switch {
 	case err != nil:
 		return err
-	case result.Outcome != script.Done:
+	case result.Answer != script.Done:
 		return fmt.Errorf("%s: setup was refused: %s", s.File, result.Why)
 	case len(s.direct.Once) > made:
 		all, err := l.tables(ctx)
@@ -288,8 +288,8 @@ func (s *scripted) client(l *lane, at int, op history.Op) client {
 		result, err := s.Run(ctx, session, env)
 		stores.RollBack(ctx)
 		op.ReceivedNS = monotonic.Now()
-		op.Outcome, op.Error = outcomes[result.Outcome], result.Why
-		if op.Count = max(result.Units, op.Count); result.Outcome == script.Done {
+		op.Outcome, op.Error = outcomes[result.Answer], result.Why
+		if op.Count = max(result.Units, op.Count); result.Answer == script.Done {
 			op.Count = result.Units
 			s.answered.sold.Store(true)
 		}
@@ -301,7 +301,7 @@ func (s *scripted) client(l *lane, at int, op history.Op) client {
 	}
 }
 
-var outcomes = map[script.Outcome]history.Outcome{
+var outcomes = map[script.Answer]history.Outcome{
 	script.Done: history.Sold, script.SoldOut: history.SoldOut, script.Refused: history.Busy,
 	script.Unknown: history.Unknown,
 }
@@ -327,7 +327,7 @@ func (s *scripted) check(ctx context.Context, items []int64, told []answers) (da
 	switch {
 	case err != nil:
 		return "", err
-	case result.Outcome != script.Done:
+	case result.Answer != script.Done:
 		return "", fmt.Errorf("%s: check was refused: %s", s.File, result.Why)
 	case result.False:
 		return trace.OtherWrong, nil

@@ -85,9 +85,9 @@ func testReplay(t *testing.T, x *Explorer) {
 				tokens++
 				for range 3 {
 					o, err := x.ReplayScript(t.Context(), s, shortest.Token)
-					if err != nil || o.Kind != kind || !reflect.DeepEqual(told(o), told(shortest.Outcome)) {
+					if err != nil || o.Kind != kind || !reflect.DeepEqual(told(o), told(shortest.Execution)) {
 						t.Errorf("%s: %s: %s instead of %s, %v\n%q\n%q", name, shortest.Token, o.Kind, kind, err, told(o),
-							told(shortest.Outcome))
+							told(shortest.Execution))
 					}
 				}
 			}
@@ -143,7 +143,7 @@ def buy(count):
 }
 
 // told is what each actor did, without the item, which is another one each time.
-func told(o trace.Outcome) (lines []string) {
+func told(o trace.Execution) (lines []string) {
 	for _, step := range o.Steps {
 		if step.Kind != trace.Passes {
 			lines = append(lines, strings.ReplaceAll(step.Actor+" "+step.String(), strconv.FormatInt(o.Item, 10), "N"))

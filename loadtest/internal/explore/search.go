@@ -67,7 +67,7 @@ type System interface {
 	// choose returns -1, nothing new can follow: the schedule may end in any way, and its outcome does not count. try is
 	// 1 unless the schedule was executed before, and something about it was in doubt: the system should then take more
 	// time to find out what can happen next. It is at most patient.
-	Run(ctx context.Context, try int, choose func(Point) int) (trace.Outcome, error)
+	Run(ctx context.Context, try int, choose func(Point) int) (trace.Execution, error)
 }
 
 // Search is a search for all schedules of a System within Bounds. Systems of the same kind can work on it side by side.
@@ -211,7 +211,7 @@ func (s *Search) found(e execution) {
 	}
 	s.planned["="+token] = true
 	s.tally.Schedules++
-	s.Found(trace.Schedule{Token: token, Preemptions: e.preemptions, Faults: len(e.faults), Outcome: e.outcome})
+	s.Found(trace.Schedule{Token: token, Preemptions: e.preemptions, Faults: len(e.faults), Execution: e.outcome})
 }
 
 // plan puts a job into the queue, once.
@@ -249,7 +249,7 @@ type execution struct {
 	bounds    trace.Bounds
 	sleep     []Option
 	others    []job // that branch off from it
-	outcome   trace.Outcome
+	outcome   trace.Execution
 	redundant bool // it differs from others only in the order of steps that commute
 	diverged  bool
 	why       string // it diverged
@@ -361,7 +361,7 @@ func (e *execution) branch(p Point, taken int) {
 var errDiverged = errors.New("the schedule could not be repeated")
 
 // Replay executes the schedule of a token.
-func Replay(ctx context.Context, system System, token string) (trace.Outcome, error) {
+func Replay(ctx context.Context, system System, token string) (trace.Execution, error) {
 	labels := strings.Split(token, ".")
 	if token == "" {
 		labels = nil

@@ -25,7 +25,7 @@ type operation struct {
 	faulty   bool // it can be lost
 }
 
-func (p program) Run(_ context.Context, _ int, choose func(Point) int) (trace.Outcome, error) {
+func (p program) Run(_ context.Context, _ int, choose func(Point) int) (trace.Execution, error) {
 	next := make([]int, len(p))
 	variables := map[string]int{}
 	read := make([][]int, len(p))
@@ -42,11 +42,11 @@ func (p program) Run(_ context.Context, _ int, choose func(Point) int) (trace.Ou
 			}
 		}
 		if len(point.Options) == 0 {
-			return trace.Outcome{Kind: fmt.Sprint(read, variables)}, nil
+			return trace.Execution{Kind: fmt.Sprint(read, variables)}, nil
 		}
 		at := choose(point)
 		if at < 0 {
-			return trace.Outcome{}, nil
+			return trace.Execution{}, nil
 		}
 		chosen := point.Options[at]
 		current = chosen.Actor
@@ -76,7 +76,7 @@ func (p program) option(actor, step int) Option {
 // ticking is a System whose every first execution is disturbed by the beginning of another second.
 type ticking struct{ program }
 
-func (s ticking) Run(ctx context.Context, try int, choose func(Point) int) (trace.Outcome, error) {
+func (s ticking) Run(ctx context.Context, try int, choose func(Point) int) (trace.Execution, error) {
 	o, err := s.program.Run(ctx, try, choose)
 	if try == 1 {
 		o.Kind, o.Timed = "disturbed", true
@@ -98,7 +98,7 @@ func TestAScheduleInWhichAnotherSecondBeganIsExecutedAgain(t *testing.T) {
 // late is a System whose every execution takes longer than a lease.
 type late struct{ program }
 
-func (s late) Run(ctx context.Context, try int, choose func(Point) int) (trace.Outcome, error) {
+func (s late) Run(ctx context.Context, try int, choose func(Point) int) (trace.Execution, error) {
 	o, err := s.program.Run(ctx, try, choose)
 	o.Kind, o.Timed = trace.LostUpdate, true
 	return o, err
@@ -123,7 +123,7 @@ func TestWhatTimeMayHaveChangedEachTimeIsNotJudged(t *testing.T) {
 func search(t *testing.T, p System, bounds trace.Bounds, workers int) (outcomes map[string]int, tally trace.Tally) {
 	t.Helper()
 	outcomes = map[string]int{}
-	s := &Search{Bounds: bounds, Found: func(s trace.Schedule) { outcomes[s.Outcome.Kind]++ }}
+	s := &Search{Bounds: bounds, Found: func(s trace.Schedule) { outcomes[s.Execution.Kind]++ }}
 	tally, err := s.Run(t.Context(), slices.Repeat([]System{p}, workers))
 	must.Succeed(t, err)
 	return outcomes, tally
@@ -231,7 +231,10 @@ func TestAReplayRepeatsASchedule(t *testing.T) {
 		{{variable: "x"}, {variable: "x", write: 2}},
 	}
 	found := map[string]string{}
-	s := &Search{Bounds: trace.Bounds{Preemptions: -1}, Found: func(s trace.Schedule) { found[s.Token] = s.Outcome.Kind }}
+	s := &Search{
+		Bounds: trace.Bounds{Preemptions: -1},
+		Found:  func(s trace.Schedule) { found[s.Token] = s.Execution.Kind },
+	}
 	_, err := s.Run(t.Context(), []System{p})
 	must.Succeed(t, err)
 	for _, token := range slices.Sorted(maps.Keys(found)) {
@@ -261,14 +264,14 @@ func TestSchedulesWithFewFaultsAndPreemptionsComeFirst(t *testing.T) {
 // unsteady is a System that offers B in some runs only.
 type unsteady struct{ runs, offers int }
 
-func (u *unsteady) Run(_ context.Context, _ int, choose func(Point) int) (trace.Outcome, error) {
+func (u *unsteady) Run(_ context.Context, _ int, choose func(Point) int) (trace.Execution, error) {
 	options := []Option{{Label: "A"}, {Label: "B", Actor: 1}}
 	if u.runs%(tries+1) > 0 || u.runs/(tries+1) >= u.offers {
 		options = options[:1]
 	}
 	u.runs++
 	choose(Point{Options: options, Current: -1})
-	return trace.Outcome{}, nil
+	return trace.Execution{}, nil
 }
 
 func TestADisturbedScheduleIsExecutedAgain(t *testing.T) {

@@ -111,7 +111,7 @@ func TestServicesInOtherLanguages(t *testing.T) {
 			if r.Held() || r.Cells[0].Claim != "" {
 				t.Errorf("a service that is wrong is held to be right, or to claim %q", r.Cells[0].Claim)
 			}
-			if trace := text(t, s.Outcome); !strings.Contains(trace, example.update) {
+			if trace := text(t, s.Execution); !strings.Contains(trace, example.update) {
 				t.Errorf("the trace lacks the UPDATE:\n%s", trace)
 			}
 			file := filepath.Join("../../examples", name, "wrong.yaml")
@@ -119,8 +119,8 @@ func TestServicesInOtherLanguages(t *testing.T) {
 				t.Errorf("the replay is %q, want %q", got, want)
 			}
 			again, err := x.Replay(t.Context(), load.OwnService(wrong.Description), s.Token)
-			if err != nil || shape(again) != shape(s.Outcome) {
-				t.Errorf("%v: the replay is\n%s\nand was\n%s", err, shape(again), shape(s.Outcome))
+			if err != nil || shape(again) != shape(s.Execution) {
+				t.Errorf("%v: the replay is\n%s\nand was\n%s", err, shape(again), shape(s.Execution))
 			}
 			right := read(t, name, "right")
 			x = startOwn(t, explore.Options{Lanes: 1, Requests: 2, Subject: right})
@@ -135,7 +135,7 @@ func TestServicesInOtherLanguages(t *testing.T) {
 	}
 }
 
-func text(t *testing.T, o trace.Outcome) string {
+func text(t *testing.T, o trace.Execution) string {
 	t.Helper()
 	var b strings.Builder
 	if err := trace.Write(&b, o.Steps); err != nil {
@@ -187,7 +187,7 @@ func TestStepsNeedNotNameTheItem(t *testing.T) {
 	x := startOwn(t, explore.Options{Lanes: 1, Requests: 2, Subject: s})
 	x.Workloads = []string{"enough"}
 	r := exploreOwn(t, x, s, trace.Bounds{Preemptions: 1})
-	trace := text(t, wantDamage(t, r, "", trace.LostUpdate).Outcome)
+	trace := text(t, wantDamage(t, r, "", trace.LostUpdate).Execution)
 	if !strings.Contains(trace, "UPDATE inventory SET units = ") || strings.Contains(trace, "job") {
 		t.Errorf("the steps are not those of the requests:\n%s", trace)
 	}
@@ -225,7 +225,7 @@ func TestAServiceThatGoesOnAfterItsAnswerIsNotJudged(t *testing.T) {
 	if c.Kinds[trace.Unjudged] != c.Schedules || !r.Held() || r.Judged() {
 		t.Errorf("%d schedules led to %v", c.Schedules, c.Kinds)
 	}
-	why := strings.Join(c.Shortest[trace.Unjudged].Outcome.Evidence, "")
+	why := strings.Join(c.Shortest[trace.Unjudged].Execution.Evidence, "")
 	if !strings.Contains(why, "UPDATE good_stock SET stock = stock - ?") {
 		t.Errorf("the verdict does not name the statement: %s", why)
 	}

@@ -81,10 +81,10 @@ func (x *session) keyed() bool {
 const clientTimeout = 15 * time.Second
 
 // Run implements System.
-func (x *session) Run(ctx context.Context, try int, choose func(Point) int) (trace.Outcome, error) {
+func (x *session) Run(ctx context.Context, try int, choose func(Point) int) (trace.Execution, error) {
 	items, set := x.newItems(), time.Now()
 	if err := x.setStock(ctx, items); err != nil {
-		return trace.Outcome{}, err
+		return trace.Execution{}, err
 	}
 	s := newSchedule(x.lane, x.faults, x.actors(items))
 	s.items, s.locks, s.quiet = items, x.strategy.Name+":", time.Duration(try)*s.quiet+x.lane.pause
@@ -109,12 +109,12 @@ func (x *session) Run(ctx context.Context, try int, choose func(Point) int) (tra
 	took, ticked := time.Since(set), time.Now().Unix() > set.Unix()
 	x.lane.end(ctx, s)
 	if x.lane.failed != nil {
-		return trace.Outcome{}, x.lane.failed
+		return trace.Execution{}, x.lane.failed
 	}
 	if lost := x.reconnect(ctx, s); lost != nil {
-		return trace.Outcome{}, lost
+		return trace.Execution{}, lost
 	}
-	o := trace.Outcome{
+	o := trace.Execution{
 		Workload: x.workload.name, Item: items[0], Stock: x.stockOf(items),
 		Steps: s.trace(), Faults: s.struck, Waited: s.waited, Timed: ticked && took < time.Second/2,
 	}

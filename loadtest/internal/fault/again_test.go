@@ -18,7 +18,7 @@ import (
 )
 
 // startLab starts servers, and finds out which strategies they have.
-func startLab(t *testing.T) (*Lab, []load.Strategy) {
+func startLab(t *testing.T) (*Player, []load.Strategy) {
 	t.Helper()
 	on, err := topology.Start(t.Context(), topology.Options{Replicas: 1, Relaxed: true})
 	must.Succeed(t, err)
@@ -32,7 +32,7 @@ func startLab(t *testing.T) (*Lab, []load.Strategy) {
 	t.Cleanup(o.Close)
 	catalogue, err := load.Service{URL: on.URL, Client: http.DefaultClient}.Strategies(t.Context())
 	must.Succeed(t, err)
-	return &Lab{Topology: on, Oracle: o}, catalogue
+	return &Player{Topology: on, Oracle: o}, catalogue
 }
 
 // playedTwice is a scenario whose cells end otherwise the second time.
@@ -47,7 +47,7 @@ var busy atomic.Int64
 func (p *playedTwice) scenario(name string, first func(*Stage)) Scenario {
 	return Scenario{
 		Name: name, For: players{"all"},
-		Claims: []Claim{{Words: "safe", Outcomes: []report.Outcome{report.Safe}}},
+		Claims: []Claim{{Words: "safe", Effects: []report.Effect{report.Safe}}},
 		Play: func(s *Stage) {
 			p.alone.Store(busy.Add(1) == 1)
 			defer busy.Add(-1)
@@ -91,7 +91,7 @@ func TestCellsInDoubtArePlayedAgainAlone(t *testing.T) {
 	}
 	slices.SortFunc(found, func(a, b report.Fault) int { return a.Place - b.Place })
 	for i, want := range []struct {
-		outcome report.Outcome
+		outcome report.Effect
 		first   string
 		held    bool
 	}{
@@ -101,7 +101,7 @@ func TestCellsInDoubtArePlayedAgainAlone(t *testing.T) {
 		{report.Unsafe, "", false},
 	} {
 		f := found[i]
-		if f.Outcome != want.outcome || f.ClaimHeld != want.held || !strings.HasPrefix(f.First, want.first) ||
+		if f.Effect != want.outcome || f.ClaimHeld != want.held || !strings.HasPrefix(f.First, want.first) ||
 			(f.First == "") != (want.first == "") {
 			t.Errorf("%s: first %q, then %s, claim held %t; want %+v", f.Scenario, f.First, f, f.ClaimHeld, want)
 		}

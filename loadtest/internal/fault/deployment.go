@@ -23,8 +23,8 @@ import (
 	"stock/loadtest/internal/topology"
 )
 
-// Lab plays scenarios on the servers of a topology, and on others that it starts for them.
-type Lab struct {
+// Player plays scenarios on the servers of a topology, and on others that it starts for them.
+type Player struct {
 	Topology *topology.Topology
 	Oracle   *oracle.Oracle // reads the stores of the topology
 
@@ -38,9 +38,9 @@ type Lab struct {
 }
 
 // nextItem returns an item that nobody has used. In a Redis Cluster, the scenarios kill the master that has it.
-func (l *Lab) nextItem() int64 {
+func (p *Player) nextItem() int64 {
 	for {
-		item := firstItem + l.items.Add(1)
+		item := firstItem + p.items.Add(1)
 		if servers.ClusterMaster(messages.StockKey(item)) == lostMaster {
 			return item
 		}
@@ -99,22 +99,22 @@ type Deployment struct {
 }
 
 // deploy starts what a scenario is played on.
-func (l *Lab) deploy(ctx context.Context, on Setting) (d *Deployment, err error) {
-	if err := l.spares(on); err != nil {
+func (p *Player) deploy(ctx context.Context, on Setting) (d *Deployment, err error) {
+	if err := p.spares(on); err != nil {
 		return nil, err
 	}
 	on.Lease, on.LockWait = cmp.Or(on.Lease, lease), cmp.Or(on.LockWait, lease)
-	if on.RequestTimeout = cmp.Or(on.RequestTimeout, requestTimeout); l.Reading && on.RequestTimeout >= patientTimeout {
+	if on.RequestTimeout = cmp.Or(on.RequestTimeout, requestTimeout); p.Reading && on.RequestTimeout >= patientTimeout {
 		on.RequestTimeout = readersTimeout // it should not end before the scenario tells it to
 	}
-	d = &Deployment{On: on, Oracle: l.Oracle, Addresses: l.Topology.Addresses()}
+	d = &Deployment{On: on, Oracle: p.Oracle, Addresses: p.Topology.Addresses()}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, d.stop(ctx))
 			d = nil
 		}
 	}()
-	if err := d.startMySQL(ctx, l, on); err != nil {
+	if err := d.startMySQL(ctx, p, on); err != nil {
 		return d, err
 	}
 	// A replica writes to its database what other replicas have sold in Redis and have not written yet: a database of
@@ -133,10 +133,10 @@ func (l *Lab) deploy(ctx context.Context, on Setting) (d *Deployment, err error)
 	if d.redis != nil {
 		d.Addresses.Redis, d.Addresses.RedisReplica = d.redis.addresses, d.redis.replica != nil
 	}
-	if err := d.openOracle(ctx, l); err != nil {
+	if err := d.openOracle(ctx, p); err != nil {
 		return d, err
 	}
-	if err := d.startReplicas(ctx, l, on); err != nil || !on.Nginx {
+	if err := d.startReplicas(ctx, p, on); err != nil || !on.Nginx {
 		return d, err
 	}
 	return d, d.startNginx(ctx, on)
@@ -146,7 +146,7 @@ func (l *Lab) deploy(ctx context.Context, on Setting) (d *Deployment, err error)
 func (on Setting) ownDatabase() bool { return on.MySQL != nil || on.Database }
 
 // startMySQL starts a MySQL, or makes a database, for the round, and sets the isolation level.
-func (d *Deployment) startMySQL(ctx context.Context, l *Lab, on Setting) (err error) {
+func (d *Deployment) startMySQL(ctx context.Context, l *Player, on Setting) (err error) {
 	server, name := l.Topology.Servers.MySQL, fmt.Sprintf("round_%d", l.items.Add(1))
 	if on.MySQL != nil {
 		if on.MySQL.Disk > 0 {
@@ -217,7 +217,7 @@ func (d *Deployment) newProxy(address string) (*tcpproxy.Proxy, error) {
 }
 
 // startReplicas starts the victim and the survivor.
-func (d *Deployment) startReplicas(ctx context.Context, l *Lab, on Setting) error {
+func (d *Deployment) startReplicas(ctx context.Context, l *Player, on Setting) error {
 	victimAt, survivorAt := d.Addresses, d.Addresses
 	if d.etcd != nil && d.etcd.apart {
 		victimAt.Etcd = []string{d.etcd.leader.Addr}
@@ -288,8 +288,8 @@ var errLeftOut = errors.New("not played")
 
 // spares returns why a setting is not deployed: a server of the user's cannot be reached through proxies, or the
 // scenario breaks it or needs other settings of it.
-func (l *Lab) spares(on Setting) error {
-	switch t := l.Topology; {
+func (p *Player) spares(on Setting) error {
+	switch t := p.Topology; {
 	case t.TLS:
 		return fmt.Errorf("%w: %s", errLeftOut, NoTLS)
 	case len(t.Addresses().Redis) > 1:
@@ -322,7 +322,7 @@ func (d *Deployment) oracleConfig() oracle.Config {
 }
 
 // openOracle opens an oracle for the servers, unless they are those of the lab.
-func (d *Deployment) openOracle(ctx context.Context, l *Lab) (err error) {
+func (d *Deployment) openOracle(ctx context.Context, l *Player) (err error) {
 	t := l.Topology
 	if d.Addresses.MySQLDSN == t.MySQLDSN && slices.Equal(d.Addresses.Redis, t.Redis) {
 		return nil

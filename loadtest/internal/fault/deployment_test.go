@@ -18,7 +18,7 @@ func TestNoScenarioIsPlayedOnServersThatCannotBeReachedThroughProxies(t *testing
 	single.MySQLDSN = "nonsense" // it is looked at, because the scenario is played
 	for name, test := range map[string]struct {
 		on   *topology.Topology
-		want report.Outcome
+		want report.Effect
 		why  string
 	}{
 		"TLS":       {&secure, report.Skipped, NoTLS},
@@ -29,7 +29,7 @@ func TestNoScenarioIsPlayedOnServersThatCannotBeReachedThroughProxies(t *testing
 		},
 	} {
 		var played report.Fault
-		err := (&Lab{Topology: test.on}).Run(t.Context(), Options{
+		err := (&Player{Topology: test.on}).Run(t.Context(), Options{
 			Scenarios: []Scenario{{
 				Name: "scenario", For: players{"all"}, Play: func(*Stage) {},
 				On: Setting{Isolation: "SERIALIZABLE"},
@@ -37,9 +37,9 @@ func TestNoScenarioIsPlayedOnServersThatCannotBeReachedThroughProxies(t *testing
 			Choices: anyone, Repeat: 1,
 			Done: func(f report.Fault, _ history.History) error { played = f; return nil },
 		})
-		if err != nil || played.Outcome != test.want || played.Evidence[0] != test.why {
+		if err != nil || played.Effect != test.want || played.Evidence[0] != test.why {
 			t.Errorf("%s: %s because %q, %v; want %s because %q",
-				name, played.Outcome, played.Evidence, err, test.want, test.why)
+				name, played.Effect, played.Evidence, err, test.want, test.why)
 		}
 	}
 }

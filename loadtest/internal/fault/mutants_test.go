@@ -22,7 +22,7 @@ func TestEachMutantOfAScenarioBreaksAClaim(t *testing.T) {
 		}
 		for _, sc := range found {
 			claim, applies := claimOf(t, sc, m.Strategy)
-			if !applies || slices.Contains(claim.Outcomes, report.Unsafe) {
+			if !applies || slices.Contains(claim.Effects, report.Unsafe) {
 				t.Errorf("%s: in %s, %s is no claim that the mutant could break", m.Name, sc.Name, claim.Words)
 			}
 		}

@@ -48,7 +48,7 @@ func (b publicBug) check(t *testing.T, scenario, strategy string, breaks bool) {
 		t.Errorf("%s: no strategy named %q plays %s", b.name, strategy, scenario)
 		return
 	}
-	for _, outcome := range claim.Outcomes {
+	for _, outcome := range claim.Effects {
 		// Blocked may be bad or good: it depends on what it is compared with.
 		if breaks && outcome == report.Safe || !breaks && (outcome == report.Unsafe || outcome == report.Unavailable) {
 			t.Errorf("%s: %s is %s in %s", b.name, strategy, outcome, scenario)

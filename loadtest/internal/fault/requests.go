@@ -66,7 +66,7 @@ func (s *Stage) exchange(o order) history.Op {
 // timeout is how long the client waits for the answer: longer than anybody reads, unless the scenario says when it
 // ends.
 func (s *Stage) timeout(o order) time.Duration {
-	if s.lab.Reading && (o.timeout == 0 || o.timeout == patientTimeout) {
+	if s.player.Reading && (o.timeout == 0 || o.timeout == patientTimeout) {
 		return readersTimeout
 	}
 	return cmp.Or(o.timeout, clientTimeout)

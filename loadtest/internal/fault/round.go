@@ -27,7 +27,7 @@ const judgeTime = takeOver + 10*time.Second
 
 // round is a scenario that is played once, with its cells side by side.
 type round struct {
-	lab      *Lab
+	player   *Player
 	scenario Scenario
 	cells    []*cell
 	over     chan struct{} // closed when it has been played
@@ -48,9 +48,9 @@ type cell struct {
 	err      error // why the scenario could not be played to its end
 }
 
-func (l *Lab) newCell(sc Scenario, choice load.Choice, o Options, repeat int) *cell {
+func (p *Player) newCell(sc Scenario, choice load.Choice, o Options, repeat int) *cell {
 	s := &Stage{
-		lab: l, Sale: messages.Sale{Strategy: choice.Strategy, Store: choice.Store, Item: l.nextItem()}, Scenario: sc.Name,
+		player: p, Sale: messages.Sale{Strategy: choice.Strategy, Store: choice.Store, Item: p.nextItem()}, Scenario: sc.Name,
 		note: func(report.FaultStep) {}, owners: map[string]string{},
 	}
 	if o.Step != nil {
@@ -67,7 +67,7 @@ func (r *round) play(ctx context.Context) {
 	if ctx.Err() != nil {
 		return
 	}
-	if !r.lab.Reading {
+	if !r.player.Reading {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, roundTime)
 		defer cancel()
@@ -85,7 +85,7 @@ func (r *round) play(ctx context.Context) {
 
 // playOn plays cells side by side on a deployment of their own.
 func (r *round) playOn(ctx context.Context, cells []*cell) (err error) {
-	d, err := r.lab.deploy(ctx, r.scenario.On)
+	d, err := r.player.deploy(ctx, r.scenario.On)
 	if err != nil {
 		return fmt.Errorf("start the servers of the scenario: %w", err)
 	}
@@ -137,7 +137,7 @@ func (c *cell) judgeable(ctx context.Context) bool {
 
 // doubted reports whether a result may come of a busy machine. Damage never does.
 func doubted(f report.Fault) bool {
-	return !f.ClaimHeld && f.Outcome != report.Skipped && f.Outcome != report.Unsafe
+	return !f.ClaimHeld && f.Effect != report.Skipped && f.Effect != report.Unsafe
 }
 
 // result decides what came of the scenario.
@@ -156,28 +156,28 @@ func (c *cell) result() report.Fault {
 	wrong := s.broken != "" || c.verdict.Result == verify.Wrong
 	switch {
 	case c.missing != "":
-		r.Outcome, r.Evidence = report.Skipped, []string{c.missing}
+		r.Effect, r.Evidence = report.Skipped, []string{c.missing}
 		return r
 	case wrong && (s.proof != "" || !c.allows(report.Unsafe)):
-		r.Outcome = report.Unsafe
+		r.Effect = report.Unsafe
 		if c.err != nil {
 			r.Evidence = append(r.Evidence, c.err.Error())
 		}
 	case c.err != nil:
-		r.Outcome, r.Evidence = report.Inconclusive, []string{c.err.Error()}
+		r.Effect, r.Evidence = report.Inconclusive, []string{c.err.Error()}
 	case s.proof == "":
-		r.Outcome, r.Evidence = report.Inconclusive, slices.Insert(r.Evidence, 0, unproved)
+		r.Effect, r.Evidence = report.Inconclusive, slices.Insert(r.Evidence, 0, unproved)
 	case c.verdict.Result != verify.Correct:
-		r.Outcome = report.Inconclusive
+		r.Effect = report.Inconclusive
 	case s.never:
-		r.Outcome, r.Seconds = report.Unavailable, s.blocked.Seconds()
+		r.Effect, r.Seconds = report.Unavailable, s.blocked.Seconds()
 	case s.blocked > blockedAfter:
-		r.Outcome, r.Seconds, r.Until = report.Blocked, s.blocked.Seconds(), c.until()
+		r.Effect, r.Seconds, r.Until = report.Blocked, s.blocked.Seconds(), c.until()
 	default:
-		r.Outcome = report.Safe
+		r.Effect = report.Safe
 	}
 	r.Windows = s.windows(&c.history)
-	r.ClaimHeld = c.held(r.Outcome)
+	r.ClaimHeld = c.held(r.Effect)
 	if c.first != nil {
 		r.First = c.first.Found()
 		r.Evidence = append(r.Evidence, "played again, alone: at first it was "+r.First)
@@ -214,15 +214,15 @@ func (c *cell) soldWhenHolderGaveUp() bool {
 // unproved is the evidence of a cell without a proof.
 const unproved = "nothing shows that the fault struck"
 
-func (c *cell) allows(outcome report.Outcome) bool {
-	return slices.Contains(c.claim.Outcomes, outcome)
+func (c *cell) allows(outcome report.Effect) bool {
+	return slices.Contains(c.claim.Effects, outcome)
 }
 
 // held reports whether the claim agrees with the outcome. How long the item was blocked says nothing if somebody read
 // meanwhile: leases have ended while nobody asked.
-func (c *cell) held(outcome report.Outcome) bool {
-	served := []report.Outcome{report.Safe, report.Blocked, report.Unavailable}
-	if c.stage.lab.Reading && slices.Contains(served, outcome) {
+func (c *cell) held(outcome report.Effect) bool {
+	served := []report.Effect{report.Safe, report.Blocked, report.Unavailable}
+	if c.stage.player.Reading && slices.Contains(served, outcome) {
 		return slices.ContainsFunc(served, c.allows)
 	}
 	return c.allows(outcome)

@@ -28,7 +28,7 @@ func TestTheOutcomeOfACellFollowsFromItsProofAndVerdict(t *testing.T) {
 		broken  string
 		reading bool
 		claimed string
-		want    report.Outcome
+		want    report.Effect
 		held    bool
 	}{
 		"safe": {
@@ -97,13 +97,13 @@ func TestTheOutcomeOfACellFollowsFromItsProofAndVerdict(t *testing.T) {
 				scenario: lateWrite, claim: lateWrite.Claim(strategy),
 				verdict: test.verdict, err: test.err,
 				command: "loadtest faults", stage: &Stage{
-					lab: &Lab{Reading: test.reading}, Sale: messages.Sale{Strategy: strategy},
+					player: &Player{Reading: test.reading}, Sale: messages.Sale{Strategy: strategy},
 					proof: test.proof, blocked: test.blocked, never: test.never, broken: test.broken,
 				},
 			}
 			got := c.result()
-			if got.Outcome != test.want || got.ClaimHeld != test.held {
-				t.Errorf("%s, claim held %t, want %s, %t", got.Outcome, got.ClaimHeld, test.want, test.held)
+			if got.Effect != test.want || got.ClaimHeld != test.held {
+				t.Errorf("%s, claim held %t, want %s, %t", got.Effect, got.ClaimHeld, test.want, test.held)
 			}
 		})
 	}
@@ -114,9 +114,9 @@ func TestTheReportSaysWhyACellIsInconclusiveAndHowToPlayItAgain(t *testing.T) {
 	lateWrite := named(t, "late-write")
 	c := &cell{
 		scenario: lateWrite, command: "go run ./loadtest faults",
-		claim:   Claim{Words: "refused", Outcomes: []report.Outcome{report.Safe}},
+		claim:   Claim{Words: "refused", Effects: []report.Effect{report.Safe}},
 		verdict: verify.Verdict{Result: verify.Correct},
-		stage:   &Stage{lab: &Lab{}, Sale: messages.Sale{Strategy: load.Strategy{Name: "s"}}},
+		stage:   &Stage{player: &Player{}, Sale: messages.Sale{Strategy: load.Strategy{Name: "s"}}},
 	}
 	got := c.result()
 	if len(got.Evidence) != 1 || got.Evidence[0] != unproved || got.Steps == nil {
@@ -128,7 +128,7 @@ func TestTheReportSaysWhyACellIsInconclusiveAndHowToPlayItAgain(t *testing.T) {
 	}
 }
 
-func TestWhatAStoryLeavesInTheBackgroundEndsWithIt(t *testing.T) {
+func TestWhatAScenarioLeavesInTheBackgroundEndsWithIt(t *testing.T) {
 	t.Parallel()
 	ended := false
 	failed := errors.New("no server")
@@ -213,7 +213,8 @@ func TestABlockForATimeThatIsSetSaysWhatEndedIt(t *testing.T) {
 		c := &cell{
 			scenario: scenario, claim: scenario.Claim(strategy),
 			verdict: verify.Verdict{Result: verify.Correct}, stage: &Stage{
-				lab: &Lab{}, Sale: messages.Sale{Strategy: strategy, Lease: test.lease}, proof: "it struck", blocked: test.blocked,
+				player: &Player{}, Sale: messages.Sale{Strategy: strategy, Lease: test.lease}, proof: "it struck",
+				blocked: test.blocked,
 			},
 		}
 		if test.gaveUp > 0 {

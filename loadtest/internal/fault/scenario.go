@@ -28,9 +28,9 @@ type Scenario struct {
 
 // Claim is what is expected of a scenario: in words, and the outcomes that agree with them.
 type Claim struct {
-	Of       players // empty: of every strategy that plays the scenario
-	Words    string
-	Outcomes []report.Outcome
+	Of      players // empty: of every strategy that plays the scenario
+	Words   string
+	Effects []report.Effect
 	// Catalogue names a fault whose consequences the catalogue claims. Words and Outcomes follow from that.
 	Catalogue string
 }
@@ -62,9 +62,9 @@ func (c Claim) claimed(says load.Claim) Claim {
 	case "holder-pause":
 		switch c.Words = says.HolderPause; {
 		case c.Words == "blocks" && says.LateCaveat != "":
-			return Claim{Words: c.Words + ", " + says.LateCaveat, Outcomes: []report.Outcome{report.Safe, report.Blocked}}
+			return Claim{Words: c.Words + ", " + says.LateCaveat, Effects: []report.Effect{report.Safe, report.Blocked}}
 		case c.Words == "blocks", c.Words != "loses-updates" && says.HolderCrash == "blocks-until-lease-ends":
-			c.Outcomes = []report.Outcome{report.Blocked}
+			c.Effects = []report.Effect{report.Blocked}
 			return c
 		}
 	}
@@ -77,7 +77,7 @@ func (c Claim) claimed(says load.Claim) Claim {
 	case "loses-units", "loses-updates", "deducts-again":
 		outcome = report.Unsafe
 	}
-	c.Outcomes = []report.Outcome{outcome}
+	c.Effects = []report.Effect{outcome}
 	return c
 }
 

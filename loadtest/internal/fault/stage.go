@@ -39,7 +39,7 @@ type Stage struct {
 	messages.Sale
 	Scenario string // the name of the scenario
 
-	lab     *Lab
+	player  *Player
 	company *company
 	note    func(report.FaultStep) // called for each step; see Options.Step
 	began   time.Time
@@ -277,7 +277,7 @@ func (s *Stage) open(ctx context.Context, scenario string) error {
 
 // newItem puts one more item on sale.
 func (s *Stage) newItem() int64 {
-	item := s.lab.nextItem()
+	item := s.player.nextItem()
 	s.putOnSale(item, units)
 	return item
 }

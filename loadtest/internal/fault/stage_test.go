@@ -22,7 +22,7 @@ func TestNobodyAsksAfterTheContextHasEnded(t *testing.T) {
 		cancel()
 	}))
 	t.Cleanup(service.Close)
-	err := (&Stage{lab: &Lab{}, note: func(report.FaultStep) {}}).play(ctx, func(s *Stage) {
+	err := (&Stage{player: &Player{}, note: func(report.FaultStep) {}}).play(ctx, func(s *Stage) {
 		s.tryToBuy(order{client: "B", through: service.URL}, time.Now(), patience)
 	})
 	if !errors.Is(err, context.Canceled) || asked.Load() != 1 {

@@ -119,7 +119,8 @@ func (r *Run) Measure(ctx context.Context, done func(*history.History, report.Ce
 // PlayFaults plays fault scenarios, adds what came of each to the report, writes its history to the directory, and
 // calls done with it.
 func PlayFaults(
-	ctx context.Context, stage *fault.Lab, o fault.Options, builder *report.Builder, dir string, done func(report.Fault),
+	ctx context.Context, player *fault.Player, o fault.Options, builder *report.Builder, dir string,
+	done func(report.Fault),
 ) error {
 	o.Done = func(played report.Fault, h history.History) error {
 		if len(h.Ops) > 0 {
@@ -131,7 +132,7 @@ func PlayFaults(
 		done(played)
 		return nil
 	}
-	return stage.Run(ctx, o)
+	return player.Run(ctx, o)
 }
 
 // keepScenario writes the history of a scenario.

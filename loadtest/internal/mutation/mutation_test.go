@@ -57,10 +57,10 @@ func TestAnExplorationGivesABugAwayByTheFaultThatShowsIt(t *testing.T) {
 	}
 }
 
-func TestAStoryGivesABugAwayIfTheStrategyShouldBeSafeInIt(t *testing.T) {
+func TestAScenarioGivesABugAwayIfTheStrategyShouldBeSafeInIt(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
-		outcome report.Outcome
+		outcome report.Effect
 		held    bool
 		want    verify.Result
 	}{
@@ -71,7 +71,7 @@ func TestAStoryGivesABugAwayIfTheStrategyShouldBeSafeInIt(t *testing.T) {
 		{report.Inconclusive, false, verify.Inconclusive},
 	} {
 		trial := Trial{Mutant: Mutant{Story: "story"}, Verdict: verify.Correct}
-		err := trial.addStory(report.Fault{Scenario: "story", Outcome: test.outcome, ClaimHeld: test.held})
+		err := trial.addStory(report.Fault{Scenario: "story", Effect: test.outcome, ClaimHeld: test.held})
 		if trial.Verdict != test.want || errors.Is(err, errDecided) != (test.want == verify.Wrong) {
 			t.Errorf("%s, claim held %v: %s, %v, want %s", test.outcome, test.held, trial.Verdict, err, test.want)
 		}

@@ -21,7 +21,7 @@ func (l Lab) play(ctx context.Context, t *Trial) error {
 	if err != nil {
 		return err
 	}
-	replicas := &fault.Lab{
+	replicas := &fault.Player{
 		Topology: l.Topology, Oracle: l.Target.Oracle, ReplicaArgs: []string{"--mutant=" + t.Name},
 	}
 	err = replicas.Run(ctx, fault.Options{
@@ -40,7 +40,7 @@ func (t *Trial) addStory(played report.Fault) error {
 	run.History.Run.Workload.Name = played.Scenario
 	run.Verdict.Evidence = played.Evidence
 	switch {
-	case played.Outcome == report.Unsafe && !played.ClaimHeld:
+	case played.Effect == report.Unsafe && !played.ClaimHeld:
 		run.Verdict.Result = verify.Wrong
 	case played.ClaimHeld:
 		run.Verdict.Result = verify.Correct

@@ -217,7 +217,7 @@ func newExploredCell(c trace.Cell) exploredCell {
 
 func newTrace(r trace.Result, c trace.Cell, kind, id string) traceView {
 	s := c.Shortest[kind]
-	o := s.Outcome.Readable()
+	o := s.Execution.Readable()
 	v := traceView{
 		ID: id, Title: c.Name(), Kind: kind, Class: "bad", Evidence: o.Evidence, Terminals: r.Terminals(c, s),
 		Replay: r.Replay(s.Token), Actors: trace.Actors(o.Steps),

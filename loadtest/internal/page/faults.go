@@ -87,9 +87,9 @@ func (m *matrixView) newCell(repeats []report.Fault) *matrixCell {
 	}
 	worst := slices.MaxFunc(repeats, func(a, b report.Fault) int { return a.Severity() - b.Severity() })
 	held := !slices.ContainsFunc(repeats, func(f report.Fault) bool {
-		return !f.ClaimHeld && f.Outcome != report.Skipped && f.Outcome != report.Inconclusive
+		return !f.ClaimHeld && f.Effect != report.Skipped && f.Effect != report.Inconclusive
 	})
-	class, _ := outcomeClass(worst.Outcome)
+	class, _ := outcomeClass(worst.Effect)
 	c := &matrixCell{Fault: len(m.faults), Class: class, Broken: !held}
 	switch {
 	case worst.Until != "": // how long that took says nothing
@@ -113,11 +113,11 @@ func repeated(repeats []report.Fault) string {
 	if len(repeats) == 1 {
 		return ""
 	}
-	counts := map[report.Outcome]int{}
-	var outcomes []report.Outcome
+	counts := map[report.Effect]int{}
+	var outcomes []report.Effect
 	for _, f := range repeats {
-		if counts[f.Outcome]++; counts[f.Outcome] == 1 {
-			outcomes = append(outcomes, f.Outcome)
+		if counts[f.Effect]++; counts[f.Effect] == 1 {
+			outcomes = append(outcomes, f.Effect)
 		}
 	}
 	var parts []string
@@ -130,7 +130,7 @@ func repeated(repeats []report.Fault) string {
 // legend counts and explains the outcomes.
 func legend(r *report.Report) (words []faultWord) {
 	for _, l := range []struct {
-		outcome report.Outcome
+		outcome report.Effect
 		text    string
 	}{
 		{report.Safe, "safe"},
@@ -144,7 +144,7 @@ func legend(r *report.Report) (words []faultWord) {
 	} {
 		n := 0
 		for _, f := range r.Faults {
-			if f.Outcome == l.outcome {
+			if f.Effect == l.outcome {
 				n++
 			}
 		}

@@ -74,8 +74,8 @@ func openFault(p *browsertest.Page, link, replay string) {
 func TestFaultsAreOpenedAndCopied(t *testing.T) {
 	t.Parallel()
 	r := &report.Report{Faults: []report.Fault{
-		{Scenario: "late-write", Strategy: "update", Outcome: report.Safe, Replay: "play update"},
-		{Scenario: "late-write", Strategy: "none", Outcome: report.Unsafe, Replay: "play none"},
+		{Scenario: "late-write", Strategy: "update", Effect: report.Safe, Replay: "play update"},
+		{Scenario: "late-write", Strategy: "none", Effect: report.Unsafe, Replay: "play none"},
 	}}
 	p := open(t, func(out io.Writer) error { return WriteReport(out, r) })
 	t.Run("by a link", func(*testing.T) { openByLinks(p) })

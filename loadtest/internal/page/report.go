@@ -26,7 +26,7 @@ func WriteReport(w io.Writer, r *report.Report) error {
 		f.Scripts = append(f.Scripts, "copy.js")
 	}
 	if view.Matrix != nil {
-		f.Data = append(f.Data, Data{"faults", view.Matrix.faults})
+		f.Data = append(f.Data, Data{"faults-data", view.Matrix.faults})
 		f.Scripts = append(f.Scripts, "faults.js")
 	}
 	if view.Explored != nil {

@@ -171,7 +171,7 @@ func TestNamesAreEscaped(t *testing.T) {
 	row.Evidence = []string{`</script><img src=y>`}
 	r := &report.Report{
 		Rows: []*report.Row{row}, Problems: []string{"<img src=z>"},
-		Faults: []report.Fault{{Scenario: "late-write", Strategy: "</script><img>", Outcome: report.Unsafe}},
+		Faults: []report.Fault{{Scenario: "late-write", Strategy: "</script><img>", Effect: report.Unsafe}},
 	}
 	if _, after, found := strings.Cut(written(t, r), "<img"); found {
 		t.Errorf("the page has an image: <img%.80s", after)
@@ -188,7 +188,7 @@ func TestEveryReportHasAPage(t *testing.T) {
 		"older":          {Rows: []*report.Row{bare}},
 		"a single value": {Rows: swept(8)},
 		"nothing drawn":  {Rows: swept(8)[2:]},
-		"skipped":        {Faults: []report.Fault{{Scenario: "a", Strategy: "b", Outcome: report.Skipped}}},
+		"skipped":        {Faults: []report.Fault{{Scenario: "a", Strategy: "b", Effect: report.Skipped}}},
 	} {
 		if text := written(t, r); strings.Contains(text, "NaN") || strings.Contains(text, "Inf") {
 			t.Errorf("%s: the page has figures that are no numbers", name)
@@ -234,10 +234,10 @@ func TestABlockUntilALeaseEndsIsNoNumberOfSeconds(t *testing.T) {
 	t.Parallel()
 	m := newMatrix(&report.Report{Faults: []report.Fault{
 		{
-			Scenario: "holder-dies", Strategy: "a", Outcome: report.Blocked, Seconds: 4.03,
+			Scenario: "holder-dies", Strategy: "a", Effect: report.Blocked, Seconds: 4.03,
 			Until: "the lease ends (here 4 s)", ClaimHeld: true,
 		},
-		{Scenario: "holder-dies", Strategy: "b", Outcome: report.Blocked, Seconds: 1.53, ClaimHeld: true},
+		{Scenario: "holder-dies", Strategy: "b", Effect: report.Blocked, Seconds: 1.53, ClaimHeld: true},
 	}})
 	for i, want := range []matrixCell{
 		{Label: "holder-dies, a: blocked until the lease ends (here 4 s)"},
@@ -252,9 +252,9 @@ func TestABlockUntilALeaseEndsIsNoNumberOfSeconds(t *testing.T) {
 func TestRepeatsAreOneCell(t *testing.T) {
 	t.Parallel()
 	var faults []report.Fault
-	for i, outcome := range []report.Outcome{report.Safe, report.Unsafe, report.Safe} {
+	for i, outcome := range []report.Effect{report.Safe, report.Unsafe, report.Safe} {
 		faults = append(faults, report.Fault{
-			Scenario: "late-write", Strategy: "update", Outcome: outcome, Repeat: 1 + i, ClaimHeld: outcome == report.Safe,
+			Scenario: "late-write", Strategy: "update", Effect: outcome, Repeat: 1 + i, ClaimHeld: outcome == report.Safe,
 			Steps: []report.FaultStep{{After: 1500 * time.Microsecond, Text: "it struck", Kind: report.Proof}},
 		})
 	}

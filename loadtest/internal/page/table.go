@@ -246,8 +246,8 @@ func newFaultWord(of faultHead, outcome string) faultWord {
 		return w
 	}
 	first, _, _ := strings.Cut(outcome, " ")
-	w.Class, w.Place = outcomeClass(report.Outcome(first))
-	switch report.Outcome(first) {
+	w.Class, w.Place = outcomeClass(report.Effect(first))
+	switch report.Effect(first) {
 	case report.Unsafe:
 		w.Word = cmp.Or(unsafeWords[of.Scenario], outcome)
 	case report.Unavailable:
@@ -257,7 +257,7 @@ func newFaultWord(of faultHead, outcome string) faultWord {
 }
 
 // outcomeClass is the colour of an outcome, and its place among others.
-func outcomeClass(outcome report.Outcome) (class string, place int) {
+func outcomeClass(outcome report.Effect) (class string, place int) {
 	switch outcome {
 	case report.Safe:
 		return "ok", 0

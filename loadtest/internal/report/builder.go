@@ -85,12 +85,12 @@ func (b *Builder) Add(h *history.History, v verify.Verdict) Cell {
 	}
 
 	latencies := c.addOps(h.Ops)
-	round := newCell(h, v)
-	round.LatencyMS = latency(latencies, round.ElapsedS)
+	cell := newCell(h, v)
+	cell.LatencyMS = latency(latencies, cell.ElapsedS)
 	c.latencies.merge(latencies)
-	c.rounds = append(c.rounds, round)
+	c.rounds = append(c.rounds, cell)
 	c.addWindows(h, v)
-	return round
+	return cell
 }
 
 // addWindows keeps the windows of the first round, or of the first one with a finding.
@@ -132,16 +132,16 @@ func latencyNS(op history.Op) int64 {
 
 // newCell computes the figures of a run, except for its latencies.
 func newCell(h *history.History, v verify.Verdict) Cell {
-	round := Cell{
+	cell := Cell{
 		Round: h.Run.Round, Verdict: v, Seed: h.Run.Seed, RequestsPlanned: h.Run.Planned, Bounded: h.Run.Bounded,
 	}
 	if h.End != nil {
-		round.Dropped = h.End.Dropped
-		round.DriverCPUNS, round.CPUNS = h.End.DriverCPUNS, h.End.CPUNS
-		round.MySQLStatements = h.End.MySQLStatements
-		round.RedisCommands = h.End.RedisCommands
+		cell.Dropped = h.End.Dropped
+		cell.DriverCPUNS, cell.CPUNS = h.End.DriverCPUNS, h.End.CPUNS
+		cell.MySQLStatements = h.End.MySQLStatements
+		cell.RedisCommands = h.End.RedisCommands
 		if h.Run.Rate > 0 {
-			round.SendLagMS = &Lag{
+			cell.SendLagMS = &Lag{
 				Mean: rounded(float64(h.End.MeanLagNS) / 1e6),
 				Max:  rounded(float64(h.End.MaxLagNS) / 1e6),
 			}
@@ -149,11 +149,11 @@ func newCell(h *history.History, v verify.Verdict) Cell {
 	}
 	if started, ended := span(h); ended > started {
 		seconds := float64(ended-started) / 1e9
-		round.ElapsedS = rounded(seconds)
-		round.GoodputPerS = rounded(float64(v.Good) / seconds)
-		round.ThroughputPerS = rounded(float64(v.Outcomes[history.Sold]+v.Outcomes[history.SoldOut]) / seconds)
+		cell.ElapsedS = rounded(seconds)
+		cell.GoodputPerS = rounded(float64(v.Good) / seconds)
+		cell.ThroughputPerS = rounded(float64(v.Outcomes[history.Sold]+v.Outcomes[history.SoldOut]) / seconds)
 	}
-	return round
+	return cell
 }
 
 // span returns when the load of a run started and ended. An interrupted run recorded only its requests.

@@ -187,7 +187,7 @@ func (r *Row) remark() string {
 // LateLoss says that the strategy loses an update if a write comes late, as a fault scenario has shown, or as it claims
 // if none was played. It is empty otherwise.
 func (r *Row) LateLoss() string {
-	switch Outcome(r.Faults[lateWrite]) {
+	switch Effect(r.Faults[lateWrite]) {
 	case Unsafe:
 		return LosesLateWrite
 	case "", Skipped, Inconclusive:

@@ -137,7 +137,7 @@ func (r *Report) tested() (names []string, found map[string]string) {
 		}
 	}
 	for _, f := range r.Faults {
-		if f.Outcome != Skipped {
+		if f.Effect != Skipped {
 			add(f.Scenario+", "+f.Strategy, f.ClaimHeld, fmt.Sprintf("claims %q, found %s", f.ClaimWords(), f))
 		}
 	}

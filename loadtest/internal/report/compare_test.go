@@ -102,13 +102,13 @@ func TestCompareTellsNewBrokenClaimsFromOldOnes(t *testing.T) {
 			row := &Row{Subject: history.Subject{Strategy: strategy}, ClaimHeld: claimHeld}
 			row.Result, row.Evidence = verify.Wrong, []string{"why"}
 			r.Rows = append(r.Rows, row)
-			r.Faults = append(r.Faults, Fault{Scenario: "late-write", Strategy: strategy, Outcome: Safe, ClaimHeld: true})
+			r.Faults = append(r.Faults, Fault{Scenario: "late-write", Strategy: strategy, Effect: Safe, ClaimHeld: true})
 		}
 		return r
 	}
 	before := reported(map[string]bool{"a": true, "b": false, "c": false, "d": true, "e": false})
 	after := reported(map[string]bool{"a": false, "b": true, "c": false, "d": true})
-	after.Faults[3].ClaimHeld, after.Faults[3].Outcome = false, Unsafe
+	after.Faults[3].ClaimHeld, after.Faults[3].Effect = false, Unsafe
 
 	var got []string
 	c := Compare(before, after)

@@ -90,7 +90,7 @@ func (r *Row) verdictWithEvidence() string {
 // Success is the conclusion of a report without problems.
 func (r *Report) Success() string {
 	switch {
-	case slices.ContainsFunc(r.Faults, func(f Fault) bool { return f.Outcome == Unsafe }) && len(r.Rows) == 0:
+	case slices.ContainsFunc(r.Faults, func(f Fault) bool { return f.Effect == Unsafe }) && len(r.Rows) == 0:
 		return "Every claim held: nothing is unsafe that is claimed to be safe."
 	case len(r.Rows) == 0:
 		return "Every claim held."

@@ -23,7 +23,7 @@ func (r *Report) writeScenarios(out printer) {
 		out.item(bold, scenario+": "+groups[0].Title)
 		for _, g := range groups {
 			style := plain
-			if g.Outcome == Unsafe {
+			if g.Effect == Unsafe {
 				style = red
 			}
 			out.WriteString("  ")
@@ -46,7 +46,7 @@ func (r *Report) outcomeGroups(scenario string) (groups []*outcomeGroup, played 
 		}
 		played[f.Strategy]++
 		i := slices.IndexFunc(groups, func(g *outcomeGroup) bool {
-			return g.Outcome == f.Outcome && g.Until == f.Until && g.reason() == f.reason()
+			return g.Effect == f.Effect && g.Until == f.Until && g.reason() == f.reason()
 		})
 		if i < 0 {
 			i = len(groups)
@@ -60,7 +60,7 @@ func (r *Report) outcomeGroups(scenario string) (groups []*outcomeGroup, played 
 
 // reason is why a scenario was skipped; empty if it was not.
 func (f Fault) reason() string {
-	if f.Outcome != Skipped || len(f.Evidence) == 0 {
+	if f.Effect != Skipped || len(f.Evidence) == 0 {
 		return ""
 	}
 	return f.Evidence[0]
@@ -74,7 +74,7 @@ func (g *outcomeGroup) add(f Fault) {
 	if g.times[f.Strategy]++; g.times[f.Strategy] == 1 {
 		g.names = append(g.names, f.Strategy)
 	}
-	g.failed[f.Strategy] = g.failed[f.Strategy] || !f.ClaimHeld && f.Outcome != Skipped
+	g.failed[f.Strategy] = g.failed[f.Strategy] || !f.ClaimHeld && f.Effect != Skipped
 }
 
 // String returns the outcome with its time or reason.
@@ -84,13 +84,13 @@ func (g *outcomeGroup) String() string {
 	case g.Until != "":
 		return g.Fault.String()
 	case g.longest > 0 && least == longest:
-		return fmt.Sprintf("%s %s s", g.Outcome, least)
+		return fmt.Sprintf("%s %s s", g.Effect, least)
 	case g.longest > 0:
-		return fmt.Sprintf("%s %s–%s s", g.Outcome, least, longest)
+		return fmt.Sprintf("%s %s–%s s", g.Effect, least, longest)
 	case g.reason() != "":
-		return fmt.Sprintf("%s (%s)", g.Outcome, g.reason())
+		return fmt.Sprintf("%s (%s)", g.Effect, g.reason())
 	}
-	return string(g.Outcome)
+	return string(g.Effect)
 }
 
 // members lists the strategies of a group, or counts them if they are many and safe.
@@ -105,7 +105,7 @@ func (g *outcomeGroup) members(played map[string]int) string {
 			names[i] += " ✗"
 		}
 	}
-	if g.Outcome == Safe && len(names) >= many && slices.Equal(names, g.names) {
+	if g.Effect == Safe && len(names) >= many && slices.Equal(names, g.names) {
 		return fmt.Sprintf("%d strategies", len(names))
 	}
 	return strings.Join(names, ", ")

@@ -10,18 +10,18 @@ import (
 	"stock/loadtest/internal/timeline"
 )
 
-// Outcome is what came of a fault scenario.
-type Outcome string
+// Effect is what came of a fault scenario.
+type Effect string
 
 // The outcomes.
 const (
-	Safe Outcome = "safe"
+	Safe Effect = "safe"
 	// Unsafe: a sale is lost or made twice, more is sold than there is, or a sale is refused without reason.
-	Unsafe       Outcome = "unsafe"
-	Blocked      Outcome = "blocked"      // nobody could buy the item for a while
-	Unavailable  Outcome = "unavailable"  // nobody could buy the item as long as the scenario went on
-	Inconclusive Outcome = "inconclusive" // the fault did not strike as it should
-	Skipped      Outcome = "skipped"      // something that the scenario needs is missing
+	Unsafe       Effect = "unsafe"
+	Blocked      Effect = "blocked"      // nobody could buy the item for a while
+	Unavailable  Effect = "unavailable"  // nobody could buy the item as long as the scenario went on
+	Inconclusive Effect = "inconclusive" // the fault did not strike as it should
+	Skipped      Effect = "skipped"      // something that the scenario needs is missing
 )
 
 // lateWrite is the scenario that a correct strategy may fail: a table must not call it correct and nothing else.
@@ -34,7 +34,7 @@ type Fault struct {
 	Strategy string  `json:"strategy"`
 	Store    string  `json:"store"`
 	Repeat   int     `json:"repeat"` // from 1
-	Outcome  Outcome `json:"outcome"`
+	Effect   Effect  `json:"outcome"`
 	Seconds  float64 `json:"seconds"` // how long the item was blocked, until the next sale; 0: not, or not measured
 	// Until says what the next buyer waited for, if that takes as long as is set, and how long it was: the lab sets
 	// less than the service does by default. Empty: something else.
@@ -76,14 +76,14 @@ const (
 func (f Fault) String() string {
 	switch {
 	case f.Seconds == 0:
-	case f.Outcome == Blocked && f.Until != "":
+	case f.Effect == Blocked && f.Until != "":
 		return "blocked until " + f.Until
-	case f.Outcome == Blocked:
+	case f.Effect == Blocked:
 		return fmt.Sprintf("blocked %.1f s", f.Seconds)
-	case f.Outcome == Unavailable:
+	case f.Effect == Unavailable:
 		return fmt.Sprintf("unavailable (%.0f s)", f.Seconds)
 	}
-	return string(f.Outcome)
+	return string(f.Effect)
 }
 
 // Found returns the outcome, and the first evidence if there is any.
@@ -148,7 +148,7 @@ func (r *Report) faultsOf(row *Row) map[string]string {
 
 // Severity orders outcomes from the best to the worst.
 func (f Fault) Severity() int {
-	return slices.Index([]Outcome{Skipped, Safe, Blocked, Unavailable, Inconclusive, Unsafe}, f.Outcome)
+	return slices.Index([]Effect{Skipped, Safe, Blocked, Unavailable, Inconclusive, Unsafe}, f.Effect)
 }
 
 // Scenarios returns the names of the fault scenarios, in the order in which they were played.
@@ -164,12 +164,12 @@ func (r *Report) Scenarios() (names []string) {
 // faultProblems appends a problem for each claim about a fault that did not hold.
 func (r *Report) faultProblems() {
 	for _, f := range r.Faults {
-		if f.ClaimHeld || f.Outcome == Skipped {
+		if f.ClaimHeld || f.Effect == Skipped {
 			continue
 		}
 		r.ClaimsHeld = false
 		what := "claim not held"
-		if f.Outcome == Inconclusive {
+		if f.Effect == Inconclusive {
 			r.Inconclusive, what = true, "inconclusive"
 		} else {
 			r.ClaimFailed = true

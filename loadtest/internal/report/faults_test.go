@@ -15,12 +15,12 @@ func faultReport(faults ...Fault) *Report {
 
 func TestAFaultWhoseClaimFailedIsAProblem(t *testing.T) {
 	t.Parallel()
-	held := Fault{Scenario: "late-write", Strategy: "a", Outcome: Unsafe, Claimed: "loses-updates", ClaimHeld: true}
+	held := Fault{Scenario: "late-write", Strategy: "a", Effect: Unsafe, Claimed: "loses-updates", ClaimHeld: true}
 	failed := Fault{
-		Scenario: "late-write", Strategy: "b", Outcome: Unsafe, Claimed: "refused", Evidence: []string{"1 unit is lost"},
+		Scenario: "late-write", Strategy: "b", Effect: Unsafe, Claimed: "refused", Evidence: []string{"1 unit is lost"},
 	}
-	unproved := Fault{Scenario: "late-write", Strategy: "c", Outcome: Inconclusive, Claimed: "refused"}
-	skipped := Fault{Scenario: "late-write", Strategy: "d", Outcome: Skipped}
+	unproved := Fault{Scenario: "late-write", Strategy: "c", Effect: Inconclusive, Claimed: "refused"}
+	skipped := Fault{Scenario: "late-write", Strategy: "d", Effect: Skipped}
 	for _, test := range []struct {
 		name                 string
 		fault                Fault
@@ -49,9 +49,9 @@ func TestAFaultWhoseClaimFailedIsAProblem(t *testing.T) {
 func TestManyScenariosAreShownOneBelowTheOther(t *testing.T) {
 	t.Parallel()
 	var faults []Fault
-	add := func(scenario, strategy string, outcome Outcome, seconds float64) {
+	add := func(scenario, strategy string, outcome Effect, seconds float64) {
 		faults = append(faults, Fault{
-			Scenario: scenario, Title: "It breaks.", Strategy: strategy, Outcome: outcome, Seconds: seconds,
+			Scenario: scenario, Title: "It breaks.", Strategy: strategy, Effect: outcome, Seconds: seconds,
 			Proof: "the port is closed", ClaimHeld: outcome != Inconclusive, Evidence: []string{"no compiler"},
 		})
 	}
@@ -83,8 +83,8 @@ func TestTheReportSaysWhatWasPlayedAgain(t *testing.T) {
 	t.Parallel()
 	// What is played again is added last.
 	r := faultReport(
-		Fault{Scenario: "late-write", Strategy: "b", Outcome: Safe, ClaimHeld: true, Place: 2},
-		Fault{Scenario: "shutdown", Strategy: "a", Outcome: Safe, ClaimHeld: true, Place: 1, First: "blocked 1.4 s"},
+		Fault{Scenario: "late-write", Strategy: "b", Effect: Safe, ClaimHeld: true, Place: 2},
+		Fault{Scenario: "shutdown", Strategy: "a", Effect: Safe, ClaimHeld: true, Place: 1, First: "blocked 1.4 s"},
 	)
 	if got := r.Scenarios(); got[0] != "shutdown" {
 		t.Errorf("in the order %q", got)

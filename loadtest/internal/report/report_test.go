@@ -312,7 +312,7 @@ func TestFiguresOfARow(t *testing.T) {
 
 func TestALateWriteThatWasNotPlayedIsShownAsClaimed(t *testing.T) {
 	t.Parallel()
-	for outcome, want := range map[Outcome]string{
+	for outcome, want := range map[Effect]string{
 		"": "loses a late write (claimed, not played)", Skipped: "loses a late write (claimed, not played)",
 		Unsafe: "loses a late write",
 	} {

@@ -195,7 +195,7 @@ func TestTwoSalesOfOneDeductionAndASaleWithoutStockAreFindings(t *testing.T) {
 	}
 }
 
-func TestAStoryShadesTheTimeFromTheFaultToTheNextSale(t *testing.T) {
+func TestAScenarioShadesTheTimeFromTheFaultToTheNextSale(t *testing.T) {
 	t.Parallel()
 	refused := history.Op{
 		Kind: history.Deduct, Name: "b", GoodsID: 1, Count: 2, SentNS: 20 * ms, ReceivedNS: 30 * ms, Outcome: history.Busy,
@@ -240,7 +240,7 @@ func TestAStoryShadesTheTimeFromTheFaultToTheNextSale(t *testing.T) {
 	}
 }
 
-func TestAStoryWithoutALaterSaleSaysSo(t *testing.T) {
+func TestAScenarioWithoutALaterSaleSaysSo(t *testing.T) {
 	t.Parallel()
 	refused := history.Op{
 		Kind: history.Deduct, Name: "b", GoodsID: 1, Count: 2, SentNS: 20 * ms, ReceivedNS: 30 * ms, Outcome: history.Busy,

@@ -11,24 +11,24 @@ import (
 	"go.starlark.net/starlarkstruct"
 )
 
-// Outcome is what a session tells its client.
-type Outcome int
+// Answer is what a session tells its client.
+type Answer int
 
 // The outcomes.
 const (
-	Done    Outcome = iota
-	SoldOut         // refused, because there are too few units
-	Refused         // for another reason, such as a deadlock
-	Unknown         // a connection was lost
+	Done    Answer = iota
+	SoldOut        // refused, because there are too few units
+	Refused        // for another reason, such as a deadlock
+	Unknown        // a connection was lost
 )
 
 // Result is what came of a function.
 type Result struct {
-	Outcome Outcome
-	Why     string
-	Units   int64  // that the session has sold
-	Text    string // that the function has returned
-	False   bool   // it has returned False
+	Answer Answer
+	Why    string
+	Units  int64  // that the session has sold
+	Text   string // that the function has returned
+	False  bool   // it has returned False
 }
 
 // Env is what a function gets.
@@ -58,7 +58,7 @@ type run struct {
 
 // stop ends a function with an outcome.
 type stop struct {
-	outcome Outcome
+	outcome Answer
 	why     string
 }
 
@@ -77,7 +77,7 @@ func (i *Interpreter) Run(ctx context.Context, function string, env Env) (Result
 	}
 	result, err := i.execute(ctx, message{Name: function, Item: env.Item, Value: given}, r)
 	if ended, ok := errors.AsType[stop](r.ended); ok {
-		return Result{Outcome: ended.outcome, Why: ended.why}, nil
+		return Result{Answer: ended.outcome, Why: ended.why}, nil
 	}
 	return result, err
 }

@@ -11,7 +11,7 @@ import (
 // Terminals writes a schedule as a person can type it, in the manner of Hermitage: a line for each statement, the
 // session that executes it, and what it shows.
 func (r Result) Terminals(c Cell, s Schedule) string {
-	o := s.Outcome.Readable()
+	o := s.Execution.Readable()
 	t := terminals{sessions: map[string]string{}}
 	t.sayf("%s, %s: %s", r.Strategy, c.Name(), o.Kind)
 	if at := slices.IndexFunc(r.Workloads, func(w Workload) bool { return w.Name == o.Workload }); at >= 0 {
@@ -32,7 +32,7 @@ func (r Result) Terminals(c Cell, s Schedule) string {
 }
 
 // prepare says what must be there before the first step.
-func (r Result) prepare(o Outcome) (lines []string) {
+func (r Result) prepare(o Execution) (lines []string) {
 	var units, calls []string
 	for _, item := range slices.Sorted(maps.Keys(o.Stock)) {
 		units = append(units, fmt.Sprintf("%d of item %d", o.Stock[item], item))
@@ -215,7 +215,7 @@ func shows(text, reply string) string {
 }
 
 // Readable returns the outcome with items that are numbered from 1, and without what followed when nobody could go on.
-func (o Outcome) Readable() Outcome {
+func (o Execution) Readable() Execution {
 	numbers := map[int64]int64{}
 	for i, item := range slices.Sorted(maps.Keys(o.Stock)) {
 		numbers[item] = int64(i + 1)

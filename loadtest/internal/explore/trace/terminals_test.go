@@ -8,11 +8,11 @@ import (
 // typedBy returns the text for terminals of a schedule with these steps.
 func typedBy(steps ...Step) string {
 	r := Result{Strategy: "example", Workloads: []Workload{{Name: "enough", Title: "10 units; A buys 1, B buys 2"}}}
-	o := Outcome{
+	o := Execution{
 		Kind: LostUpdate, Workload: "enough", Stock: map[int64]int64{5_000_007: 10}, Steps: steps,
 		Evidence: []string{"item 5000007: units sold but still in stock: 2"},
 	}
-	return r.Terminals(Cell{Fault: "lease-ends"}, Schedule{Outcome: o})
+	return r.Terminals(Cell{Fault: "lease-ends"}, Schedule{Execution: o})
 }
 
 func TestATraceCanBeTyped(t *testing.T) {
@@ -105,7 +105,7 @@ func TestATextForTerminalsSaysWhereASessionEnds(t *testing.T) {
 
 func TestNothingIsShownAfterNobodyCanGoOn(t *testing.T) {
 	t.Parallel()
-	o := Outcome{Steps: []Step{{Kind: Stuck, Text: "nobody can go on"}, {Actor: "A", Kind: Answers, Text: "interrupted"}}}
+	o := Execution{Steps: []Step{{Kind: Stuck, Text: "nobody can go on"}, {Actor: "A", Kind: Answers, Text: "interrupted"}}}
 	if got := o.Readable().Steps; len(got) != 1 || got[0].Kind != Stuck {
 		t.Errorf("the steps are %+v", got)
 	}

@@ -102,10 +102,10 @@ func (b Bounds) Effective() Bounds {
 
 // Schedule is one that was executed.
 type Schedule struct {
-	Token       string  `json:"token"` // replays it
-	Preemptions int     `json:"preemptions"`
-	Faults      int     `json:"faults"`
-	Outcome     Outcome `json:"outcome"`
+	Token       string    `json:"token"` // replays it
+	Preemptions int       `json:"preemptions"`
+	Faults      int       `json:"faults"`
+	Execution   Execution `json:"outcome"`
 }
 
 // Tally counts what a search did.
@@ -127,8 +127,8 @@ func (t *Tally) Add(o Tally) {
 	t.Example = cmp.Or(t.Example, o.Example)
 }
 
-// Outcome is what came of a schedule.
-type Outcome struct {
+// Execution is what came of a schedule.
+type Execution struct {
 	Kind     string          `json:"kind"`               // see the constants
 	Evidence []string        `json:"evidence,omitempty"` // why
 	Faults   []string        `json:"faults,omitempty"`   // that struck

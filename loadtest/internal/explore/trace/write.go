@@ -113,7 +113,7 @@ func (r Result) Write(w io.Writer, traces, terminals bool) error {
 	}
 	last := ""
 	for _, c := range r.Cells {
-		why := strings.Join(c.Shortest[Unjudged].Outcome.Readable().Evidence, "; ")
+		why := strings.Join(c.Shortest[Unjudged].Execution.Readable().Evidence, "; ")
 		if !c.Judged() && why != last {
 			fmt.Fprintf(w, "  not judged: %s\n", why)
 			last = why
@@ -129,7 +129,7 @@ func (r Result) Write(w io.Writer, traces, terminals bool) error {
 	for _, c := range r.Cells {
 		for _, kind := range c.Damages() {
 			s := c.Shortest[kind]
-			o := s.Outcome.Readable()
+			o := s.Execution.Readable()
 			fmt.Fprintf(w, "\n%s, %s: %s\n", c.Name(), kind, strings.Join(o.Evidence, "; "))
 			fmt.Fprintf(w, "replay: %s\n", r.Replay(s.Token))
 			if terminals {

@@ -1,7 +1,7 @@
 "use strict";
 // The matrix of faults: move with the arrow keys, open a fault.
 (() => {
-  const faults = JSON.parse(document.getElementById("faults").textContent);
+  const faults = JSON.parse(document.getElementById("faults-data").textContent);
   const judgements = { skip: "It was not played.", open: "That could not be judged." }; // by the class of the outcome
   const dialog = document.getElementById("fault");
 

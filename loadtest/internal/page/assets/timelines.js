@@ -5,7 +5,7 @@
   function windowsOf(element) {
     const own = element.querySelector("script");
     if (own) return JSON.parse(own.textContent);
-    faults = faults || JSON.parse(document.getElementById("faults").textContent);
+    faults = faults || JSON.parse(document.getElementById("faults-data").textContent);
     const fault = faults[element.dataset.fault];
     const marks = (fault.steps || []).map(({after_ns, text}) => ({at: after_ns, text}));
     const strike = (fault.steps || []).find(({kind}) => kind === "strike");

@@ -33,10 +33,10 @@ func skipped(missing func(name string), names ...string) (scenarios []Scenario) 
 }
 
 // noLab is a lab without servers.
-func noLab() *Lab {
+func noLab() *Player {
 	var on topology.Topology
 	on.Servers.Redis = &servers.Redis{}
-	return &Lab{Topology: &on}
+	return &Player{Topology: &on}
 }
 
 func TestResultsComeInTheOrderOfTheScenarios(t *testing.T) {
@@ -53,7 +53,7 @@ func TestResultsComeInTheOrderOfTheScenarios(t *testing.T) {
 	err := noLab().Run(t.Context(), Options{
 		Scenarios: scenarios, Choices: anyone, Repeat: 1, Parallel: 2,
 		Done: func(f report.Fault, _ history.History) error {
-			done = append(done, f.Scenario+" "+string(f.Outcome))
+			done = append(done, f.Scenario+" "+string(f.Effect))
 			return nil
 		},
 	})
@@ -89,7 +89,7 @@ func TestAnInterruptedScenarioIsNotReported(t *testing.T) {
 	err := noLab().Run(ctx, Options{
 		Scenarios: scenarios, Choices: anyone, Repeat: 1,
 		Done: func(f report.Fault, _ history.History) error {
-			t.Errorf("%s was reported as %s", f.Scenario, f.Outcome)
+			t.Errorf("%s was reported as %s", f.Scenario, f.Effect)
 			return nil
 		},
 	})

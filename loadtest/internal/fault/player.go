@@ -20,10 +20,10 @@ import (
 // Run plays each scenario for every choice to which it applies. Cells that are in doubt are played again at the end,
 // unless somebody follows the steps. Run returns early, with an error, if ctx ends or Done fails. Done is not called
 // for a scenario during which ctx ended.
-func (l *Lab) Run(ctx context.Context, o Options) error {
+func (p *Player) Run(ctx context.Context, o Options) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	rounds := l.rounds(o)
+	rounds := p.rounds(o)
 	turns := make(chan struct{}, max(o.Parallel, 1))
 	go func() {
 		for _, r := range rounds {
@@ -56,7 +56,7 @@ func (l *Lab) Run(ctx context.Context, o Options) error {
 	if failure != nil {
 		return failure
 	}
-	return l.playAgain(ctx, doubtful, o)
+	return p.playAgain(ctx, doubtful, o)
 }
 
 // againTime is how long cells are played again at most. Those whose turn does not come keep their first outcome.
@@ -64,12 +64,12 @@ const againTime = 5 * time.Minute
 
 // playAgain plays cells once more, one after the other. A fault that missed, and a block that is not claimed, may come
 // of a machine that was too busy with everything that was played side by side. A real one shows again.
-func (l *Lab) playAgain(ctx context.Context, cells []*cell, o Options) error {
+func (p *Player) playAgain(ctx context.Context, cells []*cell, o Options) error {
 	for began := time.Now(); len(cells) > 0; cells = cells[1:] {
 		c := cells[0]
 		if time.Since(began) < againTime {
-			c = l.again(c, o)
-			(&round{lab: l, scenario: c.scenario, cells: []*cell{c}}).play(ctx)
+			c = p.again(c, o)
+			(&round{player: p, scenario: c.scenario, cells: []*cell{c}}).play(ctx)
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -82,19 +82,19 @@ func (l *Lab) playAgain(ctx context.Context, cells []*cell, o Options) error {
 }
 
 // again returns a cell that plays the same as another one, on an item of its own.
-func (l *Lab) again(c *cell, o Options) *cell {
+func (p *Player) again(c *cell, o Options) *cell {
 	choice := load.Choice{Strategy: c.stage.Strategy, Store: c.stage.Store}
-	fresh, first := l.newCell(c.scenario, choice, o, c.repeat), c.result()
+	fresh, first := p.newCell(c.scenario, choice, o, c.repeat), c.result()
 	fresh.place, fresh.first = c.place, &first
 	return fresh
 }
 
 // rounds lists what is to be played, in this order.
-func (l *Lab) rounds(o Options) (rounds []*round) {
+func (p *Player) rounds(o Options) (rounds []*round) {
 	place := 0
 	for repeat := 1; repeat <= o.Repeat; repeat++ {
 		for _, sc := range o.Scenarios {
-			cells := l.cells(sc, o, repeat)
+			cells := p.cells(sc, o, repeat)
 			for _, c := range cells {
 				place++
 				c.place = place
@@ -104,7 +104,7 @@ func (l *Lab) rounds(o Options) (rounds []*round) {
 				perRound = 1
 			}
 			for group := range slices.Chunk(cells, perRound) {
-				rounds = append(rounds, &round{lab: l, scenario: sc, cells: group, over: make(chan struct{})})
+				rounds = append(rounds, &round{player: p, scenario: sc, cells: group, over: make(chan struct{})})
 			}
 		}
 	}
@@ -112,19 +112,19 @@ func (l *Lab) rounds(o Options) (rounds []*round) {
 }
 
 // cells lists the cells of a scenario.
-func (l *Lab) cells(sc Scenario, o Options, repeat int) (cells []*cell) {
+func (p *Player) cells(sc Scenario, o Options, repeat int) (cells []*cell) {
 	for _, choice := range o.Choices {
 		if sc.Applies(choice.Strategy) {
-			cells = append(cells, l.newCell(sc, choice, o, repeat))
+			cells = append(cells, p.newCell(sc, choice, o, repeat))
 		}
 	}
 	return cells
 }
 
 // Cells counts the cells that Run plays.
-func (l *Lab) Cells(o Options) (n int) {
+func (p *Player) Cells(o Options) (n int) {
 	for _, sc := range o.Scenarios {
-		n += o.Repeat * len(l.cells(sc, o, 1))
+		n += o.Repeat * len(p.cells(sc, o, 1))
 	}
 	return n
 }
