@@ -253,9 +253,9 @@ func (r *measurement) found() string {
 // notMeasured ends what a strategy claims, if that was not measured.
 const notMeasured = " (not measured)"
 
-// lateLoss says that the strategy loses a sale if a write comes late, as was played or as it claims; empty otherwise.
+// lateLoss says that a late write loses an update, as was played or as the strategy claims; empty otherwise.
 func (r *measurement) lateLoss() string {
-	const loses = "**loses a late write**"
+	const loses = "a late write **loses an update**"
 	switch {
 	case r.Faults["late-write"] == "unsafe":
 		return loses
@@ -323,7 +323,7 @@ func (f *figures) faults(s stock.Strategy) []string {
 func (r *measurement) faults(s stock.Strategy) []string {
 	return []string{
 		r.fault("holder-dies", "loses units", onCrash(s.Claim)),
-		r.fault("late-write", "loses a sale", withCaveat(s.Claim.LateWrite, s.Claim.LateCaveat)),
+		r.fault("late-write", "loses an update", withCaveat(s.Claim.LateWrite, s.Claim.LateCaveat)),
 		r.fault("client-retries", "deducts twice", s.Claim.ClientRetry.String()),
 	}
 }

@@ -194,7 +194,7 @@ func measure(ctx context.Context, run *lab.Run, screen *screen) error {
 		switch {
 		case round.Result == verify.Wrong && h.Run.Claim != verify.ClaimCorrect:
 			result += ", as claimed"
-		case result == report.LosesLateWrite:
+		case result == report.LateLosesUpdate:
 			result = fmt.Sprintf("%s, but %s (%s)", report.CorrectUnderLoad, result, report.ClaimedOnly)
 		}
 		screen.logLine(fmt.Sprintf("%s: %s, %.0f requests/s", progress.Heading(), result, round.ThroughputPerS))

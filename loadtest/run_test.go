@@ -44,8 +44,8 @@ func TestQuickRunIsJudgedVerifiedAndCompared(t *testing.T) {
 		if string(row.Result) != verdicts[row.Strategy] || !row.ClaimHeld {
 			t.Errorf("%s: %s, claim held %v, want %s, true", row.Label(), row.Result, row.ClaimHeld, verdicts[row.Strategy])
 		}
-		if row.LosesLateWrite != (row.Strategy == "none") {
-			t.Errorf("%s: claims to lose a late write: %v", row.Label(), row.LosesLateWrite)
+		if row.LateLosesUpdate != (row.Strategy == "none") {
+			t.Errorf("%s: claims that a late write loses an update: %v", row.Label(), row.LateLosesUpdate)
 		}
 		if row.Requests != quickRequests {
 			t.Errorf("%s: %d requests, want %d", row.Label(), row.Requests, quickRequests)

@@ -58,9 +58,9 @@ func TestTheRateOfASampleIsThatSinceTheOneBefore(t *testing.T) {
 func TestALockThatLosesALateWriteIsNotSimplyCorrect(t *testing.T) {
 	t.Parallel()
 	correct := report.Cell{Verdict: verify.Verdict{Result: verify.Correct}}
-	got := cellRow(&history.History{Run: history.Run{LosesLateWrite: true}}, correct)
-	if got.Result != report.LosesLateWrite {
-		t.Errorf("got %+v, want %s", got, report.LosesLateWrite)
+	got := cellRow(&history.History{Run: history.Run{LateLosesUpdate: true}}, correct)
+	if got.Result != report.LateLosesUpdate {
+		t.Errorf("got %+v, want %s", got, report.LateLosesUpdate)
 	}
 }
 

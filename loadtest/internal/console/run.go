@@ -160,7 +160,7 @@ func cellRow(h *history.History, round report.Cell) CellRow {
 	switch row.Result {
 	case report.Baseline:
 		row.Goodput = round.ThroughputPerS
-	case report.LosesLateWrite:
+	case report.LateLosesUpdate:
 		row.Evidence = report.ClaimedOnly + "; " + report.CorrectUnderLoad
 	}
 	if len(round.Evidence) > 0 {

@@ -91,25 +91,25 @@ const (
 // Run describes what was run. It is the first line of a file.
 type Run struct {
 	Cell
-	Seed           uint64 `json:"seed"`
-	Planned        int    `json:"planned"`               // requests that the workload asks for
-	Bounded        string `json:"bounded,omitempty"`     // why fewer were sent than planned
-	Claim          string `json:"promise"`               // the strategy's claim for this number of replicas
-	Exclusive      bool   `json:"exclusive"`             // claims that critical sections never overlap
-	Fenced         bool   `json:"fenced,omitempty"`      // each sale has a fencing token
-	OmitsRemaining bool   `json:"untold,omitempty"`      // declares that its receipts do not report what remains
-	LosesLateWrite bool   `json:"late,omitempty"`        // claims to lose an update if a write comes late
-	Control        bool   `json:"control"`               // wrong on purpose
-	Witness        string `json:"witness"`               // who read the stock: WitnessOracle or WitnessService
-	Scarce         bool   `json:"scarce,omitempty"`      // the workload is to ask for more units than there are
-	Keys           bool   `json:"keys,omitempty"`        // each request's name is its idempotency key
-	Ledger         bool   `json:"ledger,omitempty"`      // the strategy keeps a ledger that the oracle can read
-	JudgedOnly     bool   `json:"judged_only,omitempty"` // the run is too small to measure anything
-	Retries        bool   `json:"retries,omitempty"`     // requests are sent again during the load
-	Cancels        bool   `json:"cancels,omitempty"`     // some sales are cancelled during the load
-	Reserves       bool   `json:"reserves,omitempty"`    // units are held, and then sold or given back
-	Own            bool   `json:"own,omitempty"`         // a service of the user's was run, which claims nothing
-	Scenario       string `json:"scenario,omitempty"`    // the fault scenario that was played; empty: a load was run
+	Seed            uint64 `json:"seed"`
+	Planned         int    `json:"planned"`               // requests that the workload asks for
+	Bounded         string `json:"bounded,omitempty"`     // why fewer were sent than planned
+	Claim           string `json:"promise"`               // the strategy's claim for this number of replicas
+	Exclusive       bool   `json:"exclusive"`             // claims that critical sections never overlap
+	Fenced          bool   `json:"fenced,omitempty"`      // each sale has a fencing token
+	OmitsRemaining  bool   `json:"untold,omitempty"`      // declares that its receipts do not report what remains
+	LateLosesUpdate bool   `json:"late,omitempty"`        // claims that a late write loses an update
+	Control         bool   `json:"control"`               // wrong on purpose
+	Witness         string `json:"witness"`               // who read the stock: WitnessOracle or WitnessService
+	Scarce          bool   `json:"scarce,omitempty"`      // the workload is to ask for more units than there are
+	Keys            bool   `json:"keys,omitempty"`        // each request's name is its idempotency key
+	Ledger          bool   `json:"ledger,omitempty"`      // the strategy keeps a ledger that the oracle can read
+	JudgedOnly      bool   `json:"judged_only,omitempty"` // the run is too small to measure anything
+	Retries         bool   `json:"retries,omitempty"`     // requests are sent again during the load
+	Cancels         bool   `json:"cancels,omitempty"`     // some sales are cancelled during the load
+	Reserves        bool   `json:"reserves,omitempty"`    // units are held, and then sold or given back
+	Own             bool   `json:"own,omitempty"`         // a service of the user's was run, which claims nothing
+	Scenario        string `json:"scenario,omitempty"`    // the fault scenario that was played; empty: a load was run
 	// Set holds the units by item that the lab set before the run; it is nil if the lab found the stock.
 	Set     map[int64]int64 `json:"set,omitempty"`
 	Initial map[int64]int64 `json:"initial"` // units by item, as read before the run

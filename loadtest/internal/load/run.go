@@ -117,13 +117,13 @@ func (c *cellRun) describe(round int) history.Run {
 		Planned: c.load.Requests,
 		Claim:   c.row.claim(),
 		// A mutex is exclusive only where it is correct, which is on one replica. Restocking does not matter for this.
-		Exclusive:      strategy.Claim.Exclusive && strategy.ClaimFor(cell.Replicas, false) == verify.ClaimCorrect,
-		Fenced:         strategy.Fenced(),
-		OmitsRemaining: strategy.OmitsRemaining(),
-		Own:            strategy.Own,
-		LosesLateWrite: strategy.Claim.LateWrite == "loses-updates" && cell.Replicas > 1,
-		Control:        strategy.Control,
-		Witness:        c.stock.witness,
+		Exclusive:       strategy.Claim.Exclusive && strategy.ClaimFor(cell.Replicas, false) == verify.ClaimCorrect,
+		Fenced:          strategy.Fenced(),
+		OmitsRemaining:  strategy.OmitsRemaining(),
+		Own:             strategy.Own,
+		LateLosesUpdate: strategy.Claim.LateWrite == "loses-updates" && cell.Replicas > 1,
+		Control:         strategy.Control,
+		Witness:         c.stock.witness,
 		// With restocks, a flash sale may not sell out.
 		Scarce: cell.Workload.Name == FlashSale && cell.Restock == 0 ||
 			judgedOnly(cell.Workload.Name) && !c.load.Cancels,

@@ -31,7 +31,7 @@ var functions = template.FuncMap{
 	"grouped": grouped[float64], "number": stats.Format, "latency": latency, "percent": percent, "damage": damage,
 	"whole":       grouped[int],
 	"resultClass": resultClass,
-	"lateWord":    func() string { return report.LosesLateWrite },
+	"lateWord":    func() string { return report.LateLosesUpdate },
 	"script":      func(name string) template.JS { return template.JS(asset(name)) },
 }
 

@@ -115,7 +115,7 @@ func newVerdict(r *report.Report) verdictView {
 // one workload is wrong.
 func tallies(r *report.Report) []tally {
 	kinds := []tally{
-		{Class: "ok", Word: "correct"}, {Class: "late", Word: "correct, but " + report.LosesLateWrite},
+		{Class: "ok", Word: "correct"}, {Class: "late", Word: "correct, but " + report.LateLosesUpdate},
 		{Class: "open", Word: "not decided"}, {Class: "bad", Word: "wrong"},
 	}
 	most := 0

@@ -49,7 +49,7 @@ func TestTheTallyCountsStrategiesOnAllReplicas(t *testing.T) {
 	a, b, c := newRow("a", verify.Correct), newRow("b", verify.Correct), newRow("c", verify.Wrong)
 	again := newRow("b", verify.Wrong) // a strategy that is wrong under one workload is wrong
 	got := fmt.Sprint(newVerdict(&report.Report{Rows: []*report.Row{a, late, b, c, one, again}}).Tally)
-	if want := "[{ok correct 1} {late correct, but loses a late write 1} {bad wrong 2}]"; got != want {
+	if want := "[{ok correct 1} {late correct, but a late write loses an update 1} {bad wrong 2}]"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 }
@@ -59,7 +59,7 @@ func TestAStrategyThatLosesALateWriteIsNotSimplyCorrect(t *testing.T) {
 	row := newRow("lock-redis-lua", verify.Correct)
 	row.Faults = map[string]string{"late-write": "unsafe", "holder-dies": "blocked 2.0 s", "client-retries": "unsafe"}
 	mustSay(t, written(t, &report.Report{Rows: []*report.Row{row}}), []string{
-		`<span class="word late">` + report.LosesLateWrite + `</span>`, `<span class="word bad">loses a sale</span>`,
+		`<span class="word late">` + report.LateLosesUpdate + `</span>`, `<span class="word bad">loses an update</span>`,
 		`<span class="word wait">blocked 2.0 s</span>`, `<span class="word bad">deducts twice</span>`,
 	}, []string{`<span class="word ok">correct</span>`})
 }

@@ -64,8 +64,8 @@ var shownFaults = []faultHead{
 
 // unsafeWords says what unsafe means in a scenario.
 var unsafeWords = map[string]string{
-	"holder-dies": "loses units", "late-write": "loses a sale", "client-retries": "deducts twice",
-	"holder-pauses": "loses a sale",
+	"holder-dies": "loses units", "late-write": "loses an update", "client-retries": "deducts twice",
+	"holder-pauses": "loses an update",
 }
 
 // Compared are the strategies that most people compare.
@@ -160,7 +160,7 @@ func (v *rowView) Share() *float64 {
 	return v.ShareOfNoop
 }
 
-// verdictClass is the colour of a row's verdict. A correct strategy that loses a late write is not simply correct, and
+// verdictClass is the colour of a row's verdict. If a late write loses an update, a strategy is not simply correct, and
 // a control is not recommended.
 func verdictClass(row *report.Row) string {
 	switch {
@@ -196,14 +196,14 @@ func (v *rowView) Word() string {
 	case harmlessControl(v.Row):
 		return "control"
 	case v.Class() == "late":
-		return report.LosesLateWrite
+		return report.LateLosesUpdate
 	}
 	return string(v.Result)
 }
 
 // Place is where rows with this verdict come when rows are sorted by it.
 func (v *rowView) Place() int {
-	words := []string{"correct", report.LosesLateWrite, "control", "inconclusive", "wrong", report.Baseline}
+	words := []string{"correct", report.LateLosesUpdate, "control", "inconclusive", "wrong", report.Baseline}
 	return slices.Index(words, v.Word())
 }
 

@@ -235,13 +235,13 @@ func (c *collected) row() *Row {
 	row := &Row{
 		Subject: c.run.Subject,
 		Claim:   c.run.Claim, Exclusive: c.run.Exclusive, Control: c.run.Control,
-		LosesLateWrite: c.run.LosesLateWrite,
-		Baseline:       c.run.Claim == verify.ClaimSellsNothing,
-		JudgedOnly:     c.run.JudgedOnly,
-		Own:            c.run.Own,
-		Verdict:        verify.Merge(verdicts...),
-		Windows:        c.windows,
-		Rounds:         rounds,
+		LateLosesUpdate: c.run.LateLosesUpdate,
+		Baseline:        c.run.Claim == verify.ClaimSellsNothing,
+		JudgedOnly:      c.run.JudgedOnly,
+		Own:             c.run.Own,
+		Verdict:         verify.Merge(verdicts...),
+		Windows:         c.windows,
+		Rounds:          rounds,
 	}
 	row.ClaimHeld = verify.Held(c.run, row.Verdict)
 	row.RequestsSent = row.Requests

@@ -184,15 +184,15 @@ func (r *Row) remark() string {
 	return r.LateLoss()
 }
 
-// LateLoss says that the strategy loses an update if a write comes late, as a fault scenario has shown, or as it claims
+// LateLoss says that a late write loses an update, as a fault scenario has shown, or as the strategy claims
 // if none was played. It is empty otherwise.
 func (r *Row) LateLoss() string {
 	switch Effect(r.Faults[lateWrite]) {
 	case Unsafe:
-		return LosesLateWrite
+		return LateLosesUpdate
 	case "", Skipped, Inconclusive:
-		if r.LosesLateWrite {
-			return LosesLateWrite + " (" + ClaimedOnly + ")"
+		if r.LateLosesUpdate {
+			return LateLosesUpdate + " (" + ClaimedOnly + ")"
 		}
 	}
 	return ""

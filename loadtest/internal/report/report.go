@@ -65,9 +65,9 @@ type Row struct {
 	Claim     string `json:"claim"`     // correct, loses-updates, oversells, sells-nothing
 	Exclusive bool   `json:"exclusive"` // also claims that critical sections never overlap
 	Control   bool   `json:"control"`   // wrong on purpose
-	// LosesLateWrite is set if the strategy claims to lose an update if a write comes late.
-	LosesLateWrite bool `json:"loses_late_write,omitempty"`
-	Baseline       bool `json:"baseline"` // deducts nothing: the cost of a request without a store
+	// LateLosesUpdate is set if the strategy claims that a late write loses an update.
+	LateLosesUpdate bool `json:"late_loses_update,omitempty"`
+	Baseline        bool `json:"baseline"` // deducts nothing: the cost of a request without a store
 	// JudgedOnly is set if the workload is too small to measure anything: the row's rates mean nothing.
 	JudgedOnly bool `json:"judged_only,omitempty"`
 	// Short is set if the load of the row or of its baseline was too short to compare speeds: it is judged, not ranked.

@@ -313,11 +313,12 @@ func TestFiguresOfARow(t *testing.T) {
 func TestALateWriteThatWasNotPlayedIsShownAsClaimed(t *testing.T) {
 	t.Parallel()
 	for outcome, want := range map[Effect]string{
-		"": "loses a late write (claimed, not played)", Skipped: "loses a late write (claimed, not played)",
-		Unsafe: "loses a late write",
+		"":      "a late write loses an update (claimed, not played)",
+		Skipped: "a late write loses an update (claimed, not played)",
+		Unsafe:  "a late write loses an update",
 	} {
 		row := rowWith("lock-redlock", 0.5)
-		row.LosesLateWrite, row.Faults = true, map[string]string{lateWrite: string(outcome)}
+		row.LateLosesUpdate, row.Faults = true, map[string]string{lateWrite: string(outcome)}
 		if got := row.remark(); got != want {
 			t.Errorf("%q: %q, want %q", outcome, got, want)
 		}

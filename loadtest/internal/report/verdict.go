@@ -8,8 +8,8 @@ import (
 // The words of a verdict, beside those of package verify.
 const (
 	Baseline = "baseline"
-	// LosesLateWrite is said of a strategy that is correct under load, but loses a sale if a write comes late.
-	LosesLateWrite   = "loses a late write"
+	// LateLosesUpdate is said of a strategy that is correct under load, but not after a late write.
+	LateLosesUpdate  = "a late write loses an update"
 	CorrectUnderLoad = "correct under load"
 	ClaimedOnly      = "claimed, not played" // follows from a claim
 )
@@ -19,8 +19,8 @@ func (c Cell) Word(run history.Run) string {
 	switch {
 	case run.Claim == verify.ClaimSellsNothing:
 		return Baseline
-	case c.Result == verify.Correct && run.LosesLateWrite:
-		return LosesLateWrite
+	case c.Result == verify.Correct && run.LateLosesUpdate:
+		return LateLosesUpdate
 	}
 	return string(c.Result)
 }

@@ -191,7 +191,7 @@
   onPress(byId("run-cancel"), () => ask("/cancel", { id: state.run.id }));
 
   const verdicts = { correct: "ok", wrong: "bad", inconclusive: "open", baseline: "base" };
-  const verdictOf = (row) => word(verdicts[row.result] || "late", row.result); // correct, but loses a late write
+  const verdictOf = (row) => word(verdicts[row.result] || "late", row.result); // correct, but a late write loses an update
   const results = {
     held: "Every strategy did what it claims, right or wrong.",
     failed: "Not everything was as claimed:",
