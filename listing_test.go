@@ -133,7 +133,13 @@ func (l *listing) add(line, note string) {
 	case "COMMIT;", "ROLLBACK;":
 		l.open = false
 	}
-	text := strings.TrimSpace(wrap(line, 100-len(l.indent)))
+	width := 100 - len(l.indent)
+	if before, condition, found := strings.Cut(line, " WHERE "); found && len(line) > width {
+		line = strings.TrimSpace(wrap(before, width)) + "\n" + wrap("WHERE "+condition, width)
+	} else {
+		line = wrap(line, width)
+	}
+	text := strings.TrimSpace(line)
 	if note != "" {
 		text += "  -- " + note
 	}

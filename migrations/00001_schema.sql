@@ -42,8 +42,8 @@ CREATE TABLE IF NOT EXISTS good_slot (
     PRIMARY KEY (goods_id, slot)
 ) ENGINE = InnoDB;
 
--- Numbers the replicas for `escrow`, so that those of one deployment sell from different rows. It concerns speed only: a
--- replica may take units from every row of good_slot.
+-- Numbers the replicas for `escrow`, so that those of one deployment sell from different rows. It concerns speed only:
+-- a replica may take units from every row of good_slot.
 CREATE TABLE IF NOT EXISTS slot_replica (
     id   TINYINT NOT NULL PRIMARY KEY, -- 1: the table has one row
     last BIGINT  NOT NULL              -- the number that was given last
@@ -68,9 +68,9 @@ CREATE TABLE IF NOT EXISTS good_unit (
     PRIMARY KEY (goods_id, unit)
 ) ENGINE = InnoDB;
 
--- The ledger records the outcome of each request with an idempotency key, in the transaction that changes the stock. For
--- each item, the stock and the sum of `count` add up to the initial stock, apart from restocks and from sales without a
--- key.
+-- The ledger records the outcome of each request with an idempotency key, in the transaction that changes the stock.
+-- For each item, the stock and the sum of `count` add up to the initial stock, apart from restocks and from sales
+-- without a key.
 CREATE TABLE IF NOT EXISTS ledger (
     -- The idempotency key of the client: printable ASCII, compared byte by byte. It is the primary key, so that reading
     -- and inserting it lock one record, and no gap next to it.
@@ -83,8 +83,8 @@ CREATE TABLE IF NOT EXISTS ledger (
     count       INT                                   NOT NULL,
     -- Units left, as in the receipt.
     remaining   BIGINT                                NOT NULL,
-    -- 'cancelled': nothing was sold under the key, and nothing may be sold any more, because its request was refused and
-    -- then cancelled, or because the cancellation came first. Then goods_id is 0.
+    -- 'cancelled': nothing was sold under the key, and nothing may be sold any more, because its request was refused
+    -- and then cancelled, or because the cancellation came first. Then goods_id is 0.
     outcome     ENUM('done', 'sold-out', 'cancelled') NOT NULL,
     -- SHA-256 of the request: the same key with a different request is refused.
     fingerprint BINARY(32)                            NOT NULL,
@@ -172,4 +172,5 @@ INSERT INTO unit_stock (goods_id, unmade) VALUES (1, 6000)
 ON DUPLICATE KEY UPDATE goods_id = VALUES(goods_id);
 
 -- +goose Down
-DROP TABLE IF EXISTS lock_row, stream_sale, reservation, ledger, good_unit, unit_stock, slot_replica, good_slot, good_stock;
+DROP TABLE IF EXISTS lock_row, stream_sale, reservation, ledger, good_unit, unit_stock, slot_replica, good_slot,
+    good_stock;

@@ -85,10 +85,10 @@ func (o *storeOptions) mysqlConfig() (*mysql.Config, error) {
 	return config, nil
 }
 
-// limitWaits makes the server end a wait for a row lock after --lock-wait, or sooner if the DSN says so, so that the
-// outcome is known: nothing was written. It also limits the wait for any reply, unless the DSN does. The limit is
-// longer than a wait for a row, and shorter than the time that most requests still have. So a silent server is noticed
-// in time, without a context that the driver would have to watch (stock.Deps.MySQLReply).
+// limitWaits has the server end a wait for a row lock after --lock-wait, or sooner if the DSN says so. Then it is known
+// that nothing was written. Unless the DSN limits the wait for a reply, limitWaits does: to longer than a wait for a
+// row, and shorter than most requests still have. So a silent server is noticed without a context for each statement,
+// which the driver would have to watch (stock.Deps.MySQLReply).
 func limitWaits(config *mysql.Config, lockWait, requestTimeout time.Duration) {
 	const rowLockWait = "innodb_lock_wait_timeout" // whole seconds
 	if config.Params == nil {

@@ -42,7 +42,7 @@ const fairHeartbeat = 3 * time.Second
 //   - If a waiter gives up while Redis does not answer, its last request may be carried out after its leave. Its entry
 //     then stays in the queue for as long as a dead waiter's.
 //   - Order costs speed: between a release and the next grant, the lock is idle while a message travels to a waiter.
-//   - As with every lock below, a holder that was paused past its lease can still write. See RedisFenced.
+//   - A holder that was stopped until its lease had ended can still write. RedisFenced has the cure.
 type RedisFair struct {
 	redisLock
 	heartbeat time.Duration

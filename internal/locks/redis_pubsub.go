@@ -34,10 +34,12 @@ const recheck = 2 * time.Second
 // (TestRedisPubSubWakesAtARelease). A message is only a hint: a waiter also asks again when the holder's lease ends,
 // every two seconds, and after the subscription was broken.
 //
-// What still breaks: every waiter of the key wakes up, and only one is granted the lock: n waiters ask n times for
-// each release (TestRedisPubSubWakesACrowd). That is not the fault of publication: see RedisRLock. They are granted it
-// in no order: a latecomer may overtake a client that has waited long (TestRedisPubSubLetsALatecomerOvertake).
-// RedisFair makes them queue.
+// What still breaks:
+//
+//   - A release wakes every waiter of the key, and only one is granted the lock: n waiters ask n times
+//     (TestRedisPubSubWakesACrowd). RedisRLock publishes, too, but wakes one waiter of each process.
+//   - Waiters are granted the lock in no order: a latecomer may overtake a client that has waited long
+//     (TestRedisPubSubLetsALatecomerOvertake). With RedisFair they queue.
 type RedisPubSub struct {
 	redisLock
 	waiters *wakeups // by key
