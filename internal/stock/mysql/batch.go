@@ -9,7 +9,6 @@ import (
 
 	"stock/internal/stock"
 	"stock/internal/stock/batching"
-	"stock/internal/stock/retry"
 )
 
 // batch is group commit by the client: the requests for one item that wait in a replica while a commit is under way
@@ -27,11 +26,10 @@ import (
 // The rows of members with keys are inserted together, in the batch's transaction. If one of the keys has an answer
 // already, nothing is written, and the batch tries again without the members whose answers it finds.
 type batch struct {
-	batching.Queue
+	*batching.Queue
 	stock.Canceller
-	store Store
+	wait  time.Duration  // longest wait of a batch for the row
 	alone stock.Deducter // for requests that do not join a batch
-	try   tryFunc
 }
 
 // batchWithOrders is a batch of a strategy that takes orders, too.
@@ -47,14 +45,12 @@ func NewBatch(d stock.Deps) stock.Deducter {
 }
 
 func newBatch(store Store, alone stock.Deducter, try tryFunc) *batch {
-	s := &batch{Canceller: store, store: store, alone: alone, try: try}
-	s.Run = s.run
-	return s
+	return &batch{Queue: newQueue(store, try), Canceller: store, wait: store.wait, alone: alone}
 }
 
 func (s *batch) Deduct(ctx context.Context, req stock.Request) (stock.Receipt, error) {
 	limit, limited := stock.WaitLimit(ctx)
-	if limited && limit < s.store.wait || req.Hold > 0 {
+	if limited && limit < s.wait || req.Hold > 0 {
 		return s.alone.Deduct(ctx, req)
 	}
 	return s.Queue.Deduct(ctx, req)
@@ -71,24 +67,6 @@ func (s batchWithOrders) Order(ctx context.Context, req stock.OrderRequest) (sto
 	}
 	return receipt, err
 }
-
-// run waits for a connection and decides on a batch.
-func (s *batch) run(ctx context.Context, b *batching.Batch) {
-	conn, err := s.store.take(ctx, []int64{b.GoodsID})
-	if err != nil {
-		if !errors.Is(err, stock.ErrBusy) { // the server's fault: the others would fare no better than the leader
-			b.Close()
-		}
-		b.RefuseAll(err)
-		return
-	}
-	defer func() { conn.release(ctx, err) }()
-	b.Close() // only now: until here, requests that arrive can still join
-	err = s.decide(context.WithoutCancel(ctx), conn, b)
-}
-
-// tryFunc decides on a batch in one transaction. An error is the outcome of all undecided members.
-type tryFunc func(ctx context.Context, conn *conn, b *batching.Batch) error
 
 // withKeys answers members whose keys have an answer in the ledger. Members that repeat a key of the batch wait for the
 // answer to the first.
@@ -161,27 +139,6 @@ func answerKnown(ctx context.Context, conn *conn, b *batching.Batch) error {
 		return ok
 	})
 	return nil
-}
-
-// decide decides on a batch, and again if the server rolled it back because of a conflict. A locked row delays no
-// member beyond the end of its request: members whose time is up are refused, and the others try again.
-func (s *batch) decide(ctx context.Context, conn *conn, b *batching.Batch) error {
-	started := time.Now()
-	for attempt := 1; ; attempt++ {
-		err := conn.limitRowWait(ctx, conn.Conn, b.DropCancelled(minTimeLeft))
-		if err == nil {
-			err = s.try(ctx, conn, b)
-		}
-		if err == nil {
-			b.Confirm(attempt)
-			return nil
-		}
-		if !conn.mayRetry(err) || time.Since(started) > s.store.wait {
-			b.RefuseUndecided(err)
-			return err
-		}
-		_ = retry.BackOff(ctx, attempt) // ctx never ends
-	}
 }
 
 // tryBatch needs one message if there is enough for all, as there is until the item runs out, and a second one, to read

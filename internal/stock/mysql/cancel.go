@@ -14,21 +14,6 @@ import (
 	"stock/internal/stock/share"
 )
 
-// A sale is cancelled in two messages. The first reads its rows of the ledger, and the epochs of its stocks. The second
-// is a transaction that puts units back and counts them in the ledger, each statement on the condition that what it
-// changes is as it was read. So units come back once, no replica can be stopped while it has an item locked, and an
-// item is locked before the key, as by a sale.
-//
-// If the key is not in the ledger, a cancellation of everything inserts a row of its own, a tombstone. As the key is
-// unique, either the sale or the tombstone is committed first. The other one waits for it, and then finds the key
-// taken: the sale is rolled back, and the cancellation begins anew, and cancels the sale.
-
-// cancelled is the error of a request whose key was cancelled.
-func cancelled(key []byte) error { return fmt.Errorf("%w: %q", stock.ErrCancelled, key) }
-
-// isTombstone reports whether a key was cancelled before anything was known of it.
-func (r *ledgerRow) isTombstone() bool { return r.Outcome == ledgerCancelled && r.GoodsID == 0 }
-
 // soldRow is a row of the ledger, and the epoch and the units of the stock as it is now: none if the item is gone.
 type soldRow struct {
 	ledgerRow

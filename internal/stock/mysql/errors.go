@@ -171,3 +171,19 @@ func classifyTogether(err error) error {
 	}
 	return classifyWrite(err)
 }
+
+// otherRowCount reports whether expectOneRow or expectNoRow has ended a transaction.
+func otherRowCount(err error) bool { return hasNumber(err, erWrongValueForVar) }
+
+// errKeyTaken ends a transaction because its key has an answer already.
+var errKeyTaken = errors.New("the idempotency key is taken")
+
+func keyTaken(err error) error { return fmt.Errorf("%w: %w: %w", stock.ErrBusy, errKeyTaken, err) }
+
+// orTaken is the errKeyTaken of a row whose key exists already, or another error as it is.
+func orTaken(err error) error {
+	if IsDuplicate(err) {
+		return keyTaken(err)
+	}
+	return err
+}

@@ -103,3 +103,34 @@ func whyRefused(ctx context.Context, in session, s stock.ItemStock) error {
 	}
 	return stock.ErrChanged
 }
+
+// WriteAll overwrites the stock of the items of an order, all or none, and records its key. Where a stock has a holder,
+// it is written through the fence. It fails as Write does, with a *stock.LineError if one item is to blame.
+func (s Store) WriteAll(ctx context.Context, req stock.OrderRequest, stocks []stock.ItemStock) error {
+	ids := make([]int64, len(stocks))
+	for i, s := range stocks {
+		ids[i] = s.GoodsID
+	}
+	return s.InTx(ctx, ids, nil, func(tx Tx) error {
+		if err := tx.writeAll(ctx, stocks); err != nil {
+			return err
+		}
+		return tx.record(ctx, s.rowsOfOrder(req, req.Receipts(stocks)))
+	})
+}
+
+// writeAll overwrites the stock of several items. Stocks with a holder are written through the fence.
+func (tx Tx) writeAll(ctx context.Context, stocks []stock.ItemStock) error {
+	for _, s := range stocks {
+		var err error
+		if s.Holder.Issuer == "" {
+			err = tx.Write(ctx, s.GoodsID, s.Units)
+		} else {
+			err = tx.writeFenced(ctx, s)
+		}
+		if err != nil {
+			return &stock.LineError{GoodsID: s.GoodsID, Err: err}
+		}
+	}
+	return nil
+}

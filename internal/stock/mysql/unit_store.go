@@ -23,7 +23,6 @@ type unitItem struct{ Unmade, Made int64 }
 
 const (
 	unitItemSQL    = "SELECT unmade, made FROM unit_stock WHERE goods_id = ?"
-	unitEpochSQL   = "SELECT epoch FROM unit_stock WHERE goods_id = ?"
 	setUnitItemSQL = "UPDATE unit_stock SET unmade = ?, made = ? WHERE goods_id = ?"
 	// With few rows in the table, the server might otherwise scan it, and lock the rows of other items.
 	findUnitsSQL   = "SELECT unit FROM good_unit FORCE INDEX (PRIMARY) WHERE goods_id = ?"

@@ -4,9 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"slices"
-	"strings"
 
 	"stock/internal/stock"
 	"stock/internal/stock/retry"
@@ -25,11 +23,6 @@ import (
 //
 // Only "done", "sold out" and "cancelled" are answers. A refusal is inserted after the transaction has been rolled
 // back. After any other outcome the key stays new. See package retention for how long answers are kept.
-
-// errKeyTaken ends a transaction because its key has an answer already.
-var errKeyTaken = errors.New("the idempotency key is taken")
-
-func keyTaken(err error) error { return fmt.Errorf("%w: %w: %w", stock.ErrBusy, errKeyTaken, err) }
 
 // Once makes sure that a deduction with a key is carried out once. deduct must record what it sells: see rowsOf. With
 // or without a key, it tries again if the server has rolled the request back because of a conflict.
@@ -147,71 +140,6 @@ func (s Store) answerOrder(
 		receipt.Lines = append(receipt.Lines, stock.LineReceipt{Line: line, Remaining: row.Remaining})
 	}
 	return receipt, nil
-}
-
-// countChanged is like expectOneRow, but lets a statement that changed nothing commit, so that the row is unlocked at
-// once.
-const countChanged = "SET @changed = ROW_COUNT(), foreign_key_checks = IF(ROW_COUNT() < 0, 2, 1)"
-
-// execAndRecord is exec for a statement that deducts, and records rows of the ledger in the same transaction. It fails
-// with errKeyTaken if a key has an answer, and with errNoMatch if the statement matched no row.
-func (c *conn) execAndRecord(ctx context.Context, rows []ledgerRow, query string, args ...any) (id int64, err error) {
-	if len(rows) == 0 {
-		return matched(c.exec(ctx, query, args...))
-	}
-	epochs, values, of := recordSQL(rows)
-	check, insert := expectOneRow+epochs, insertLedger+"VALUES ("+strings.Join(values, "), (")+")"
-	if len(rows) == 1 {
-		check, insert = countChanged+epochs, insertLedger+"SELECT "+values[0]+" FROM DUAL WHERE @changed = 1"
-	}
-	all, err := c.together(ctx, query+"; "+check+"; "+insert, slices.Concat(args, of)...)
-	switch {
-	case otherRowCount(err):
-		return 0, errNoMatch
-	case err != nil:
-		return 0, orTaken(err)
-	}
-	return matched(all.of(1), nil) // the deduction, after START TRANSACTION
-}
-
-// execAndRecord is conn.execAndRecord on a connection of its own.
-func (s Store) execAndRecord(
-	ctx context.Context, shares []int64, rows []ledgerRow, query string, args ...any,
-) (id int64, err error) {
-	err = s.use(ctx, shares, func(conn *conn) error {
-		id, err = conn.execAndRecord(ctx, rows, query, args...)
-		return err
-	})
-	return id, err
-}
-
-// record inserts rows of the ledger before COMMIT. It fails with errKeyTaken if a key has an answer. An error is a
-// refusal.
-func (tx Tx) record(ctx context.Context, rows []ledgerRow) error {
-	if len(rows) == 0 {
-		return nil
-	}
-	query, args := recordAlone(rows)
-	_, err := tx.ExecContext(ctx, query, args...)
-	return orTaken(err)
-}
-
-// orTaken is the errKeyTaken of a row whose key exists already, or another error as it is.
-func orTaken(err error) error {
-	if IsDuplicate(err) {
-		return keyTaken(err)
-	}
-	return err
-}
-
-// record inserts rows of the ledger that have no part in a transaction. It fails as exec does.
-func (c *conn) record(ctx context.Context, rows []ledgerRow) error {
-	if len(rows) == 0 {
-		return nil
-	}
-	query, args := recordAlone(rows)
-	_, err := c.exec(ctx, query, args...)
-	return orTaken(err)
 }
 
 // DeductInTx runs a deduction between BEGIN and COMMIT, and records it.

@@ -114,6 +114,21 @@ func (r *ledgerRow) refuse(err error) bool {
 	return false
 }
 
+// A sale is cancelled in two messages. The first reads its rows of the ledger, and the epochs of its stocks. The second
+// is a transaction that puts units back and counts them in the ledger, each statement on the condition that what it
+// changes is as it was read. So units come back once, no replica can be stopped while it has an item locked, and an
+// item is locked before the key, as by a sale.
+//
+// If the key is not in the ledger, a cancellation of everything inserts a row of its own, a tombstone. As the key is
+// unique, either the sale or the tombstone is committed first. The other one waits for it, and then finds the key
+// taken: the sale is rolled back, and the cancellation begins anew, and cancels the sale.
+
+// cancelled is the error of a request whose key was cancelled.
+func cancelled(key []byte) error { return fmt.Errorf("%w: %q", stock.ErrCancelled, key) }
+
+// isTombstone reports whether a key was cancelled before anything was known of it.
+func (r *ledgerRow) isTombstone() bool { return r.Outcome == ledgerCancelled && r.GoodsID == 0 }
+
 // refusal is the refusal that the row keeps; nil if the request was carried out. line is that of the row's item.
 func (r *ledgerRow) refusal(line stock.Line) error {
 	switch r.Outcome {
@@ -222,6 +237,11 @@ func (r *ledgerRow) readEpoch() (query string, args []any) {
 	return epochSQL, []any{r.GoodsID}
 }
 
+const (
+	epochSQL     = "SELECT epoch FROM good_stock WHERE goods_id = ?"
+	unitEpochSQL = "SELECT epoch FROM unit_stock WHERE goods_id = ?"
+)
+
 // recordAlone returns the statements that insert rows.
 func recordAlone(rows []ledgerRow) (query string, args []any) {
 	epochs, values, args := recordSQL(rows)
@@ -271,3 +291,60 @@ func (r *ledgerRow) args() []any {
 		r.Key, r.Line, r.GoodsID, r.Count, r.Remaining, r.Outcome, r.Fingerprint, r.Store,
 	}
 }
+
+// record inserts rows of the ledger before COMMIT. It fails with errKeyTaken if a key has an answer. An error is a
+// refusal.
+func (tx Tx) record(ctx context.Context, rows []ledgerRow) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	query, args := recordAlone(rows)
+	_, err := tx.ExecContext(ctx, query, args...)
+	return orTaken(err)
+}
+
+// record inserts rows of the ledger that have no part in a transaction. It fails as exec does.
+func (c *conn) record(ctx context.Context, rows []ledgerRow) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	query, args := recordAlone(rows)
+	_, err := c.exec(ctx, query, args...)
+	return orTaken(err)
+}
+
+// execAndRecord is exec for a statement that deducts, and records rows of the ledger in the same transaction. It fails
+// with errKeyTaken if a key has an answer, and with errNoMatch if the statement matched no row.
+func (c *conn) execAndRecord(ctx context.Context, rows []ledgerRow, query string, args ...any) (id int64, err error) {
+	if len(rows) == 0 {
+		return matched(c.exec(ctx, query, args...))
+	}
+	epochs, values, of := recordSQL(rows)
+	check, insert := expectOneRow+epochs, insertLedger+"VALUES ("+strings.Join(values, "), (")+")"
+	if len(rows) == 1 {
+		check, insert = countChanged+epochs, insertLedger+"SELECT "+values[0]+" FROM DUAL WHERE @changed = 1"
+	}
+	all, err := c.together(ctx, query+"; "+check+"; "+insert, slices.Concat(args, of)...)
+	switch {
+	case otherRowCount(err):
+		return 0, errNoMatch
+	case err != nil:
+		return 0, orTaken(err)
+	}
+	return matched(all.of(1), nil) // the deduction, after START TRANSACTION
+}
+
+// execAndRecord is conn.execAndRecord on a connection of its own.
+func (s Store) execAndRecord(
+	ctx context.Context, shares []int64, rows []ledgerRow, query string, args ...any,
+) (id int64, err error) {
+	err = s.use(ctx, shares, func(conn *conn) error {
+		id, err = conn.execAndRecord(ctx, rows, query, args...)
+		return err
+	})
+	return id, err
+}
+
+// countChanged is like expectOneRow, but lets a statement that changed nothing commit, so that the row is unlocked at
+// once.
+const countChanged = "SET @changed = ROW_COUNT(), foreign_key_checks = IF(ROW_COUNT() < 0, 2, 1)"
