@@ -34,7 +34,7 @@ func TestARunMeasuresEveryLock(t *testing.T) {
 		t.Errorf("the file has %q, %v, want what was shown", text, err)
 	}
 	for _, want := range []string{
-		"seed 7", "| case | `redis-queue` |", " `rueidislock` |\n", "| 1 contender, 0 ms | **", "<br>2.00 commands<br>",
+		"seed 7", "| case | `redis-queue` |", " `rueidislock` |\n", "| 1 contender, 0 ms | **", "<br>2.00<br>",
 	} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("the table lacks %q:\n%s", want, text)

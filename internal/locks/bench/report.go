@@ -29,7 +29,7 @@ func (r results) table(o options, redis string) string {
 		fmt.Fprintf(&b, "| %s |", c.name)
 		for _, s := range o.subjects {
 			of := func(value func(sample) float64) stats.Summary { return r.summary(cell{c.name, s.name}, value) }
-			fmt.Fprintf(&b, " **%s**<br>%s commands<br>%s ms |",
+			fmt.Fprintf(&b, " **%s**<br>%s<br>%s ms |",
 				of(func(s sample) float64 { return s.rate }),
 				stats.Format(of(func(s sample) float64 { return s.commands }).Median),
 				stats.Format(of(func(s sample) float64 { return s.longest.Seconds() * 1000 }).Median))
