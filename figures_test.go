@@ -231,8 +231,19 @@ func (f *figures) row(name string, replicas int, workload string) *measurement {
 // load. Others are not ranked.
 func (r *measurement) correct() bool { return r.Verdict == "correct" && !strategy(r.Strategy).Control }
 
-// found returns the verdict in words.
+// found returns the verdict in words, and what a late write does.
 func (r *measurement) found() string {
+	if r.losesLate() {
+		return r.judged() + ", but " + r.lateLoss()
+	}
+	return r.judged()
+}
+
+// losesLate reports whether the strategy is correct, but not after a late write.
+func (r *measurement) losesLate() bool { return r.judged() == "correct" && r.lateLoss() != "" }
+
+// judged returns the verdict in words.
+func (r *measurement) judged() string {
 	switch {
 	case r.Lost > 0:
 		return fmt.Sprintf("**wrong**: %d of %d units lost", r.Lost, r.Sold)
@@ -244,8 +255,6 @@ func (r *measurement) found() string {
 		return "correct while stock lasts"
 	case r.Verdict == "correct" && !r.correct():
 		return "correct under this load only"
-	case r.Verdict == "correct" && r.lateLoss() != "":
-		return "correct, but " + r.lateLoss()
 	}
 	return r.Verdict
 }
@@ -302,10 +311,10 @@ func (f *figures) table() string {
 	for _, r := range f.ranked() {
 		sale, found := "", ""
 		if s := f.row(r.Strategy, r.Replicas, "flash-sale"); s != nil {
-			sale, found = s.rate(), s.found()
+			sale, found = s.rate(), s.judged()
 		}
-		row(&b, r.label(), r.rate(), r.share(), number(float64(r.Requests)), number(r.P50), number(r.P99), r.found(),
-			sale, found)
+		row(&b, r.label(), r.rate(), r.share(), number(float64(r.Requests)), number(r.P50), number(r.P99),
+			marked(r.judged(), r.losesLate()), sale, found)
 	}
 	for _, s := range strategies {
 		if s.Claim.TwoReplicas != stock.SellsNothing && f.row(s.Name, 2, "plenty") == nil {

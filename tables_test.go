@@ -320,10 +320,19 @@ func catalogueTable() string {
 		for _, on := range s.Stores {
 			stores = append(stores, string(on))
 		}
-		row(&b, pageLink(s), s.Summary, strings.Join(stores, ", "), underLoad(s.Claim), onCrash(s.Claim),
-			withCaveat(s.Claim.LateWrite, s.Claim.LateCaveat))
+		row(&b, pageLink(s), s.Summary, strings.Join(stores, ", "), underLoad(s.Claim),
+			marked(s.Claim.HolderCrash.String(), s.Claim.CrashCaveat != ""),
+			marked(s.Claim.LateWrite.String(), s.Claim.LateCaveat != ""))
 	}
 	return b.String()
+}
+
+// marked marks a cell of a table if more is to be said about it than the cell says.
+func marked(cell string, mark bool) string {
+	if mark {
+		return cell + " †"
+	}
+	return cell
 }
 
 // underLoad says what a strategy claims for one replica, and when it claims something else.
