@@ -6,7 +6,7 @@ type Behaviour string
 // The behaviours.
 const (
 	Correct      Behaviour = "correct"       // sells no unit twice, loses none, refuses nobody while stock is left
-	LosesUpdates Behaviour = "loses-updates" // two buyers are sold the same unit
+	LosesUpdates Behaviour = "loses-updates" // writes overwrite others, so that units are sold and still in stock
 	Oversells    Behaviour = "oversells"     // sells more than there is, as soon as demand exceeds the stock
 	Undersells   Behaviour = "undersells"    // refuses buyers while stock is left
 	SellsNothing Behaviour = "sells-nothing" // the baseline: confirms everything and deducts nothing
@@ -28,7 +28,8 @@ type Claim struct {
 	// HolderPause is what follows when a replica is stopped inside the critical section until all leases have ended, and
 	// then goes on.
 	HolderPause LateWrite `json:"holder_pause"`
-	// LateWrite is what follows when the holder's write has left the replica, and arrives after all leases have ended.
+	// LateWrite is what follows when the holder's write has left the replica, and arrives late: after the next buyer has
+	// bought.
 	LateWrite LateWrite `json:"late_write"`
 	// ClientRetry is what follows when a client sends a request again after a timeout.
 	ClientRetry Retry `json:"client_retry"`
@@ -63,7 +64,7 @@ var crashWords = map[Crash]string{
 // String returns the words of the tables; none for a value that is not a constant.
 func (c Crash) String() string { return crashWords[c] }
 
-// LateWrite is what a write leads to that comes after the holder's turn.
+// LateWrite is what a late write leads to: one that comes after the holder's turn.
 type LateWrite string
 
 // The effects of a late write.
