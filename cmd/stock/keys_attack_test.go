@@ -319,8 +319,8 @@ func (a *attack) each(do func(n int, s *keyedSale)) *sync.WaitGroup {
 }
 
 // Replicas, MySQL and Redis are killed one after the other, and started again, while sales are sent one to four times
-// to two replicas, and some are cancelled where the strategy claims that units come back. Then every sale was made once,
-// and what was cancelled is back once.
+// to two replicas, and some are cancelled where the strategy claims that units come back. Then every sale was made
+// once, and what was cancelled is back once.
 func TestEveryKeySellsOnceAndIsGivenBackOnceWhateverIsKilled(t *testing.T) { // alone: it loads the machine
 	a, seed := newAttack(t), rand.Uint64()
 	t.Logf("seed %d", seed)
