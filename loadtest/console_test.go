@@ -383,9 +383,8 @@ func TestConsoleCanBeTurnedOffAndGetsAnotherPortIfItsUsualOneIsTaken(t *testing.
 func TestConsoleShowsACommandThatRunsTheSameInATerminal(t *testing.T) {
 	t.Parallel()
 	for want, args := range map[string][]string{
-		"":                       nil,
-		" --replicas=3":          {"--replicas=3", "--lease=2s", "--listen=127.0.0.1:0"},
-		" --redis-replica=false": {"--redis-replica=false"},
+		"":              nil,
+		" --replicas=3": {"--replicas=3", "--lease=2s", "--listen=127.0.0.1:0"},
 		" --etcd-members=3 --redis-cluster=true --replicas=1": {"--replicas=1", "--redis-cluster", "--etcd-members=3"},
 		" --redis-user=lab --redis=a:1,b:1": {
 			"--redis=a:1,b:1", "--redis-user=lab", "--mysql-dsn=secret@tcp(c:1)/",

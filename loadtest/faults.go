@@ -23,13 +23,15 @@ import (
 	"stock/loadtest/internal/topology"
 )
 
+// sideBySide is how many scenarios are played at the same time, each on replicas of its own.
+const sideBySide = 6
+
 type faultsFlags struct {
 	local      localFlags
 	servers    serverFlags
 	scenarios  []string
 	strategies []string
 	repeat     int
-	parallel   int
 	step       bool
 	verbose    bool
 	list       bool
@@ -60,7 +62,7 @@ it should; 130 interrupted.`,
   loadtest faults --repeat 20`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := f.check(cmd.Flags()); err != nil {
+			if err := f.check(); err != nil {
 				return err
 			}
 			if err := f.servers.readAccount(getenv); err != nil {
@@ -78,7 +80,6 @@ func (f *faultsFlags) register(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&f.scenarios, "scenarios", nil, "play only these scenarios, a comma-separated list")
 	flags.StringSliceVar(&f.strategies, "strategies", nil, "play only these strategies, a comma-separated list")
 	flags.IntVar(&f.repeat, "repeat", 1, "how often each scenario is played")
-	flags.IntVar(&f.parallel, "parallel", 6, "how many scenarios are played at the same time, each on replicas of its own")
 	flags.BoolVar(&f.step, "step", false, "play one cell after the other, and wait for Enter after each step")
 	flags.BoolVar(&f.verbose, "verbose", false, "play one cell after the other, and print each step")
 	flags.BoolVar(&f.list, "list", false, "list the scenarios, and play none")
@@ -107,7 +108,7 @@ func (f *faultsFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr i
 	l, err := lab.Start(ctx, topology.Options{
 		Replicas:     1, // it tells the strategies; scenarios have replicas of their own
 		RedisReplica: true, StockBinary: f.local.stockBinary,
-		User: f.servers.userServers(1 + 2*f.parallel),
+		User: f.servers.userServers(1 + 2*sideBySide),
 	})
 	if err != nil {
 		return startError(ctx, err)
@@ -135,14 +136,9 @@ func (f *faultsFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr i
 }
 
 // check returns what is wrong with the flags.
-func (f *faultsFlags) check(flags *pflag.FlagSet) error {
-	switch {
-	case f.repeat < 1 || f.repeat > load.MaxRounds:
+func (f *faultsFlags) check() error {
+	if f.repeat < 1 || f.repeat > load.MaxRounds {
 		return fmt.Errorf("--repeat %d: must be a number from 1 to %d", f.repeat, load.MaxRounds)
-	case f.parallel < 1:
-		return fmt.Errorf("--parallel %d: must be at least 1", f.parallel)
-	case flags.Changed("parallel") && (f.step || f.verbose):
-		return errors.New("--parallel cannot be used with --step or --verbose: they play one cell after the other")
 	}
 	if err := f.servers.checkOwn("", false); err != nil {
 		return err
@@ -171,7 +167,7 @@ func (f *faultsFlags) plan(ctx context.Context, l *lab.Lab, scenarios []fault.Sc
 	}
 	o := fault.Options{
 		Scenarios: scenarios, Repeat: f.repeat,
-		Parallel: parallel(l, 1, f.parallel),
+		Parallel: parallel(l, 1, sideBySide),
 		Command:  replayCommand(f.local.stockBinary),
 	}
 	if o.Choices, err = f.choose(catalogue); err != nil {

@@ -138,7 +138,7 @@ func TestAScenarioEndsAsClaimedHoweverSlowlyItIsRead(t *testing.T) {
 		t.Run(scenario, func(t *testing.T) {
 			t.Parallel()
 			f := faultsFlags{
-				scenarios: []string{scenario}, strategies: []string{strategy}, repeat: 1, parallel: 1, step: true,
+				scenarios: []string{scenario}, strategies: []string{strategy}, repeat: 1, step: true,
 				out: filepath.Join(t.TempDir(), "out"),
 			}
 			var stdout, stderr bytes.Buffer

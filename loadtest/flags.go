@@ -53,12 +53,6 @@ func (f *localFlags) registerTiDB(flags *pflag.FlagSet) {
 	flags.StringVar(&f.tidb, "tidb", "", `run this tidb-server instead of MySQL ("make tidb" builds bin/tidb-server)`)
 }
 
-// registerRedisReplica registers the flag --redis-replica.
-func registerRedisReplica(flags *pflag.FlagSet, copied *bool) {
-	flags.BoolVar(copied, "redis-replica", true,
-		"give Redis a Redis replica, which lock-redis-wait needs; strategies on Redis are a little slower with it")
-}
-
 // clusterFlags say whether the lab's own Redis and etcd are clusters.
 type clusterFlags struct {
 	redis bool
@@ -67,7 +61,7 @@ type clusterFlags struct {
 
 func (f *clusterFlags) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.redis, "redis-cluster", false,
-		"the lab's Redis is a Cluster of three masters; with --redis-replica, each has a Redis replica")
+		"the lab's Redis is a Cluster of three masters, each with a Redis replica")
 	flags.IntVar(&f.etcd, "etcd-members", 1, "members of the lab's etcd: 1 or 3")
 }
 
@@ -191,9 +185,7 @@ func warnOfServers(w io.Writer, l *lab.Lab) {
 // attachFlags describe a service that is already running.
 type attachFlags struct {
 	serverFlags
-	target, single, admin string
-	redlock               []string
-	keyPrefix             string
+	target, single, admin, keyPrefix string
 }
 
 func (f *attachFlags) register(flags *pflag.FlagSet) {
@@ -204,26 +196,20 @@ func (f *attachFlags) register(flags *pflag.FlagSet) {
 	for _, name := range []string{"mysql-dsn", "redis"} {
 		flags.Lookup(name).Usage += ". With --target: the service's, its database included, to read the stock directly"
 	}
-	flags.StringSliceVar(&f.redlock, "redlock", nil,
-		"with --target: host:port of Redlock's masters, to count their commands")
 	flags.StringVar(&f.keyPrefix, "key-prefix", "", "with --target: the service's --key-prefix")
 }
 
 // given reports whether a flag was given that only a running service has.
-func (f *attachFlags) given() bool {
-	return f.single != "" || f.admin != "" || f.keyPrefix != "" || len(f.redlock) > 0
-}
+func (f *attachFlags) given() bool { return f.single != "" || f.admin != "" || f.keyPrefix != "" }
 
 func (f *attachFlags) place() lab.Place {
-	var fewer map[int]string
+	p := lab.Place{
+		URL: f.target, Admin: f.admin, MySQLDSN: f.mysqlDSN, Redis: f.redis, Account: f.account, KeyPrefix: f.keyPrefix,
+	}
 	if f.single != "" {
-		fewer = map[int]string{1: strings.TrimSuffix(f.single, "/")}
+		p.Fewer = map[int]string{1: strings.TrimSuffix(f.single, "/")}
 	}
-	return lab.Place{
-		URL: f.target, Fewer: fewer, Admin: f.admin,
-		MySQLDSN: f.mysqlDSN, Redis: f.redis, Redlock: f.redlock, Account: f.account,
-		KeyPrefix: f.keyPrefix,
-	}
+	return p
 }
 
 // noArguments is cobra.NoArgs in other words, because "extra" is not the name of a command here.

@@ -5,13 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
 
-	"stock/loadtest/internal/fault"
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/load"
 	"stock/loadtest/internal/oracle"
@@ -22,19 +20,20 @@ import (
 // Defaults of a full run, and of a quick one.
 const (
 	fullRequests, quickRequests = 6000, 600
-	fixedRounds, quickRounds    = 3, 1
-	fullBudget, quickBudget     = 4*time.Minute + 30*time.Second, 40 * time.Second
+	fullRounds, quickRounds     = 3, 1
 	fullWarmUp, quickWarmUp     = 400 * time.Millisecond, 150 * time.Millisecond
 )
 
 const (
 	maxRate  = 1_000_000 // more than one process can send, requests per second
 	maxUnits = 1_000_000 // the largest count that the service accepts in a request
-	maxGoods = 1_000_000 // keeps the table of the items' probabilities small
+
+	requestTimeout = 20 * time.Second // longer than the service's own
+	maxGoods       = 1_000_000        // keeps the table of the items' probabilities small
 )
 
 type runFlags struct {
-	load.Config // whose Budget is also for the fault scenarios and the exploration
+	load.Config
 
 	attach attachFlags
 	local  localFlags
@@ -44,9 +43,7 @@ type runFlags struct {
 
 	strategies []string
 	store      string
-	counts     string
 	sweepText  string
-	copied     bool // by a Redis replica
 	clusters   clusterFlags
 	quick      bool
 	faults     bool
@@ -63,63 +60,33 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&f.strategies, "strategies", nil,
 		"names, separated by commas (default: every strategy that can run here)")
 	flags.IntVar(&f.Users, "users", 100, "concurrent users; with --rate, the most requests in flight")
-	flags.IntVar(&f.Requests, "requests", fullRequests, "requests of each run")
+	flags.IntVar(&f.Requests, "requests", fullRequests,
+		"requests of each run (default: 6000, fewer of a slow strategy)")
 	flags.DurationVar(&f.Duration, "duration", 0, "time of each run, instead of --requests")
 	flags.Float64Var(&f.Rate, "rate", 0, "open loop: requests per second, however slow the service is")
-	flags.IntVar(&f.Rounds, "rounds", 0,
-		"how often everything is run (default: each row at least three times, until its interval is narrow; "+
-			"with --sweep, --rate, --duration, --restock or --budget 0: 3)")
+	flags.IntVar(&f.Rounds, "rounds", fullRounds, "how often everything is run")
 	flags.Int64Var(&f.Stock, "stock", 0, "units of all items together, instead of the two workloads")
 	flags.StringVar(&f.Workload, "workload", "", "run only this workload: plenty or flash-sale (default: both)")
 	flags.Int64Var(&f.Restock, "restock", 0,
 		"units to put back every 20 ms of a run, into each item in turn; a lock without a fence loses some")
 	flags.BoolVar(&f.Keys, "keys", false, "send an Idempotency-Key with every request, to strategies that keep it")
 	flags.IntVar(&f.Goods, "goods", 1, "number of different items, with IDs from 1")
-	flags.StringVar(&f.Skew, "skew", traffic.Uniform, "how often each item is asked for: uniform or zipf")
-	flags.StringVar(&f.counts, "counts", "1", "units per request: a number, or a range such as 1-3")
 	flags.Uint64Var(&f.Seed, "seed", 0, "seed of all randomness (default: a random one)")
 	flags.DurationVar(&f.Hold, "hold", 0, "work inside the critical section, such as 2ms")
 	flags.StringVar(&f.store, "store", "", "mysql, redis, slots or units (default: the strategy's own)")
 	flags.IntVar(&f.Replicas, "replicas", 2,
 		fmt.Sprintf("replicas of the service: 1 to %d; with --target: how many it has", load.MaxReplicas))
-	registerRedisReplica(flags, &f.copied)
 	f.clusters.register(flags)
 	flags.StringVar(&f.sweepText, "sweep", "",
 		"vary users, hold, goods or replicas, such as users=1,8,32,128, to see how the cost grows")
-	flags.DurationVar(&f.Timeout, "timeout", 20*time.Second, "timeout of a request; should exceed the service's own")
-	flags.DurationVar(&f.Budget, "budget", fullBudget,
-		"time for everything: slow strategies get fewer requests; 0 for no limit")
 	flags.BoolVar(&f.quick, "quick", false, "a smoke test: one round of 600 requests, in a minute and a half")
 	flags.BoolVar(&f.faults, "play-faults", true,
-		"after the load, play the fault scenarios about which strategies make claims; never with "+
-			"--quick, --target, --replicas 1, or a load other than the standard one")
-	flags.BoolVar(&f.explore, "explore", true, "after the load, execute every interleaving of two requests, as "+
-		"explore --quick does; never with --quick, --target, servers of yours, or a load other than the standard one")
+		"after the load, play the fault scenarios about which strategies make claims, and execute every interleaving of "+
+			"two requests, as explore --quick does; never with --quick, --target, or a load other than the standard one")
 	flags.StringVar(&f.Dir, "out", "", "directory for the report and the histories (default: out/ and the time)")
 	f.local.register(flags)
 	f.local.registerTiDB(flags)
 	f.attach.register(flags)
-}
-
-// checkMix returns an error if the flags that decide which items are asked for cannot work. It parses --counts.
-func (f *runFlags) checkMix() error {
-	first, last, isRange := strings.Cut(f.counts, "-")
-	if !isRange {
-		last = first
-	}
-	var errs [2]error
-	f.MinCount, errs[0] = strconv.ParseInt(first, 10, 64)
-	f.MaxCount, errs[1] = strconv.ParseInt(last, 10, 64)
-	switch {
-	case errors.Join(errs[:]...) != nil:
-		return fmt.Errorf("--counts %q: must be a number, or a range such as 1-3", f.counts)
-	case f.Goods < 1 || f.Goods > maxGoods:
-		return fmt.Errorf("--goods %d: must be a number from 1 to %d", f.Goods, maxGoods)
-	case f.MinCount < 1 || f.MaxCount < f.MinCount || f.MaxCount > maxUnits:
-		return fmt.Errorf("--counts %s: must be a number or a range between 1 and %d", f.counts, maxUnits)
-	}
-	_, err := traffic.NewMix(traffic.MixConfig{Goods: f.Goods, Skew: f.Skew, MinCount: f.MinCount, MaxCount: f.MaxCount})
-	return err
 }
 
 // check returns an error for flags that cannot work, before any server is started.
@@ -130,7 +97,7 @@ func (f *runFlags) check(flags *pflag.FlagSet) error {
 	switch {
 	case flags.Changed("strategies") && len(f.strategies) == 0:
 		return errors.New("--strategies is empty: leave it out for every strategy, or name some")
-	case flags.Changed("rounds") && (f.Rounds < 1 || f.Rounds > load.MaxRounds):
+	case f.Rounds < 1 || f.Rounds > load.MaxRounds:
 		return fmt.Errorf("--rounds %d: must be a number from 1 to %d", f.Rounds, load.MaxRounds)
 	case f.Restock < 0 || f.Restock > maxUnits:
 		return fmt.Errorf("--restock %d: must be a number of units, at most %d", f.Restock, maxUnits)
@@ -146,12 +113,10 @@ func (f *runFlags) check(flags *pflag.FlagSet) error {
 		return fmt.Errorf("--store %q: must be one of %s", f.store, strings.Join(oracle.Stores, ", "))
 	case f.Hold < 0 || f.Hold > load.MaxHold || f.Hold%time.Millisecond != 0:
 		return fmt.Errorf("--hold %v: must be whole milliseconds, at most %v", f.Hold, load.MaxHold)
-	case f.Timeout <= 0:
-		return fmt.Errorf("--timeout %v: must be positive", f.Timeout)
-	case f.Budget < 0:
-		return fmt.Errorf("--budget %v: must not be negative; 0 is no limit", f.Budget)
+	case f.Goods < 1 || f.Goods > maxGoods:
+		return fmt.Errorf("--goods %d: must be a number from 1 to %d", f.Goods, maxGoods)
 	}
-	return cmp.Or(f.clusters.check(), f.checkMix(), f.checkStock(flags), f.parseSweep(flags), f.checkServers())
+	return cmp.Or(f.clusters.check(), f.checkStock(flags), f.parseSweep(flags), f.checkServers())
 }
 
 // checkStock returns an error for flags of the stock that cannot work.
@@ -199,10 +164,8 @@ func (f *runFlags) parseSweep(flags *pflag.FlagSet) (err error) {
 		return fmt.Errorf("--%s and --sweep %s exclude each other", axis, axis)
 	case axis == history.AxisUsers && f.Rate > 0:
 		return errors.New("--sweep users needs a closed loop: with --rate, more users do not send more requests")
-	case axis == history.AxisReplicas && f.attach.target != "" && f.attach.single == "":
-		return errors.New("--sweep replicas with --target needs --single, to reach only one replica")
-	case axis == history.AxisReplicas && f.attach.target != "" && (f.Sweep.Values[0] != 1 || len(f.Sweep.Values) > 2):
-		return errors.New("--sweep replicas with --target needs two values: 1, for --single, and how many --target has")
+	case axis == history.AxisReplicas && f.attach.target != "":
+		return errors.New("--sweep replicas and --target exclude each other: the lab starts the replicas")
 	case axis == history.AxisReplicas:
 		f.Replicas = int(f.Sweep.Values[len(f.Sweep.Values)-1])
 	}
@@ -219,8 +182,7 @@ func (f *runFlags) checkServers() error {
 		return f.checkTarget()
 	}
 	if a.given() {
-		return errors.New("--single, --admin, --redlock and --key-prefix need --target: without it, the lab starts " +
-			"the service")
+		return errors.New("--single, --admin and --key-prefix need --target: without it, the lab starts the service")
 	}
 	return a.checkOwn(f.local.tidb, f.clusters.redis)
 }
@@ -235,30 +197,23 @@ func (f *runFlags) checkTarget() error {
 	case f.local.stockBinary != "":
 		return errors.New("--stock-binary is useless with --target: the lab starts no replicas")
 	}
-	return cmp.Or(checkServers("redis", f.attach.redis), checkServers("redlock", f.attach.redlock))
+	return checkServers("redis", f.attach.redis)
 }
 
 // setDefaults sets the defaults that depend on other flags, and a random seed.
 func (f *runFlags) setDefaults(flags *pflag.FlagSet) {
-	f.WarmUp = fullWarmUp
+	f.WarmUp, f.Timeout = fullWarmUp, requestTimeout
+	f.Skew, f.MinCount, f.MaxCount = traffic.Uniform, 1, 1
+	f.Brief = !flags.Changed("requests") && f.Duration == 0
 	if f.quick {
 		f.setQuick(flags)
 	}
 	if f.Duration > 0 {
 		f.Requests = 0
-		// Do not shorten runs of a given length for the sake of a default.
-		if !flags.Changed("budget") {
-			f.Budget = 0
-		}
 	}
-	cannotAdapt := f.Sweep.Axis != "" || f.Rate > 0 || f.Duration > 0 || f.Restock > 0 || f.Budget == 0
-	if cannotAdapt {
-		f.Rounds = cmp.Or(f.Rounds, fixedRounds)
-	}
-	standard := !cannotAdapt && f.Stock == 0 && f.Workload == "" && f.Hold == 0
-	f.explore = f.explore && standard && !f.quick && f.attach.target == "" &&
-		f.attach.mysqlDSN == "" && len(f.attach.redis) == 0
-	f.faults = f.faults && standard && !f.quick && f.attach.target == "" && f.Replicas >= 2
+	standard := f.Standard() && f.Hold == 0 && !f.quick && f.attach.target == ""
+	f.explore = f.faults && standard && f.service == nil && f.attach.mysqlDSN == "" && len(f.attach.redis) == 0
+	f.faults = f.faults && standard && f.service == nil && f.Replicas >= 2
 	if f.faults {
 		f.faultsLeftOut = f.attach.noFaults()
 		f.faults = f.faultsLeftOut == ""
@@ -274,21 +229,6 @@ func (f *runFlags) setQuick(flags *pflag.FlagSet) {
 	if !flags.Changed("rounds") {
 		f.Rounds = quickRounds
 	}
-	if !flags.Changed("budget") {
-		f.Budget = quickBudget
-	}
-}
-
-// loadBudget is the part of the budget that is not kept for the fault scenarios and the exploration.
-func (f *runFlags) loadBudget() time.Duration {
-	left := f.Budget
-	if f.faults {
-		left -= fault.BasicTime
-	}
-	if f.explore {
-		left -= quickTime
-	}
-	return max(left, f.Budget/2)
 }
 
 // givenOptions returns the flags that were given, on the command line or in the environment.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 
@@ -19,9 +18,8 @@ const (
 
 // withoutService are flags that have no meaning for a service of the user's.
 var withoutService = []string{
-	"strategies", "store", "hold", "restock", "target", "single", "admin", "redlock", "key-prefix",
-	"redis-replica", "redis-cluster", "etcd-members", "stock-binary", "tidb", "play-faults",
-	"explore",
+	"strategies", "store", "hold", "restock", "target", "single", "admin", "key-prefix", "redis-cluster",
+	"etcd-members", "stock-binary", "tidb", "play-faults",
 }
 
 // readService reads the description of the user's service. Flags that the environment sets may be for other commands.
@@ -47,13 +45,9 @@ func (f *runFlags) readService(flags *pflag.FlagSet, getenv func(string) string)
 			"servers of the lab's own")
 	case f.Sweep.Axis == history.AxisReplicas || f.Sweep.Axis == history.AxisHold:
 		return fmt.Errorf("--sweep %s cannot be used with --service", f.Sweep.Axis)
-	case f.service.OneUnit() && f.counts != "1":
-		return errors.New("--counts needs {count} in the request of your service")
 	case running:
 		f.Replicas = len(f.service.URL)
 	}
-	f.faults, f.explore = false, false
-	f.Rounds = cmp.Or(f.Rounds, fixedRounds)
 	if !flags.Changed("users") {
 		f.Users = serviceUsers
 	}

@@ -449,7 +449,6 @@ func TestFlagsOfStrategiesAreNotForAService(t *testing.T) {
 		"--strategies cannot be used": {"run", "--service", file, "--strategies", "update"},
 		"--store cannot be used":      {"run", "--service", file, "--store", "redis"},
 		"url lists the replicas":      {"run", "--service", file, "--replicas", "2"},
-		"--counts needs {count}":      {"run", "--service", file, "--counts", "1-2"},
 		"no such file or directory":   {"run", "--service", file + "x"},
 		"needs the command":           {"explore", "--service", file},
 		"stands in the file":          {"explore", "--service", file, "--", "sh"},

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/spf13/pflag"
 
@@ -27,8 +26,7 @@ var judgedOfUpdate = []string{
 func TestQuickRunIsJudgedVerifiedAndCompared(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	ran := finish(t, "run", "--quick", "--strategies", "none,update", "--seed", "7", "--goods", "3", "--skew", "zipf",
-		"--counts", "1-3", "--out", dir)
+	ran := finish(t, "run", "--quick", "--strategies", "none,update", "--seed", "7", "--goods", "3", "--out", dir)
 	ran.want(t, exitHeld)
 	r := mustReadReport(t, dir)
 	verdicts := map[string]string{"none": "wrong", "update": "correct", "noop": "correct"}
@@ -47,8 +45,8 @@ func TestQuickRunIsJudgedVerifiedAndCompared(t *testing.T) {
 		if row.LateLosesUpdate != (row.Strategy == "none") {
 			t.Errorf("%s: claims that a late write loses an update: %v", row.Label(), row.LateLosesUpdate)
 		}
-		if row.Requests != quickRequests {
-			t.Errorf("%s: %d requests, want %d", row.Label(), row.Requests, quickRequests)
+		if row.Requests > quickRequests || row.Requests < quickRequests && row.Bounded == "" {
+			t.Errorf("%s: %d requests, bounded %q, want %d", row.Label(), row.Requests, row.Bounded, quickRequests)
 		}
 		if len(row.ReplicaShares) != 2 {
 			t.Errorf("%s: answered by %v, want two replicas", row.Label(), row.ReplicaShares)
@@ -143,32 +141,11 @@ func TestReportShowsOptionsFromTheEnvironment(t *testing.T) {
 	}
 	must.Succeed(t, fromEnvironment(flags, func(name string) string { return environment[name] }))
 	f.options = givenOptions(flags)
-	got := report.NewBuilder(report.Environment{Options: f.runOptions(time.Now()).CommandLine}).
+	got := report.NewBuilder(report.Environment{Options: f.runOptions().CommandLine}).
 		Environment().Options
 	slices.Sort(got)
 	want := []string{"--mysql-dsn=stock:***@tcp(mysql:3306)/stock", "--quick=true", "--strategies=none,update", "run"}
 	if !slices.Equal(got, want) {
 		t.Errorf("options %q, want %q", got, want)
-	}
-}
-
-func TestRoundsAreAsNeededOnlyInAClosedLoopOfRequests(t *testing.T) {
-	t.Parallel()
-	for args, want := range map[string]int{
-		"":                            0,
-		"--users 8 --stock 100":       0,
-		"--rounds 5":                  5,
-		"--quick":                     quickRounds,
-		"--quick --rounds 2":          2,
-		"--rate 100":                  fixedRounds,
-		"--duration 1s":               fixedRounds,
-		"--restock 5":                 fixedRounds,
-		"--budget 0":                  fixedRounds,
-		"--sweep users=1,8":           fixedRounds,
-		"--target http://a --admin b": 0,
-	} {
-		if f := runFlagsOf(t, strings.Fields(args)); f.Rounds != want {
-			t.Errorf("%q: %d rounds, want %d (0: as needed)", args, f.Rounds, want)
-		}
 	}
 }

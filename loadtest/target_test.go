@@ -2,8 +2,6 @@ package main
 
 import (
 	"bytes"
-	"errors"
-	"io/fs"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -27,7 +25,6 @@ func TestTarget(t *testing.T) {
 	t.Run("without the DSN", target.withoutDSN)
 	t.Run("with the DSN", target.withDSN)
 	t.Run("admin listener fails during the run", target.failingAdmin)
-	t.Run("longer than the budget", target.longerThanBudget)
 	t.Run("open loop", target.openLoop)
 }
 
@@ -83,16 +80,6 @@ func (d target) failingAdmin(t *testing.T) {
 	if len(r.Rows) != 1 || r.ClaimsHeld || len(r.Problems) == 0 || !strings.Contains(r.Problems[0], "out of order") {
 		t.Errorf("%d rows, claims held %v, problems %q: want the first run, and why there are no more",
 			len(r.Rows), r.ClaimsHeld, r.Problems)
-	}
-}
-
-func (d target) longerThanBudget(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "new")
-	got := finish(t, d.args(dir, "--admin", d.Replicas[1].AdminURL, "--duration", "20s", "--budget", "1m")...)
-	const want = "4 runs of --duration 20s take 1m20s, more than --budget 1m0s"
-	got.want(t, exitUnusable, want)
-	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("%s was not removed: %v", dir, err)
 	}
 }
 

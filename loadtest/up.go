@@ -38,7 +38,6 @@ type upFlags struct {
 	adminListen string
 	asJSON      bool
 	lease       time.Duration
-	copied      bool
 	clusters    clusterFlags
 
 	console string // host:port; empty: none
@@ -76,7 +75,6 @@ func (f *upFlags) register(flags *pflag.FlagSet) {
 	flags.IntVar(&f.replicas, "replicas", 2, fmt.Sprintf("replicas of the service: 1 to %d", load.MaxReplicas))
 	flags.DurationVar(&f.lease, "lease", 30*time.Second,
 		"time after which the lock of a dead holder expires")
-	registerRedisReplica(flags, &f.copied)
 	f.clusters.register(flags)
 	f.local.register(flags)
 	f.local.registerTiDB(flags)
@@ -109,7 +107,7 @@ func (f *upFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error)
 	fmt.Fprintf(stderr, "starting the servers, nginx and the service (replicas: %d) …\n", f.replicas)
 	l, err := lab.Start(ctx, f.clusters.options(topology.Options{
 		Replicas:     f.replicas,
-		RedisReplica: f.copied,
+		RedisReplica: true,
 		StockBinary:  f.local.stockBinary,
 		TiDB:         f.local.tidb,
 		User:         f.servers.userServers(f.replicas + 2),
@@ -242,7 +240,7 @@ func newConsoleRun(
 		return nil, err
 	}
 	f.Dir = dir
-	options := f.runOptions(time.Now())
+	options := f.runOptions()
 	options.Config.Watch = watch
 	options.Notes = []string{"Run from the console: the browser that shows it uses CPU time, too."}
 	run, err := l.NewRun(ctx, options)

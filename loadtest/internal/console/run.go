@@ -58,7 +58,7 @@ func (r runRequest) flags() ([]string, error) {
 	if r.Items != 1 {
 		flags = append(flags, fmt.Sprintf("--goods=%d", r.Items))
 	}
-	return append(flags, "--play-faults=false", "--explore=false"), nil
+	return append(flags, "--play-faults=false"), nil
 }
 
 func (c *Console) postRun(_ *http.Request, body runRequest) error {

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"stock/loadtest/internal/fault"
 	"stock/loadtest/internal/history"
@@ -20,7 +19,6 @@ type RunOptions struct {
 	Strategies []string // names; empty: all that can run here
 	Store      string   // empty: the default store of each strategy
 	Config     load.Config
-	Began      time.Time // the budget counts from then
 
 	// For the report.
 	CommandLine []string
@@ -46,7 +44,7 @@ func (l *Lab) NewRun(ctx context.Context, o RunOptions) (*Run, error) {
 	}
 	config := o.Config
 	config.Choices = choices
-	runner, err := load.New(l.Target, config, o.Began)
+	runner, err := load.New(l.Target, config)
 	if err != nil {
 		return nil, err
 	}

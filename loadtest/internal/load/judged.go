@@ -35,7 +35,6 @@ type judgedWorkload struct {
 	suits    func(Choice) bool
 
 	reservations *traffic.Reservations // nil: the requests are deductions or orders
-	typical      time.Duration         // how long most runs take; 0: typicalJudgedTime
 }
 
 var judgedWorkloads = []judgedWorkload{
@@ -65,7 +64,6 @@ var judgedWorkloads = []judgedWorkload{
 		name: Reservations, users: 64, requests: 280, stock: 35,
 		mix:          traffic.MixConfig{Goods: 3, MinCount: 1, MaxCount: 2},
 		reservations: &traffic.Reservations{TTL: 300 * time.Millisecond},
-		typical:      5 * time.Second,
 		suits:        func(c Choice) bool { return slices.Contains(c.Strategy.Reservations, c.Store) },
 	},
 	{
@@ -80,9 +78,6 @@ var judgedWorkloads = []judgedWorkload{
 
 // judgedTime is the longest that a run of a judged workload may take.
 const judgedTime = 40 * time.Second
-
-// typicalJudgedTime is how long most such runs take.
-const typicalJudgedTime = 300 * time.Millisecond
 
 func takesOrders(c Choice) bool { return slices.Contains(c.Strategy.Orders, c.Store) }
 

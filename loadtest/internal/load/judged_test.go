@@ -54,13 +54,13 @@ func TestJudgedWorkloadsOfEachStrategy(t *testing.T) {
 
 func TestJudgedWorkloadsRunOnlyWithTheStandardOnes(t *testing.T) {
 	t.Parallel()
-	if !(Config{Hold: time.Second, Goods: 3, Rounds: 5}).standard() {
+	if !(Config{Hold: time.Second, Goods: 3, Rounds: 5}).Standard() {
 		t.Error("not run with the standard workloads")
 	}
 	for _, config := range []Config{
 		{Stock: 1}, {Sweep: Sweep{Axis: history.AxisUsers}}, {Rate: 1}, {Restock: 1}, {Duration: time.Second},
 	} {
-		if config.standard() {
+		if config.Standard() {
 			t.Errorf("run with %+v", config)
 		}
 	}

@@ -15,10 +15,10 @@ const (
 	GivenStock = "given-stock" // as many units as the user says
 )
 
-// row is a strategy under a workload. A round runs it once or not at all.
+// row is a strategy under a workload. Each round runs it once.
 type row struct {
 	strategy     Strategy
-	history.Cell // without a round
+	history.Cell // without a round, except in the plan
 }
 
 // durable returns the store in which a sale is durable.
@@ -56,14 +56,15 @@ func rows(choices []Choice, workloads []string, settings []history.Cell, oneRepl
 	return rows
 }
 
-// shuffled returns the rows in the order in which a round runs them. It differs from round to round, so that what
-// changes during a run (a growing log, temperature, other load) does not always affect the same strategy.
-func shuffled(rows []row, seed uint64, round int) []row {
+// addRound adds a round to the plan. The order differs from round to round, so that what changes during a run (a
+// growing log, temperature, other load) does not always affect the same strategy.
+func (r *Runner) addRound(round int, rows []row) {
 	rows = slices.Clone(rows)
-	shuffle(rand.New(rand.NewPCG(seed, uint64(round))), rows)
-	return rows
-}
-
-func shuffle[T any](generator *rand.Rand, values []T) {
-	generator.Shuffle(len(values), func(i, j int) { values[i], values[j] = values[j], values[i] })
+	rand.New(rand.NewPCG(r.config.Seed, uint64(round))).Shuffle(len(rows), func(i, j int) {
+		rows[i], rows[j] = rows[j], rows[i]
+	})
+	for i := range rows {
+		rows[i].Round = round
+	}
+	r.plan = append(r.plan, rows...)
 }

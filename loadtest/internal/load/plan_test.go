@@ -36,12 +36,14 @@ func TestStrategyWithDifferentClaimsAlsoRunsOnOneReplica(t *testing.T) {
 	}
 }
 
-func TestShuffledDependsOnSeedAndRoundOnly(t *testing.T) {
+func TestTheOrderDependsOnSeedAndRoundOnly(t *testing.T) {
 	t.Parallel()
 	choices, _, _ := Choose(catalogue, nil, "")
 	all := rows(choices, []string{Plenty, FlashSale}, []history.Cell{{Subject: history.Subject{Replicas: 2}}}, true)
 	names := func(round int) (names []string) {
-		for _, row := range shuffled(all, 42, round) {
+		r := &Runner{config: Config{Seed: 42}}
+		r.addRound(round, all)
+		for _, row := range r.plan {
 			names = append(names, row.Label())
 		}
 		return names

@@ -11,22 +11,20 @@ import (
 type Progress struct {
 	Phase    string        // what the runner is doing, for display
 	Done     int           // cells
-	Cells    int           // in all; 0: unknown
+	Cells    int           // in all
 	Answered int64         // requests of the current cell
 	Requests int           // of the current cell; 0: unknown
-	Left     time.Duration // estimated
+	Left     time.Duration // if the other cells take as long as those that are done; 0: unknown
 	at       time.Time     // of the estimate
 }
 
-// Heading returns the progress without the requests: [ 3/72, 4:10 left] update, plenty, 2 replicas. If it is not known
-// how many cells there will be: [3 runs, 4:10 left].
+// Heading returns the progress without the requests: [ 3/72, 4:10 left] update, plenty, 2 replicas.
 func (p Progress) Heading() string {
-	left := p.Left.Round(time.Second)
-	done := fmt.Sprintf("%d runs", p.Done)
-	if p.Cells > 0 {
-		done = fmt.Sprintf("%*d/%d", len(fmt.Sprint(p.Cells)), p.Done, p.Cells)
+	done := fmt.Sprintf("%*d/%d", len(fmt.Sprint(p.Cells)), p.Done, p.Cells)
+	if left := p.Left.Round(time.Second); left > 0 {
+		done += fmt.Sprintf(", %d:%02d left", int(left.Minutes()), int(left.Seconds())%60)
 	}
-	return fmt.Sprintf("[%s, %d:%02d left] %s", done, int(left.Minutes()), int(left.Seconds())%60, p.Phase)
+	return fmt.Sprintf("[%s] %s", done, p.Phase)
 }
 
 // String returns the heading and the number of answered requests.
@@ -37,19 +35,11 @@ func (p Progress) String() string {
 	return fmt.Sprintf("%s  %s of %s", p.Heading(), stats.Grouped(p.Answered), stats.Grouped(p.Requests))
 }
 
-// cells returns how many cells there will be, or 0 if that depends on what is measured.
-func (r *Runner) cells() int {
-	if r.config.Rounds == 0 {
-		return 0
-	}
-	return len(r.judged) + len(r.rows)*r.config.Rounds
-}
-
 // Progress may be called at any time.
 func (r *Runner) Progress() Progress {
 	p := r.progress.Load()
 	if p == nil {
-		return Progress{Phase: "starting", Cells: r.cells()}
+		return Progress{Phase: "starting", Cells: len(r.plan)}
 	}
 	now := *p
 	now.Answered = r.answered.Load()
@@ -59,7 +49,10 @@ func (r *Runner) Progress() Progress {
 
 // showProgress starts a new phase, of which the caller gives what is known.
 func (r *Runner) showProgress(p Progress) {
-	p.Cells, p.at = r.cells(), time.Now()
+	p.Cells, p.at = len(r.plan), time.Now()
+	if p.Done > 0 {
+		p.Left = p.at.Sub(r.began) / time.Duration(p.Done) * time.Duration(p.Cells-p.Done)
+	}
 	r.answered.Store(0)
 	r.progress.Store(&p)
 }

@@ -32,19 +32,14 @@ type cellRun struct {
 }
 
 // run runs the current row.
-func (r *Runner) run(ctx context.Context, round int, current row, ahead []row) (Measured, error) {
+func (r *Runner) run(ctx context.Context, current row) (Measured, error) {
 	r.number++
-	began := time.Now()
-	left := r.left(ahead)
-	run, err := r.prepare(ctx, current, round, r.limit(ahead))
+	run, err := r.prepare(ctx, current)
 	if err != nil {
 		return Measured{}, err
 	}
-	phase := fmt.Sprintf("round %d: %s", round, current.Label())
-	if r.config.Rounds > 0 {
-		phase = fmt.Sprintf("round %d of %d: %s", round, r.config.Rounds, current.Label())
-	}
-	r.showProgress(Progress{Phase: phase, Done: r.number - 1, Requests: run.load.Requests, Left: left})
+	phase := fmt.Sprintf("round %d of %d: %s", current.Round, r.config.Rounds, current.Label())
+	r.showProgress(Progress{Phase: phase, Done: r.number - 1, Requests: run.load.Requests})
 	if r.config.Watch != nil {
 		run.load.Watch = r.config.Watch(run.header)
 	}
@@ -71,16 +66,14 @@ func (r *Runner) run(ctx context.Context, round int, current row, ahead []row) (
 	if err != nil {
 		return Measured{}, err
 	}
-	measured := Measured{History: h, Verdict: verify.Judge(&h), Path: run.path}
-	r.overhead = (3*r.overhead + time.Since(began) - run.took) / 4 // moving average
-	return measured, nil
+	return Measured{History: h, Verdict: verify.Judge(&h), Path: run.path}, nil
 }
 
-// prepare sets the stock, fits the load into the limit (0: none), and writes the beginning of the history: if the lab
-// is killed from then on, a history without an end shows it.
-func (r *Runner) prepare(ctx context.Context, current row, round int, limit time.Duration) (*cellRun, error) {
+// prepare sets the stock, and writes the beginning of the history: if the lab is killed from then on, a history without
+// an end shows it.
+func (r *Runner) prepare(ctx context.Context, current row) (*cellRun, error) {
 	// All strategies get the same requests within a round.
-	mix, err := r.newMix(current, r.config.Seed+uint64(round))
+	mix, err := r.newMix(current, r.config.Seed+uint64(current.Round))
 	if err != nil {
 		return nil, err
 	}
@@ -96,8 +89,8 @@ func (r *Runner) prepare(ctx context.Context, current row, round int, limit time
 			Admin: r.target.Admin, Store: current.Store, Units: current.Restock, Every: restockInterval,
 		}
 	}
-	run.header = run.describe(round)
-	if err := run.setStock(ctx, limit); err != nil {
+	run.header = run.describe()
+	if err := run.setStock(ctx); err != nil {
 		return nil, err
 	}
 	if err := run.readInitial(ctx); err != nil {
@@ -108,9 +101,8 @@ func (r *Runner) prepare(ctx context.Context, current row, round int, limit time
 }
 
 // describe returns what is known about the run before it begins.
-func (c *cellRun) describe(round int) history.Run {
+func (c *cellRun) describe() history.Run {
 	strategy, cell := c.row.strategy, c.row.Cell
-	cell.Round = round
 	return history.Run{
 		Cell:    cell,
 		Seed:    c.config.Seed,
@@ -136,9 +128,9 @@ func (c *cellRun) describe(round int) history.Run {
 	}
 }
 
-// setStock sets the stock of the workload, after it has made the load fit into the limit (0: none).
-func (c *cellRun) setStock(ctx context.Context, limit time.Duration) error {
-	expected := c.bound(limit)
+// setStock decides how many requests are sent, and sets the stock of the workload.
+func (c *cellRun) setStock(ctx context.Context) error {
+	expected := c.bound()
 	given := c.config.Stock
 	if c.header.Planned > 0 && c.load.Requests > 0 {
 		given = max(1, given*int64(c.load.Requests)/int64(c.header.Planned))
@@ -171,12 +163,9 @@ func (c *cellRun) send(ctx context.Context) (err error) {
 	return nil
 }
 
-// record writes the history, and remembers the rate of the strategy. If the run failed with runErr, it writes the
-// requests and answers without an end, and returns the error.
+// record writes the history. If the run failed with runErr, it writes the requests and answers without an end, and
+// returns the error.
 func (c *cellRun) record(ctx context.Context, runErr error) (history.History, error) {
-	if c.result.Sent > 0 {
-		c.learnRate(answerRate(c.result))
-	}
 	c.recordBound()
 	h := history.History{Run: c.header, Ops: c.result.Ops}
 	if runErr == nil {

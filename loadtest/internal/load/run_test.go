@@ -3,6 +3,7 @@ package load
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 
 	"stock/internal/must"
 	"stock/loadtest/internal/history"
+	"stock/loadtest/internal/traffic"
 	"stock/loadtest/internal/verify"
 )
 
@@ -38,6 +40,9 @@ func TestRunnerRunsItsPlanAndWritesEveryHistory(t *testing.T) {
 			t.Errorf("%s: exclusive %v, want %v", name, m.History.Run.Exclusive, exclusive)
 		}
 	}
+	if got := runner.Progress().Heading(); !strings.HasPrefix(got, "[3/4") || !strings.Contains(got, "round 1 of 1: any") {
+		t.Errorf("the progress in the last run is %q", got)
+	}
 	var kept []history.Cell
 	for _, h := range onDisk(t, runner) {
 		kept = append(kept, h.Run.Cell)
@@ -52,30 +57,63 @@ func TestRunnerRunsItsPlanAndWritesEveryHistory(t *testing.T) {
 	}
 }
 
-// The shop is slow only while its rate is measured. The runs then take almost no time, so that the number of requests
-// that fit into the budget does not depend on how busy the machine is.
-func TestSlowStrategyIsBoundedByTheBudget(t *testing.T) {
+// The shop is slow only while its rate is measured. The runs then take almost no time.
+func TestBriefCellsOfASlowStrategySendFewerRequests(t *testing.T) {
 	t.Parallel()
-	const budget, takes = 10 * time.Second, 10 * time.Millisecond
-	runner := (&shop{warmUpTakes: takes}).open(t, Config{Requests: 6000, Budget: budget})
-	all := runAll(t, runner)
-	most := int(budget / takes / 2) // at the highest rate that the warm-up can measure, in half of the budget
-	for _, cell := range runner.Plan() {
-		name := cell.Workload.Name + " on 1"
-		m := all[name]
-		requests := len(m.History.Ops)
-		bounded := m.History.Run.Bounded
-		if requests < minRequests || requests > most || !strings.Contains(bounded, "of 6 000 requests") {
-			t.Errorf("%s: %d requests, bounded %q: want from %d to %d, and the reason",
-				name, requests, bounded, minRequests, most)
+	const takes = 2 * time.Millisecond
+	config := Config{Requests: 6000, Brief: true, Compared: []string{"any"}, Rounds: 2}
+	all := runAll(t, (&shop{warmUpTakes: takes}).open(t, config))
+	for name, limit := range map[string]time.Duration{
+		"plenty on 1": 2 * time.Second, "flash-sale on 1": 400 * time.Millisecond,
+	} {
+		m, most := all[name], int(limit/takes) // at the highest rate that the warm-up can measure
+		requests, bounded := len(m.History.Ops), m.History.Run.Bounded
+		if requests <= leastRequests/2 || requests > max(most, leastRequests) || m.History.Run.Planned != 6000 ||
+			!strings.Contains(bounded, fmt.Sprintf("of 6 000 requests: its time limit was %.1f s", limit.Seconds())) {
+			t.Errorf("%s: %d requests, bounded %q: want at most %d, and the reason", name, requests, bounded, most)
 		}
-		most *= 2 // the second run gets the budget that the first one did not use, which is nearly all
 		if m.Verdict.Result != verify.Correct {
 			t.Errorf("%s: %s: %v", name, m.Verdict.Result, m.Verdict.Evidence)
 		}
 	}
 	if flash := all["flash-sale on 1"]; !flash.Verdict.DemandExceeded {
-		t.Error("the bounded flash sale does not sell out")
+		t.Error("the brief flash sale does not sell out")
+	}
+}
+
+func TestBriefCellsAreAsLongAsTheirRowsNeed(t *testing.T) {
+	t.Parallel()
+	newRow := func(strategy, workload, claim string) row {
+		return row{
+			strategy: Strategy{Claim: Claim{OneReplica: claim, TwoReplicas: claim}},
+			Cell:     history.Cell{Subject: history.Subject{Strategy: strategy, Workload: history.Workload{Name: workload}}},
+		}
+	}
+	r := &Runner{config: Config{Brief: true, Compared: []string{"known"}}, rates: map[history.Subject]float64{}}
+	for _, test := range []struct {
+		row
+		rate float64
+		want int
+	}{
+		{newRow("known", Plenty, verify.ClaimCorrect), 1000, 2000},
+		{newRow("known", FlashSale, verify.ClaimCorrect), 1000, 400},
+		{newRow("other", Plenty, verify.ClaimCorrect), 1000, 400},
+		{newRow("noop", Plenty, verify.ClaimSellsNothing), 10_000, 4000},
+		{newRow("known", Plenty, verify.ClaimLosesUpdates), 2000, 400},
+		{newRow("other", Plenty, verify.ClaimCorrect), 100, leastRequests},
+		{newRow("other", Plenty, verify.ClaimCorrect), 100_000, 6000},
+	} {
+		r.rates[test.Subject] = test.rate
+		c := &cellRun{Runner: r, row: test.row, load: traffic.Load{Requests: 6000}}
+		if got := c.bound(); got != test.want || c.load.Requests != got {
+			t.Errorf("%s at %g requests/s: %d requests, want %d", test.Label(), test.rate, got, test.want)
+		}
+		r.config.Brief = false
+		c.load.Requests = 6000
+		if got := c.bound(); got != 6000 {
+			t.Errorf("%s: %d requests, want all that are asked for", test.Label(), got)
+		}
+		r.config.Brief = true
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -315,10 +316,10 @@ func (s *shop) open(t *testing.T, config Config) *Runner {
 		Service: Service{URL: server.URL, Admin: server.URL, Client: server.Client()},
 		Fewer:   map[int]string{1: s.serve(t, 1).URL},
 	}
-	runner, err := New(target, config, time.Now())
+	runner, err := New(target, config)
 	must.Succeed(t, err)
 	if !s.judged {
-		runner.judged = nil
+		runner.plan = slices.DeleteFunc(runner.plan, func(row row) bool { return judgedOnly(row.Workload.Name) })
 	}
 	runner.patience = patience{
 		quietKnown: 5 * time.Millisecond,

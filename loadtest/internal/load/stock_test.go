@@ -3,7 +3,6 @@ package load
 import (
 	"maps"
 	"testing"
-	"time"
 
 	"stock/internal/must"
 	"stock/loadtest/internal/traffic"
@@ -34,17 +33,6 @@ func TestUnitsFollowTheWorkload(t *testing.T) {
 	}
 	if got := unitsFor(GivenStock, unequal, 6000, 10); total(got) != 10 || got[1] != 3 || got[4] != 2 {
 		t.Errorf("given stock: %v, want 10 units split evenly", got)
-	}
-}
-
-// A bounded flash sale must still sell out, so its units shrink with the requests.
-func TestBoundedFlashSaleHasFewerUnits(t *testing.T) {
-	t.Parallel()
-	mix := mixOf(t, traffic.MixConfig{Goods: 1, MinCount: 1, MaxCount: 1})
-	requests, _ := fit(6000, 130, 4*time.Second)
-	units := total(unitsFor(FlashSale, mix, requests, 0))
-	if units < 50 || units > int64(requests)/6 {
-		t.Errorf("%d units for %d requests, want a sixth", units, requests)
 	}
 }
 

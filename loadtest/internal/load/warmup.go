@@ -46,9 +46,7 @@ func (r *Runner) warmUpRow(ctx context.Context, row row, i int) (float64, error)
 	if err != nil {
 		return 0, err
 	}
-	// Without known rates, the remaining budget is the best estimate.
-	left := max(time.Until(r.began.Add(r.config.Budget)), 0)
-	r.showProgress(Progress{Phase: "warm-up: " + row.Strategy, Left: left})
+	r.showProgress(Progress{Phase: "warm-up: " + row.Strategy})
 	load := r.newLoad(row, mix, fmt.Sprintf("%s-warm%d", r.id, i))
 	load.Rate, load.Requests, load.Duration = 0, 0, r.warmUpTime()
 	result, err := r.drivers[row.Replicas].Run(ctx, load)

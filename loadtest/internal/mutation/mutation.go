@@ -204,7 +204,7 @@ func (l Lab) settings(ctx context.Context, strategy, store string) (settings []l
 
 // run runs a setting. It passes each run to done, and stops at its first error.
 func (l Lab) run(ctx context.Context, config load.Config, done func(load.Measured) error) error {
-	runner, err := load.New(l.Target, config, time.Now())
+	runner, err := load.New(l.Target, config)
 	if err == nil {
 		err = runner.Run(ctx, done)
 	}

@@ -1,6 +1,6 @@
 // Package load runs every chosen strategy under every workload, round by round, and has each run judged.
 //
-// A run of one cell takes five steps: prepare (set the stock, fit the load into the budget), send (the load), drain
+// A run of one cell takes five steps: prepare (set the stock), send (the load), drain
 // (wait for a strategy that writes behind), record (read the final stock, write the history), and judge.
 package load
 
@@ -9,7 +9,6 @@ import (
 	"crypto/rand"
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -52,16 +51,17 @@ type Config struct {
 	Choices  []Choice
 	Replicas int // behind the target's URL
 	Sweep    Sweep
-	Rounds   int // of all rows; 0: as many of each as it needs for a narrow interval, within Budget, if Requests is set
+	Rounds   int // of all rows
 	Seed     uint64
 
 	Users    int
 	Rate     float64       // requests per second of an open loop; 0: closed loop
 	Requests int           // of each run; 0: until Duration
+	Brief    bool          // send fewer if the row is too slow to answer Requests in the time that it has; see cellTime
 	Duration time.Duration // of each run; 0: until Requests
 	Hold     time.Duration
 	Timeout  time.Duration // of a request
-	Compared []string      // strategies whose long latencies people compare; only for Rounds 0
+	Compared []string      // strategies whose long latencies people compare
 
 	Restock            int64  // units put back every restockInterval; 0: none
 	Stock              int64  // units of all items together; 0: the two standard workloads
@@ -77,9 +77,6 @@ type Config struct {
 	// in a closed loop without restocks.
 	Pairs bool
 
-	// Budget is the time for everything; 0: no limit. Strategies that are too slow for their share of it get fewer
-	// requests and proportionally fewer units.
-	Budget time.Duration
 	WarmUp time.Duration // of each strategy
 	// Warm is called between the warm-up and the first cell; nil: nothing is. Run stops at its error.
 	Warm func(context.Context) error
@@ -108,47 +105,39 @@ type Runner struct {
 	target   Target
 	config   Config
 	rows     []row // that are measured
-	judged   []row // that run once, before the first round
-	schedule schedule
-	longest  time.Duration // time limit of a cell; 0: none but the budget
+	plan     []row // in the order in which they run, with their rounds
 	patience patience
 	drivers  map[int]*traffic.Driver // by number of replicas
 
-	id       string // in the name of every request, so that a service with idempotency keys never saw it before
-	began    time.Time
-	rates    map[history.Subject]float64 // answered requests per second, as measured so far
-	overhead time.Duration               // of a cell, in addition to its traffic
+	id string // in the name of every request, so that a service with idempotency keys never saw it before
+
+	rates    map[history.Subject]float64 // answered requests per second in the warm-up
+	began    time.Time                   // of the first cell
 	number   int                         // of the current cell, from 1
 	answered atomic.Int64                // requests of the current cell
 	progress atomic.Pointer[Progress]
 }
 
-// New makes a Runner. began is the time from which the budget counts.
-func New(target Target, config Config, began time.Time) (*Runner, error) {
+// New makes a Runner.
+func New(target Target, config Config) (*Runner, error) {
 	oneReplica := target.Fewer[1] != "" && config.Sweep.Axis != history.AxisReplicas
-	measured := rows(config.Choices, workloads(config), config.settings(), oneReplica)
 	r := &Runner{
 		target:   target,
 		config:   config,
-		rows:     measured,
+		rows:     rows(config.Choices, workloads(config), config.settings(), oneReplica),
 		patience: usualPatience,
 		drivers:  map[int]*traffic.Driver{},
 		id:       strings.ToLower(rand.Text()[:10]),
-		began:    began,
 		rates:    map[history.Subject]float64{},
-		overhead: 150 * time.Millisecond,
 	}
 	if config.Patience > 0 {
 		r.patience.limit = config.Patience
 	}
-	if config.Rounds > 0 {
-		r.schedule = &fixedRounds{rows: measured, rounds: config.Rounds, seed: config.Seed}
-	} else {
-		r.schedule = newNeededRounds(measured, config.Seed)
-		r.longest = longestCell
+	if config.Standard() {
+		r.addRound(1, judgedRows(config.Choices, config.Replicas, oneReplica))
 	}
-	if config.standard() {
-		r.judged = judgedRows(config.Choices, config.Replicas, oneReplica)
+	for round := range config.Rounds {
+		r.addRound(round+1, r.rows)
 	}
 	return r, r.openDrivers()
 }
@@ -164,8 +153,8 @@ func workloads(config Config) []string {
 	return []string{Plenty, FlashSale}
 }
 
-// standard reports whether the lab runs the two standard workloads, and nothing else is asked of them.
-func (c Config) standard() bool {
+// Standard reports whether the lab runs the two standard workloads, and nothing else is asked of them.
+func (c Config) Standard() bool {
 	return c.Stock == 0 && c.Workload == "" && c.Sweep.Axis == "" && c.Rate == 0 &&
 		c.Restock == 0 && c.Duration == 0
 }
@@ -178,7 +167,7 @@ func (r *Runner) openDrivers() error {
 	}
 	addresses[r.config.Replicas] = r.target.URL
 	users := map[int]int{} // by number of replicas
-	for _, row := range r.all() {
+	for _, row := range r.plan {
 		if addresses[row.Replicas] == "" && r.target.Own == nil {
 			return fmt.Errorf("%s: the target has no URL that reaches exactly this number of replicas", row.Label())
 		}
@@ -198,17 +187,12 @@ func (r *Runner) openDrivers() error {
 	return nil
 }
 
-// all returns the rows that are judged only and those that are measured.
-func (r *Runner) all() []row { return slices.Concat(r.judged, r.rows) }
-
-// Plan returns the runs that Run makes at least.
-func (r *Runner) Plan() []history.Cell {
-	var plan []history.Cell
-	for _, row := range r.judged {
-		row.Round = 1
+// Plan returns the runs that Run makes.
+func (r *Runner) Plan() (plan []history.Cell) {
+	for _, row := range r.plan {
 		plan = append(plan, row.Cell)
 	}
-	return append(plan, r.schedule.plan()...)
+	return plan
 }
 
 // Run runs the cells and passes each to done as soon as it is judged. It stops at the first error, and soon after ctx
@@ -227,30 +211,12 @@ func (r *Runner) Run(ctx context.Context, done func(Measured) error) error {
 			return err
 		}
 	}
-	if err := r.runRound(ctx, 1, shuffled(r.judged, r.config.Seed, 0), done); err != nil {
-		return err
-	}
-	for round := 1; ; round++ {
-		rows := r.schedule.next(round, r.budgetLeft())
-		if len(rows) == 0 {
-			return nil
-		}
-		if err := r.runRound(ctx, round, rows, done); err != nil {
-			return err
-		}
-	}
-}
-
-// runRound runs each of the rows once.
-func (r *Runner) runRound(ctx context.Context, round int, rows []row, done func(Measured) error) error {
-	after := r.schedule.after()
-	for i, row := range rows {
-		began := time.Now()
-		measured, err := r.run(ctx, round, row, slices.Concat(rows[i:], after))
+	r.began = time.Now()
+	for _, row := range r.plan {
+		measured, err := r.run(ctx, row)
 		if err != nil {
-			return fmt.Errorf("%s, round %d: %w", row.Label(), round, err)
+			return fmt.Errorf("%s, round %d: %w", row.Label(), row.Round, err)
 		}
-		r.schedule.learn(row, newSample(measured, time.Since(began)))
 		if err := done(measured); err != nil {
 			return err
 		}
