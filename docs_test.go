@@ -232,7 +232,7 @@ func (l *runningLab) checkFlags(t *testing.T, documents []document) {
 	var help strings.Builder
 	for program, commands := range map[string][]string{
 		l.stock:    {"serve", "migrate", "prune", "reconcile", "healthcheck"},
-		l.loadtest: {"run", "explore", "faults", "up", "judge", "compare"},
+		l.loadtest: {"run", "explore", "faults", "up", "plant", "compare"},
 	} {
 		for _, command := range commands {
 			out, err := exec.Command(program, command, "--help").CombinedOutput()

@@ -33,15 +33,10 @@ var programs = sync.OnceValues(func() (dir string, err error) {
 	if err != nil {
 		return "", err
 	}
-	for _, build := range [][]string{
-		{"-o", dir + "/", "stock/loadtest", "stock/cmd/stock"},
-		{"-o", dir + "/stock-mutants", "-tags", "mutants", "stock/cmd/stock"},
-	} {
-		cmd := exec.Command("go", append([]string{"build", "-trimpath"}, build...)...)
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // as the lab and make build do, so that they share what is compiled
-		if output, err := cmd.CombinedOutput(); err != nil {
-			return dir, fmt.Errorf("%w: %s", err, output)
-		}
+	cmd := exec.Command("go", "build", "-trimpath", "-o", dir+"/", "stock/loadtest", "stock/cmd/stock")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // as the lab and make build do, so that they share what is compiled
+	if output, err := cmd.CombinedOutput(); err != nil {
+		return dir, fmt.Errorf("%w: %s", err, output)
 	}
 	return dir, nil
 })

@@ -7,7 +7,7 @@
 //	loadtest compare    show what changed between two reports
 //	loadtest faults     play crashes, late writes and retries for every strategy
 //	loadtest explore    execute every interleaving of two requests, with faults
-//	loadtest judge      test the judge with planted bugs
+//	loadtest plant      test the judge with planted bugs
 package main
 
 import (
@@ -147,7 +147,7 @@ Exit status: 0 every claim held; 1 a claim failed; 2 wrong usage, or something t
 // commands are all commands.
 func commands(getenv func(string) string) []*cobra.Command {
 	return []*cobra.Command{
-		runCommand(getenv), upCommand(getenv), verifyCommand(), compareCommand(), judgeCommand(), faultsCommand(getenv),
+		runCommand(getenv), upCommand(getenv), verifyCommand(), compareCommand(), plantCommand(), faultsCommand(getenv),
 		exploreCommand(getenv),
 	}
 }

@@ -91,7 +91,6 @@ one more.`,
 	})
 	root.AddCommand(newServe(getenv), newMigrate(getenv), newPrune(getenv), newReconcile(getenv),
 		newHealthcheck(getenv), newVersion())
-	root.AddCommand(mutantCommands()...)
 	return access.Explain(root.ExecuteContext(ctx))
 }
 

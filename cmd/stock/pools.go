@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/tls"
 	"database/sql"
-	"database/sql/driver"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -136,17 +135,11 @@ const (
 )
 
 // openMySQL returns a pool that connects when it is first used, so that the service starts while MySQL is down.
-// The mutants wrap what connects.
-func openMySQL(
-	config *mysql.Config, conns int, log *slog.Logger, wrappers ...func(driver.Connector) driver.Connector,
-) (*sqlx.DB, error) {
+func openMySQL(config *mysql.Config, conns int, log *slog.Logger) (*sqlx.DB, error) {
 	config.Logger = driverLog{log}
 	connector, err := mysql.NewConnector(config)
 	if err != nil {
 		return nil, err // does not happen with a config that was parsed from a DSN
-	}
-	for _, wrap := range wrappers {
-		connector = wrap(connector)
 	}
 	db := sql.OpenDB(connector)
 	setPool(db, config, conns)

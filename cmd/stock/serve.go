@@ -35,7 +35,6 @@ type serveOptions struct {
 	httpapi.Config
 	storeOptions
 	logOptions
-	mutation
 	listen, adminListen  string
 	drainDelay           time.Duration
 	drainLimit           time.Duration
@@ -132,7 +131,6 @@ func (o *serveOptions) flagGroups() []flagGroup {
 		group("Lab, never in production", func(f *pflag.FlagSet) {
 			f.DurationVar(&o.MaxHold, "max-hold", 0,
 				"largest hold_ms to accept: lets clients hold locks and connections; 0 accepts none")
-			o.register(f)
 		}),
 		o.logOptions.group(),
 	}
@@ -277,12 +275,7 @@ func (o *serveOptions) serve(ctx context.Context, stderr io.Writer) (err error) 
 	if err := o.openServers(&opened); err != nil {
 		return err
 	}
-	// The whole catalogue; only a program built with the tag mutants can change it.
-	served, err := o.plant(o, &opened)
-	if err != nil {
-		return err
-	}
-	if o.Strategies, err = catalogue.Build(o.Deps, served); err != nil {
+	if o.Strategies, err = catalogue.Build(o.Deps, catalogue.Strategies); err != nil {
 		return err
 	}
 	opened.add(o.Strategies.Close)

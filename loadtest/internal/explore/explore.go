@@ -72,7 +72,6 @@ type Options struct {
 	// Pause is the longest time for which a Subject does nothing although it could go on, such as between two tries for a
 	// lock.
 	Pause time.Duration
-	Args  []string // more arguments of "stock serve"
 }
 
 // Start starts lanes beside the servers of a topology. Close the Explorer before they stop.
@@ -97,8 +96,7 @@ func Start(ctx context.Context, t *topology.Topology, o Options) (*Explorer, err
 	items := func() int64 { return firstItem + x.items.Add(1) }
 	group, starting := errgroup.WithContext(ctx)
 	for i := range x.lanes {
-		x.lanes[i] = &lane{items: items, subject: o.Subject, pause: o.Pause, postgres: o.Postgres, idle: map[string]bool{},
-			args: o.Args}
+		x.lanes[i] = &lane{items: items, subject: o.Subject, pause: o.Pause, postgres: o.Postgres, idle: map[string]bool{}}
 		group.Go(func() error { return x.lanes[i].start(starting, t, fmt.Sprintf("lane-%d", i+1), at, o) })
 	}
 	if err := group.Wait(); err != nil {

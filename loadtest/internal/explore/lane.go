@@ -39,7 +39,6 @@ type lane struct {
 	subject  Subject // nil: strategies of the catalogue
 	at       topology.Addresses
 	pause    time.Duration
-	args     []string // of the replicas
 
 	// Servers that keep only locks.
 	redlock   []*redis.Client
@@ -241,9 +240,7 @@ func (r *replica) start(ctx context.Context, t *topology.Topology, name string) 
 	}
 	switch subject := r.lane.subject.(type) {
 	case nil:
-		r.Replica, err = t.StartReplica(ctx, name, r.at, topology.Options{
-			ReplicaArgs: slices.Concat(serviceArgs, r.lane.args),
-		})
+		r.Replica, err = t.StartReplica(ctx, name, r.at, topology.Options{ReplicaArgs: serviceArgs})
 	case Service:
 		r.Replica, err = t.StartCommand(ctx, name, subject.Command, subject.Dir, r.at)
 	case *scripted: // sessions are executed in this process

@@ -10,7 +10,6 @@ import (
 	"stock/internal/must"
 	"stock/internal/stock"
 	"stock/internal/stock/catalogue"
-	"stock/internal/stock/mutants"
 	"stock/loadtest/internal/load"
 	"stock/loadtest/internal/report"
 )
@@ -83,23 +82,6 @@ func asListed(t *testing.T, s stock.Strategy) (listed load.Strategy) {
 	}
 	must.Succeed(t, err)
 	return listed
-}
-
-func TestTheMutantsOfPublicBugsExist(t *testing.T) {
-	t.Parallel()
-	var known []string
-	for _, m := range mutants.All() {
-		known = append(known, m.Name)
-	}
-	named := regexp.MustCompile(`--mutants ([a-z-]+)`).FindAllStringSubmatch(publicBugs(t), -1)
-	if len(named) == 0 {
-		t.Error("docs/public-bugs.md names no mutant")
-	}
-	for _, match := range named {
-		if !slices.Contains(known, match[1]) {
-			t.Errorf("no mutant is named %q", match[1])
-		}
-	}
 }
 
 // publicBugItem finds an item of a list with what is given to loadtest faults.

@@ -43,3 +43,13 @@ func TestTheListOfScenariosNamesWhatExists(t *testing.T) {
 		}
 	}
 }
+
+// The judge learns from the claims which locks must issue fencing tokens.
+func TestTheClaimsTellWhichLocksAreFenced(t *testing.T) {
+	t.Parallel()
+	for _, s := range catalogue.Strategies {
+		if got := asListed(t, s).Fenced(); got != s.Fenced {
+			t.Errorf("%s: fenced %v, want %v", s.Name, got, s.Fenced)
+		}
+	}
+}

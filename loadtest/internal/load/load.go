@@ -78,8 +78,6 @@ type Config struct {
 	Pairs bool
 
 	WarmUp time.Duration // of each strategy
-	// Warm is called between the warm-up and the first cell; nil: nothing is. Run stops at its error.
-	Warm func(context.Context) error
 	// Drained is called in each cell when all requests are answered and everything that was sold is written; nil: nothing
 	// is.
 	Drained func()
@@ -205,11 +203,6 @@ func (r *Runner) Run(ctx context.Context, done func(Measured) error) error {
 	}()
 	if err := r.warmUp(ctx); err != nil {
 		return err
-	}
-	if r.config.Warm != nil {
-		if err := r.config.Warm(ctx); err != nil {
-			return err
-		}
 	}
 	r.began = time.Now()
 	for _, row := range r.plan {

@@ -234,24 +234,17 @@ func TestRejectedStrategyIsAnError(t *testing.T) {
 	}
 }
 
-func TestWarmIsCalledAfterTheWarmUpAndDrainedAfterTheRequestsOfEachCell(t *testing.T) {
+func TestDrainedIsCalledAfterTheRequestsOfEachCell(t *testing.T) {
 	t.Parallel()
 	s := &shop{}
-	seen := func() [2]int {
+	var drained []int
+	runner := s.open(t, Config{Requests: 100, Rounds: 1, Drained: func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		return [2]int{s.warmUps, s.deductions}
-	}
-	var warm, drained [][2]int
-	runner := s.open(t, Config{
-		Requests: 100, Rounds: 1, Warm: func(context.Context) error { warm = append(warm, seen()); return nil },
-		Drained: func() { drained = append(drained, seen()) },
-	})
+		drained = append(drained, s.deductions)
+	}})
 	cells := runAll(t, runner)
-	if len(warm) != 1 || warm[0][0] == 0 || warm[0][1] != 0 {
-		t.Errorf("called after so many requests of the warm-up and of cells: %v, want once, after some and none", warm)
-	}
-	if len(drained) != len(cells) || drained[0][1] < 100 {
+	if len(drained) != len(cells) || drained[0] < 100 {
 		t.Errorf("called in %d of %d cells, after so many requests: %v, want at least 100", len(drained), len(cells), drained)
 	}
 }

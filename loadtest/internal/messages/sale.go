@@ -107,8 +107,8 @@ func (s Sale) WritesStock(m tcpproxy.Message) bool {
 	return bytes.Contains(m.Data, []byte(StockKey(s.Item))) && redisWrite.Match(m.Data)
 }
 
-// The commands by which strategies read a stock in Redis (MGET with a key), and by which they change it. Some mutants
-// send EVAL instead of EVALSHA.
+// The commands by which strategies read a stock in Redis (MGET with a key), and by which they change it. A
+// script that Redis does not know is sent in EVAL.
 var (
 	redisRead  = regexp.MustCompile(`(?i)\r\nm?get\r\n`)
 	redisWrite = regexp.MustCompile(`(?i)\r\n(?:set|decrby|eval|evalsha)\r\n`)

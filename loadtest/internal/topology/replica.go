@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -135,10 +134,6 @@ func (r *Replica) Restart(ctx context.Context) error {
 	if r.command.Path == "" {
 		return fmt.Errorf("%s: %w", r.Name, errForeign)
 	}
-	return r.restart(ctx, r.command)
-}
-
-func (r *Replica) restart(ctx context.Context, command servers.Command) error {
 	process := r.started.Load()
 	if process != nil && r.ready != nil {
 		process.Kill()
@@ -151,7 +146,7 @@ func (r *Replica) restart(ctx context.Context, command servers.Command) error {
 		defer giveUp(nil)
 		ready = r.orGiveUp(&process, giveUp)
 	}
-	err := servers.Restart(ctx, &process, command, ready)
+	err := servers.Restart(ctx, &process, r.command, ready)
 	if process != nil {
 		r.started.Store(process)
 		r.PID = process.PID
@@ -167,16 +162,6 @@ func (r *Replica) awaitSilence(ctx context.Context) {
 	for r.ready(ctx) == nil {
 		time.Sleep(2 * time.Millisecond)
 	}
-}
-
-// restartWith stops the replica, so that it releases what it holds, and starts it with more arguments.
-func (r *Replica) restartWith(ctx context.Context, args []string) error {
-	if err := r.Stop(ctx); err != nil {
-		return err
-	}
-	command := r.command
-	command.Args = slices.Concat(command.Args, args)
-	return r.restart(ctx, command)
 }
 
 // client opens a connection per request and uses no proxy.

@@ -189,12 +189,16 @@ func (t *Topology) start(ctx context.Context, o Options) error {
 	return t.balance(ctx, o)
 }
 
-// RestartReplicas stops all replicas, and starts them on the same ports. The arguments of "stock serve" are those of
-// Options and the given ones.
-func (t *Topology) RestartReplicas(ctx context.Context, args ...string) error {
+// RestartReplicas stops all replicas, so that they release what they hold, and starts them on the same ports.
+func (t *Topology) RestartReplicas(ctx context.Context) error {
 	group, restarting := errgroup.WithContext(ctx)
 	for _, replica := range t.Replicas {
-		group.Go(func() error { return replica.restartWith(restarting, args) })
+		group.Go(func() error {
+			if err := replica.Stop(restarting); err != nil {
+				return err
+			}
+			return replica.Restart(restarting)
+		})
 	}
 	return group.Wait()
 }

@@ -98,24 +98,6 @@ func TestRestartedReplicaKeepsItsAddress(t *testing.T) {
 	}
 }
 
-func TestRestartReplicasAddsArgumentsUntilTheNextRestart(t *testing.T) {
-	for _, c := range []struct {
-		args []string
-		want string
-	}{
-		{[]string{"--default-strategy=for-update"}, "for-update"},
-		{nil, "update"},
-	} {
-		must.Succeed(t, lab.RestartReplicas(t.Context(), c.args...))
-		for _, replica := range lab.Replicas {
-			listing := do(t, http.MethodGet, replica.URL+"/strategies", nil, "").body
-			if !strings.Contains(listing, `"default":"`+c.want+`"`) {
-				t.Errorf("%s with %v: the default strategy is not %s", replica.Name, c.args, c.want)
-			}
-		}
-	}
-}
-
 func TestPausedReplicaAnswersAfterContinue(t *testing.T) {
 	replica := lab.Replicas[1]
 	must.Succeed(t, replica.Pause())

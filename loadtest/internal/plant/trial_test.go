@@ -1,9 +1,8 @@
-package mutation
+package plant
 
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"testing"
 
 	"stock/loadtest/internal/explore/trace"
@@ -12,27 +11,26 @@ import (
 	"stock/loadtest/internal/verify"
 )
 
-func TestATrialPassesIfTheJudgeWasRightAboutAMutantThatStruck(t *testing.T) {
+func TestATrialPassesIfTheJudgeWasRightAboutAChangeThatWasExecuted(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
-		oddity  bool
-		verdict verify.Result
-		strikes int64
-		want    bool
+		oddity         bool
+		verdict        verify.Result
+		executed       bool
+		passed, judged bool
 	}{
-		{false, verify.Wrong, 1, true},
-		{false, verify.Correct, 1, false},
-		{false, verify.Inconclusive, 1, false},
-		{true, verify.Correct, 1, true},
-		{true, verify.Wrong, 1, false},
-		{true, verify.Inconclusive, 1, false},
-		{false, verify.Wrong, 0, false},
-		{true, verify.Correct, 0, false},
+		{false, verify.Wrong, true, true, true},
+		{false, verify.Correct, true, false, true},
+		{false, verify.Inconclusive, true, false, false},
+		{true, verify.Correct, true, true, true},
+		{true, verify.Wrong, true, false, true},
+		{true, verify.Inconclusive, true, false, false},
+		{false, verify.Wrong, false, false, false},
+		{true, verify.Correct, false, false, false},
 	} {
-		trial := Trial{Mutant: Mutant{Oddity: test.oddity}, Verdict: test.verdict, Strikes: test.strikes}
-		if got := trial.Passed(); got != test.want {
-			t.Errorf("oddity %v, %s, %d strikes: passed %v, want %v",
-				test.oddity, test.verdict, test.strikes, got, test.want)
+		trial := Trial{Row: Row{Oddity: test.oddity}, Verdict: test.verdict, Executed: test.executed}
+		if trial.Passed() != test.passed || trial.Judged() != test.judged {
+			t.Errorf("%+v: passed %v, judged %v", test, trial.Passed(), trial.Judged())
 		}
 	}
 }
@@ -49,9 +47,9 @@ func TestAnExplorationGivesABugAwayByTheFaultThatShowsIt(t *testing.T) {
 		"no claim is refuted":   {found(trace.Cell{Fault: "stock-set", Held: true}), verify.Correct},
 		"not all were executed": {trace.Result{}, verify.Inconclusive},
 	} {
-		trial := Trial{Mutant: Mutant{Fault: "stock-set"}, Verdict: verify.Correct}
+		trial := Trial{Row: Row{Fault: "stock-set"}, Verdict: verify.Correct}
 		err := trial.addExplored(test.found)
-		if trial.Verdict != test.want || (err != nil) != (test.want == verify.Wrong) || trial.counted() {
+		if trial.Verdict != test.want || (err != nil) != (test.want == verify.Wrong) {
 			t.Errorf("%s: %s, %v; want %s", name, trial.Verdict, err, test.want)
 		}
 	}
@@ -70,13 +68,10 @@ func TestAScenarioGivesABugAwayIfTheStrategyShouldBeSafeInIt(t *testing.T) {
 		{report.Blocked, false, verify.Inconclusive},
 		{report.Inconclusive, false, verify.Inconclusive},
 	} {
-		trial := Trial{Mutant: Mutant{Story: "story"}, Verdict: verify.Correct}
-		err := trial.addStory(report.Fault{Scenario: "story", Effect: test.outcome, ClaimHeld: test.held})
+		trial := Trial{Verdict: verify.Correct}
+		err := trial.addPlayed(report.Fault{Scenario: "scenario", Effect: test.outcome, ClaimHeld: test.held})
 		if trial.Verdict != test.want || errors.Is(err, errDecided) != (test.want == verify.Wrong) {
 			t.Errorf("%s, claim held %v: %s, %v, want %s", test.outcome, test.held, trial.Verdict, err, test.want)
-		}
-		if trial.Passed() != (test.want == verify.Wrong) {
-			t.Errorf("%s, claim held %v: passed %v", test.outcome, test.held, trial.Passed())
 		}
 	}
 }
@@ -103,42 +98,27 @@ func TestTheWorstVerdictCountsAndWrongEndsTheTrial(t *testing.T) {
 				t.Errorf("%v: run %d: %v", test.runs, i+1, err)
 			}
 		}
-		want := Trial{Verdict: test.want, Runs: len(test.runs)}
+		by, evidence := "", ""
 		if test.from > 0 {
-			want.Workload, want.Evidence = fmt.Sprint("workload ", test.from), fmt.Sprint("evidence ", test.from)
+			by, evidence = fmt.Sprint("workload ", test.from), fmt.Sprint("evidence ", test.from)
 		}
-		if trial != want {
-			t.Errorf("%v: got %+v, want %+v", test.runs, trial, want)
+		if trial.Verdict != test.want || trial.Runs != len(test.runs) || trial.Workload != by || trial.Evidence != evidence {
+			t.Errorf("%v: got %+v, want %s by %q", test.runs, trial, test.want, by)
 		}
 	}
 }
 
 func TestTheSummaryCountsBugsAndOddities(t *testing.T) {
 	t.Parallel()
-	bug, oddity := Mutant{}, Mutant{Oddity: true}
+	bug, oddity := Row{}, Row{Oddity: true}
 	got := Summary([]Trial{
-		{Mutant: bug, Verdict: verify.Wrong, Strikes: 1},
-		{Mutant: bug, Verdict: verify.Wrong, Strikes: 1},
-		{Mutant: bug, Verdict: verify.Correct, Strikes: 1},
-		{Mutant: oddity, Verdict: verify.Correct, Strikes: 1},
-		{Mutant: oddity, Verdict: verify.Wrong, Strikes: 1},
+		{Row: bug, Verdict: verify.Wrong, Executed: true},
+		{Row: bug, Verdict: verify.Wrong, Executed: true},
+		{Row: bug, Verdict: verify.Correct, Executed: true},
+		{Row: oddity, Verdict: verify.Correct, Executed: true},
+		{Row: oddity, Verdict: verify.Correct},
 	})
-	if want := "2 of 3 bugs were found WRONG, 1 of 2 oddities CORRECT (0s)"; got != want {
+	if want := "2 of 3 bugs were found WRONG, 1 of 2 oddities CORRECT, 1 not judged (0s)"; got != want {
 		t.Errorf("got %q, want %q", got, want)
-	}
-}
-
-func TestChooseFindsMutantsByName(t *testing.T) {
-	t.Parallel()
-	all := []Mutant{{Name: "a"}, {Name: "b"}, {Name: "c"}}
-	got, err := Choose(all, []string{"c", "a"})
-	if want := []Mutant{{Name: "c"}, {Name: "a"}}; err != nil || !slices.Equal(got, want) {
-		t.Errorf("got %v, %v, want %v", got, err, want)
-	}
-	if got, err := Choose(all, nil); err != nil || len(got) != 3 {
-		t.Errorf("got %v, %v, want all", got, err)
-	}
-	if _, err := Choose(all, []string{"d"}); err == nil {
-		t.Error("an unknown name is accepted")
 	}
 }
