@@ -4,6 +4,7 @@ import (
 	"cmp"
 	_ "embed"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -29,9 +30,12 @@ type overlay struct {
 func writeOverlay(root, dir string, rows []Row) (path string, err error) {
 	o := &overlay{root: root, decls: map[string][]*decl{}}
 	for _, row := range rows {
-		if err := o.plant(row); err != nil {
-			return "", fmt.Errorf("%s: %w", row.Name, err)
+		if failed := o.plant(row); failed != nil {
+			err = errors.Join(err, fmt.Errorf("%s: %w", row.Name, failed))
 		}
+	}
+	if err != nil {
+		return "", err
 	}
 	files := map[string]string{filepath.Join(root, "internal/planted/planted.go"): plantedSource}
 	for _, s := range o.sources {
