@@ -68,11 +68,7 @@ func (f *plantFlags) register(flags *pflag.FlagSet) {
 func (f *plantFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error) {
 	screen := newScreen(stderr)
 	defer screen.clear()
-	all, err := plant.Rows()
-	if err != nil {
-		return err
-	}
-	chosen, err := plant.Choose(all, f.only)
+	chosen, err := plant.Choose(f.only)
 	if err != nil {
 		return fmt.Errorf("%w: --list lists all", err)
 	}
@@ -85,7 +81,7 @@ func (f *plantFlags) run(ctx context.Context, stdout, stderr io.Writer) (err err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	screen.status("building")
-	program, err := plant.Build(ctx, dir, all)
+	program, err := plant.Build(ctx, dir)
 	if err != nil {
 		return cmp.Or(ctx.Err(), err)
 	}

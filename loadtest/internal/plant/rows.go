@@ -10,6 +10,7 @@ import (
 	"embed"
 	"fmt"
 	"io/fs"
+	"path"
 	"slices"
 	"strings"
 
@@ -51,48 +52,41 @@ type Edit struct {
 var lists embed.FS
 
 // Rows lists all of them, by family.
-func Rows() (rows []Row, err error) {
-	files, err := fs.Glob(lists, "rows/*.yaml")
-	if err != nil {
-		return nil, err
-	}
+var Rows = readRows()
+
+func readRows() (rows []Row) {
+	files, _ := fs.Glob(lists, "rows/*.yaml")
 	for _, file := range files {
-		text, err := lists.ReadFile(file)
-		if err != nil {
-			return nil, err
-		}
+		text, _ := lists.ReadFile(file)
 		decoder := yaml.NewDecoder(bytes.NewReader(text))
 		decoder.KnownFields(true)
 		var family []Row
 		if err := decoder.Decode(&family); err != nil {
-			return nil, fmt.Errorf("%s: %w", file, err)
+			panic(fmt.Errorf("%s: %w", file, err))
 		}
-		for i := range family {
-			family[i].Family = strings.TrimSuffix(strings.TrimPrefix(file, "rows/"), ".yaml")
+		for _, r := range family {
+			r.Family, r.number = strings.TrimSuffix(path.Base(file), ".yaml"), len(rows)+1
+			rows = append(rows, r)
 		}
-		rows = append(rows, family...)
 	}
-	for i := range rows {
-		rows[i].number = i + 1
-	}
-	return rows, nil
+	return rows
 }
 
 // Choose returns the rows with the given names, or all if there are none.
-func Choose(all []Row, names []string) (chosen []Row, err error) {
+func Choose(names []string) (chosen []Row, err error) {
 	if len(names) == 0 {
-		return all, nil
+		return Rows, nil
 	}
 	for _, name := range names {
-		i := slices.IndexFunc(all, func(r Row) bool { return r.Name == name })
+		i := slices.IndexFunc(Rows, func(r Row) bool { return r.Name == name })
 		if i < 0 {
 			var known []string
-			for _, r := range all {
+			for _, r := range Rows {
 				known = append(known, r.Name)
 			}
 			return nil, fmt.Errorf("nothing to plant is named %q%s", name, suggest.DidYouMean(name, known))
 		}
-		chosen = append(chosen, all[i])
+		chosen = append(chosen, Rows[i])
 	}
 	return chosen, nil
 }

@@ -21,7 +21,7 @@ func TestEveryRowCanBePlanted(t *testing.T) {
 	t.Parallel()
 	root, err := filepath.Abs("../../..")
 	must.Succeed(t, err)
-	overlay, err := writeOverlay(root, t.TempDir(), all(t))
+	overlay, err := writeOverlay(root, t.TempDir(), Rows)
 	must.Succeed(t, err)
 	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-overlay="+overlay, "./cmd/stock", "./"+explorer)
 	cmd.Dir, cmd.Env = root, append(os.Environ(), "CGO_ENABLED=0") // as Build does, so that they share what is compiled
@@ -33,7 +33,7 @@ func TestEveryRowCanBePlanted(t *testing.T) {
 func TestEveryRowSaysWhatMustConvictIt(t *testing.T) {
 	t.Parallel()
 	names, faults := map[string]bool{}, []string{explore.LostReply, explore.ReplicaDies, explore.StockSet}
-	for _, r := range all(t) {
+	for _, r := range Rows {
 		if !regexp.MustCompile(`^[a-z-]+$`).MatchString(r.Name) || names[r.Name] {
 			t.Errorf("%q: the name is malformed or used twice", r.Name)
 		}
@@ -97,9 +97,8 @@ func checkTests(t *testing.T, r Row) {
 
 func TestTheDocumentsCountAndNameTheRows(t *testing.T) {
 	t.Parallel()
-	rows := all(t)
-	oddities := len(slices.DeleteFunc(slices.Clone(rows), func(r Row) bool { return !r.Oddity }))
-	want := fmt.Sprintf("all %d bugs WRONG and all %d oddities CORRECT", len(rows)-oddities, oddities)
+	oddities := len(slices.DeleteFunc(slices.Clone(Rows), func(r Row) bool { return !r.Oddity }))
+	want := fmt.Sprintf("all %d bugs WRONG and all %d oddities CORRECT", len(Rows)-oddities, oddities)
 	if text := strings.Join(strings.Fields(read(t, "../../../docs/judge.md")), " "); !strings.Contains(text, want) {
 		t.Errorf("docs/judge.md lacks %q", want)
 	}
@@ -109,31 +108,24 @@ func TestTheDocumentsCountAndNameTheRows(t *testing.T) {
 		t.Errorf("the documents name rows in %d places, want 3", len(named))
 	}
 	for _, match := range named {
-		_, err := Choose(rows, strings.Split(match[1], ","))
+		_, err := Choose(strings.Split(match[1], ","))
 		must.Succeed(t, err)
 	}
 }
 
 func TestChooseFindsRowsByName(t *testing.T) {
 	t.Parallel()
-	rows := []Row{{Name: "a"}, {Name: "b"}, {Name: "c"}}
-	got, err := Choose(rows, []string{"c", "a"})
-	if err != nil || len(got) != 2 || got[0].Name != "c" || got[1].Name != "a" {
-		t.Errorf("got %v, %v, want c and a", got, err)
+	last, first := Rows[len(Rows)-1].Name, Rows[0].Name
+	got, err := Choose([]string{last, first})
+	if err != nil || len(got) != 2 || got[0].Name != last || got[1].Name != first {
+		t.Errorf("got %v, %v, want the last and the first", got, err)
 	}
-	if got, err := Choose(rows, nil); err != nil || len(got) != 3 {
-		t.Errorf("got %v, %v, want all", got, err)
+	if got, err := Choose(nil); err != nil || len(got) != len(Rows) {
+		t.Errorf("got %d, %v, want all", len(got), err)
 	}
-	if _, err := Choose(rows, []string{"d"}); err == nil {
+	if _, err := Choose([]string{"none-such"}); err == nil {
 		t.Error("an unknown name is accepted")
 	}
-}
-
-func all(t *testing.T) []Row {
-	t.Helper()
-	rows, err := Rows()
-	must.Succeed(t, err)
-	return rows
 }
 
 func read(t *testing.T, file string) string {

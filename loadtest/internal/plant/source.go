@@ -42,8 +42,7 @@ type decl struct {
 	node     ast.Node
 	name     *ast.Ident
 	fn       *ast.FuncDecl // nil: it is a constant or a variable
-	doc      *ast.CommentGroup
-	keyword  string // before its text
+	keyword  string        // before its text
 	from, to int
 }
 
@@ -84,11 +83,7 @@ func (s *source) decls() (decls []*decl) {
 		case *ast.GenDecl:
 			for _, spec := range node.Specs {
 				if spec, ok := spec.(*ast.ValueSpec); ok && len(spec.Names) == 1 {
-					doc := spec.Doc
-					if doc == nil {
-						doc = node.Doc
-					}
-					add(decl{node: spec, name: spec.Names[0], doc: doc, keyword: node.Tok.String() + " "})
+					add(decl{node: spec, name: spec.Names[0], keyword: node.Tok.String() + " "})
 				}
 			}
 		}
@@ -98,7 +93,8 @@ func (s *source) decls() (decls []*decl) {
 
 // embeds reports whether the declaration is that of an embedded script.
 func (d *decl) embeds(script string) bool {
-	return d.doc != nil && strings.HasSuffix(d.doc.List[len(d.doc.List)-1].Text, "/"+script)
+	before := strings.TrimSuffix(d.in.text[:d.from], "var ")
+	return strings.HasSuffix(strings.TrimSpace(before), "/"+script)
 }
 
 // uses returns the places at which the declaration uses a constant or a variable of its package. It takes anything else

@@ -76,46 +76,40 @@ func (l Trials) Try(ctx context.Context, r Row) (t Trial, err error) {
 	return t, err
 }
 
-// load runs the strategy under one workload after another: until a bug is found, or once if it is an oddity.
+// load runs the strategy under one workload after another, without and with restocks, if it claims to be correct then:
+// until a bug is found, or once if it is an oddity. Each setting has a directory of its own.
 func (l Trials) load(ctx context.Context, t *Trial) error {
 	if err := l.Topology.RestartReplicas(ctx); err != nil {
 		return err
 	}
-	l.Config.Dir = filepath.Join(l.Config.Dir, t.Name)
-	for range passes {
-		settings, err := l.settings(ctx, t.Row)
-		if err != nil {
-			return err
+	choices, err := l.choices(ctx, t.Row)
+	if err != nil {
+		return err
+	}
+	var settings []load.Config
+	for _, choice := range choices {
+		for _, restock := range []int64{0, restockUnits} {
+			if choice.Strategy.ClaimFor(l.Config.Replicas, restock > 0) == verify.ClaimCorrect {
+				config := l.Config
+				config.Choices, config.Restock = []load.Choice{choice}, restock
+				settings = append(settings, config)
+			}
 		}
+	}
+	for pass := range passes {
 		for _, config := range settings {
-			if err := l.run(ctx, config, t.add); err != nil {
+			config.Seed += uint64(pass)
+			dir := fmt.Sprintf("%s-seed%d-restock%d", config.Choices[0].Strategy.Name, config.Seed, config.Restock)
+			config.Dir = filepath.Join(config.Dir, t.Name, dir)
+			if err := l.run(ctx, t, config); err != nil {
 				return err
 			}
 		}
 		if t.Oddity {
 			break
 		}
-		l.Config.Seed++
 	}
 	return nil
-}
-
-// settings returns what to run: each strategy that claims to be correct, without and with restocks. Each setting has a
-// directory of its own.
-func (l Trials) settings(ctx context.Context, r Row) (settings []load.Config, err error) {
-	choices, err := l.choices(ctx, r)
-	for _, choice := range choices {
-		for _, restock := range []int64{0, restockUnits} {
-			if choice.Strategy.ClaimFor(l.Config.Replicas, restock > 0) == verify.ClaimCorrect {
-				config := l.Config
-				config.Choices, config.Restock = []load.Choice{choice}, restock
-				dir := fmt.Sprintf("%s-seed%d-restock%d", choice.Strategy.Name, config.Seed, restock)
-				config.Dir = filepath.Join(config.Dir, dir)
-				settings = append(settings, config)
-			}
-		}
-	}
-	return settings, err
 }
 
 // choices returns the strategy of a row and the baseline.
@@ -128,24 +122,23 @@ func (l Trials) choices(ctx context.Context, r Row) ([]load.Choice, error) {
 	return choices, err
 }
 
-// run runs a setting. It passes each run to done, and stops at its first error.
-func (l Trials) run(ctx context.Context, config load.Config, done func(load.Measured) error) error {
+// run runs a setting, until the judge finds something.
+func (l Trials) run(ctx context.Context, t *Trial, config load.Config) error {
 	runner, err := load.New(l.Target, config)
-	if err == nil {
-		err = runner.Run(ctx, done)
-	}
 	if err != nil {
+		return err
+	}
+	err = runner.Run(ctx, func(run load.Measured) error {
+		return t.add(run.Verdict.Result, run.History.Run.Workload.Name, run.Verdict.Evidence)
+	})
+	if err != nil && !errors.Is(err, errDecided) {
 		return cmp.Or(l.Topology.Check(), err) // a server that died is the cause of any other error
 	}
-	return nil
+	return err
 }
 
-// add adds the verdict on a run. The worst one counts.
-func (t *Trial) add(run load.Measured) error {
-	return t.addResult(run.Verdict.Result, run.History.Run.Workload.Name, run.Verdict.Evidence)
-}
-
-func (t *Trial) addResult(found verify.Result, by string, evidence []string) error {
+// add adds a verdict. The worst one counts.
+func (t *Trial) add(found verify.Result, by string, evidence []string) error {
 	t.Runs++
 	if found == verify.Correct || found == verify.Inconclusive && t.Verdict == verify.Inconclusive {
 		return nil
@@ -183,7 +176,7 @@ func (t *Trial) addPlayed(played report.Fault) error {
 	case played.Effect == report.Unsafe:
 		found = verify.Wrong
 	}
-	return t.addResult(found, played.Scenario, played.Evidence)
+	return t.add(found, played.Scenario, played.Evidence)
 }
 
 // explore executes the schedules in which the fault of a row strikes, until one refutes a claim.
@@ -210,13 +203,13 @@ func (l Trials) explore(ctx context.Context, t *Trial) (err error) {
 func (t *Trial) addExplored(found trace.Result) error {
 	for _, c := range found.Cells {
 		if c.Fault == t.Fault && !c.Held {
-			return t.addResult(verify.Wrong, t.Fault, []string{c.Found()})
+			return t.add(verify.Wrong, t.Fault, []string{c.Found()})
 		}
 	}
 	if !found.Judged() {
-		return t.addResult(verify.Inconclusive, t.Fault, nil)
+		return t.add(verify.Inconclusive, t.Fault, nil)
 	}
-	return t.addResult(verify.Correct, t.Fault, nil)
+	return t.add(verify.Correct, t.Fault, nil)
 }
 
 // Line describes a trial in one line for the terminal.

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"stock/loadtest/internal/explore/trace"
-	"stock/loadtest/internal/load"
 	"stock/loadtest/internal/report"
 	"stock/loadtest/internal/verify"
 )
@@ -90,11 +89,9 @@ func TestTheWorstVerdictCountsAndWrongEndsTheTrial(t *testing.T) {
 	} {
 		trial := Trial{Verdict: correct}
 		for i, result := range test.runs {
-			var run load.Measured
-			run.Verdict.Result = result
-			run.History.Run.Workload.Name = fmt.Sprint("workload ", i+1)
-			run.Verdict.Evidence = []string{fmt.Sprint("evidence ", i+1), "more"}
-			if err := trial.add(run); errors.Is(err, errDecided) != (result == wrong) {
+			evidence := []string{fmt.Sprint("evidence ", i+1), "more"}
+			err := trial.add(result, fmt.Sprint("workload ", i+1), evidence)
+			if errors.Is(err, errDecided) != (result == wrong) {
 				t.Errorf("%v: run %d: %v", test.runs, i+1, err)
 			}
 		}
