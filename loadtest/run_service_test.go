@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -421,24 +420,6 @@ func TestASaleOfNothingIsNotTakenForSoldOut(t *testing.T) {
 			got, _ := runShop(t, describe(t, s.start(t, 1), ""), "--requests", "300")
 			got.want(t, exitNotHeld, "units sold beyond the stock")
 		})
-	}
-}
-
-func TestAServiceOnAPortOfItsOwnIsToldWhereToListen(t *testing.T) {
-	t.Parallel()
-	file := filepath.Join(t.TempDir(), "shop.yaml")
-	must.Succeed(t, os.WriteFile(file, []byte(`
-command: [sh, -c, "echo open; /usr/bin/python3 -u -m http.server --bind 127.0.0.1 0; :"]
-request: {path: '/{item}/{count}'}
-stock: {redis: {set: 'SET {item} {count}', read: 'GET {item}'}}
-`), 0o600))
-	for _, args := range [][]string{{"run"}, {"explore", "--lanes", "1"}} {
-		got := finish(t, append(args, "--service", file)...)
-		got.want(t, exitUnusable, "it must listen at LISTEN=127.0.0.1:", "(it listens at 127.0.0.1:",
-			"its log ends with:\nopen\nServing HTTP on 127.0.0.1 port ")
-		if strings.Contains(got.stderr, context.DeadlineExceeded.Error()) {
-			t.Errorf("%s waited for as long as for a service that starts slowly:\n%s", args[0], got.stderr)
-		}
 	}
 }
 

@@ -16,28 +16,21 @@ import (
 	"stock/internal/servers"
 )
 
-// elsewherePatience is for how long a program may listen at other addresses only: it may open those first.
-const elsewherePatience = 4 * time.Second
-
-// orGiveUp returns r.ready, and gives up if the program only listens at other addresses: it ignores LISTEN.
-func (r *Replica) orGiveUp(process **servers.Process, giveUp context.CancelCauseFunc) func(context.Context) error {
-	const pause = elsewherePatience / 8
-	var since time.Time
-	looked := time.Now()
+// orElsewhere returns r.ready, whose error also says at which other addresses the program listens: it may ignore LISTEN,
+// or open another port before.
+func (r *Replica) orElsewhere(process **servers.Process) func(context.Context) error {
+	var looked time.Time
+	var elsewhere []string
 	return func(ctx context.Context) error {
 		err := r.ready(ctx)
-		now := time.Now()
-		if err == nil || now.Sub(looked) < pause {
-			return err
+		if err == nil {
+			return nil
 		}
-		looked = now
-		switch elsewhere := listening((*process).PID); {
-		case len(elsewhere) == 0:
-			since = time.Time{}
-		case since.IsZero():
-			since = now
-		case now.Sub(since) >= elsewherePatience:
-			giveUp(fmt.Errorf("it listens at %s", strings.Join(elsewhere, ", ")))
+		if time.Since(looked) > time.Second {
+			looked, elsewhere = time.Now(), listening((*process).PID)
+		}
+		if len(elsewhere) > 0 {
+			err = fmt.Errorf("it listens at %s: %w", strings.Join(elsewhere, ", "), err)
 		}
 		return err
 	}

@@ -141,10 +141,7 @@ func (r *Replica) Restart(ctx context.Context) error {
 	}
 	ready := r.Ready
 	if r.ready != nil {
-		var giveUp context.CancelCauseFunc
-		ctx, giveUp = context.WithCancelCause(ctx)
-		defer giveUp(nil)
-		ready = r.orGiveUp(&process, giveUp)
+		ready = r.orElsewhere(&process)
 	}
 	err := servers.Restart(ctx, &process, r.command, ready)
 	if process != nil {

@@ -25,7 +25,13 @@ import (
 // lab is shared by the tests, which run one after another. A test that breaks a replica restarts it.
 var lab *topology.Topology
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
+func TestMain(m *testing.M) {
+	if os.Getenv("LISTEN") != "" {
+		openPorts(os.Args[1])
+		return
+	}
+	os.Exit(run(m))
+}
 
 func run(m *testing.M) (code int) {
 	ctx := context.Background()
