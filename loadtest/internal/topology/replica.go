@@ -62,13 +62,6 @@ func (t *Topology) newReplica(i int, o Options) (*Replica, error) {
 	}
 	at := t.Addresses()
 	at.Redis = t.Redis
-	if o.Proxies {
-		proxies := &Proxies{}
-		t.Proxies = append(t.Proxies, proxies)
-		if at, err = proxies.start(at); err != nil {
-			return nil, err
-		}
-	}
 	return t.describeReplica("replica-"+strconv.Itoa(i+1), admin, at, o)
 }
 

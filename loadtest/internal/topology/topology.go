@@ -43,7 +43,6 @@ type Options struct {
 	StockBinary string
 	ReplicaArgs []string      // more arguments of "stock serve", such as "--lease=2s"
 	MaxHold     time.Duration // the longest time that a request may spend inside the critical section
-	Proxies     bool          // the replicas reach their servers through proxies
 
 	User UserServers // used in place of private ones
 
@@ -63,7 +62,6 @@ type Topology struct {
 	// Fewer has the URL of nginx in front of the first replicas only, by their number; that of one replica, too.
 	Fewer    map[int]string `json:"-"`
 	Replicas []*Replica     `json:"replicas"`
-	Proxies  []*Proxies     `json:"-"` // of each replica; empty without Options.Proxies
 	MySQLDSN string         `json:"mysql_dsn"`
 	// PostgresURL is the database of a service of the user's that uses PostgreSQL in place of MySQL.
 	PostgresURL string   `json:"-"`
@@ -210,9 +208,6 @@ func (t *Topology) Stop(ctx context.Context) error {
 	var errs []error
 	for _, layer := range t.layers() {
 		errs = append(errs, forAll(layer, func(p part) error { return p.stop(ctx) }))
-	}
-	for _, p := range t.Proxies {
-		p.close()
 	}
 	errs = append(errs, tenant.AsLeft(t.removeTenants(ctx)))
 	if t.dir != nil {
