@@ -407,7 +407,7 @@ func TestAServerThatLetsNobodyInIsReportedWithWhatToDo(t *testing.T) {
 	for _, m := range s.mistakes(t) {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
-			wrong := environment{"STOCK_LOG_LEVEL": "debug"}
+			wrong := environment{}
 			for name, value := range env {
 				switch {
 				case strings.HasSuffix(name, "_TLS"):

@@ -126,7 +126,7 @@ func TestAReplicaReturnsToItsSizeAfterAnAttack(t *testing.T) {
 			redis := serverstest.StartRedis(t, servers.RedisOptions{})
 			env := environment{"STOCK_MYSQL_DSN": shared.Database(t), "STOCK_REDIS": redis.Addr}
 			mustMigrate(t, env)
-			p := launch(t, env, "serve", "--lock-wait=2s", fmt.Sprintf("--mysql-conns=%d", mysqlConns), "--redis-conns=8")
+			p := launch(t, env, "serve", "--lock-wait=2s", fmt.Sprintf("--mysql-conns=%d", mysqlConns))
 			p.expect(t, "GET", p.url+"/readyz", 200)
 			before := p.size(t)
 

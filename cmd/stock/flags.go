@@ -98,28 +98,5 @@ func (l limit) check() error {
 	return nil
 }
 
-// logOptions configure the log.
-type logOptions struct{ format, level string }
-
-func (o *logOptions) group() flagGroup {
-	return group("Log, on standard error", func(f *pflag.FlagSet) {
-		f.StringVar(&o.format, "log-format", "text", "`format`: text or json")
-		f.StringVar(&o.level, "log-level", "info",
-			"lowest `level` to log: debug, info, warn or error; debug logs every request")
-	})
-}
-
-func (o *logOptions) logger(w io.Writer) (*slog.Logger, error) {
-	var level slog.Level
-	if err := level.UnmarshalText([]byte(o.level)); err != nil {
-		return nil, usagef("--log-level is %q: it must be debug, info, warn or error", o.level)
-	}
-	options := &slog.HandlerOptions{Level: level}
-	switch o.format {
-	case "text":
-		return slog.New(slog.NewTextHandler(w, options)), nil
-	case "json":
-		return slog.New(slog.NewJSONHandler(w, options)), nil
-	}
-	return nil, usagef("--log-format is %q: it must be text or json", o.format)
-}
+// newLogger returns a logger that writes a line of JSON for each message.
+func newLogger(w io.Writer) *slog.Logger { return slog.New(slog.NewJSONHandler(w, nil)) }

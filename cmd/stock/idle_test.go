@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"log/slog"
 	"net/http"
 	"syscall"
 	"testing"
@@ -65,7 +64,7 @@ func TestThePoolClosesIdleConnectionsBeforeMySQLDoes(t *testing.T) {
 	must.Succeed(t, err)
 	limitWaits(config, time.Second, 3*time.Second)
 	options.limitIdle(config, 3*time.Second)
-	db, err := openMySQL(config, 2, slog.New(slog.DiscardHandler))
+	db, err := openMySQL(config, 2)
 	must.Succeed(t, err)
 	defer db.Close()
 	var ends int

@@ -128,8 +128,6 @@ var wrongConfigurations = [][]string{
 	{"serve --reservation-retention=0s", "--reservation-retention is 0s"},
 	{"serve --max-hold=-1s", "--max-hold is -1s"},
 	{"serve --max-hold=11s", "--max-hold is 11s", "0s to 10s"},
-	{"serve --log-format=xml", "--log-format", "text or json"},
-	{"serve --log-level=loud", "--log-level", "debug"},
 
 	{"prune --older-than=24h", "--mysql-dsn is missing"},
 	{"prune --mysql-dsn=root@tcp(h:1)/stock", "--older-than is missing"},
@@ -175,7 +173,7 @@ func TestMigrateDoesNotPrintAPasswordThatIsRefused(t *testing.T) {
 	config, err := mysql.ParseDSN(shared.Database(t))
 	must.Succeed(t, err)
 	config.Passwd = "secret"
-	env := environment{"STOCK_MYSQL_DSN": config.FormatDSN(), "STOCK_LOG_LEVEL": "debug"}
+	env := environment{"STOCK_MYSQL_DSN": config.FormatDSN()}
 	if text, err := printed(t.Context(), env, "migrate"); exitCode(err) != 1 || strings.Contains(text, "secret") {
 		t.Errorf("migrate prints %q", text)
 	}
@@ -271,7 +269,7 @@ func launch(t *testing.T, env environment, args ...string) *program {
 	t.Helper()
 	p := &program{cmd: exec.Command(os.Args[0], args...), exited: make(chan struct{})}
 	p.cmd.Env = []string{
-		asProgram + "=1", "STOCK_LISTEN=127.0.0.1:0", "STOCK_ADMIN_LISTEN=127.0.0.1:0", "STOCK_LOG_FORMAT=json",
+		asProgram + "=1", "STOCK_LISTEN=127.0.0.1:0", "STOCK_ADMIN_LISTEN=127.0.0.1:0",
 	}
 	for name, value := range env {
 		p.cmd.Env = append(p.cmd.Env, name+"="+value)

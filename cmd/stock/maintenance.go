@@ -15,26 +15,25 @@ import (
 // maintenance is what the commands migrate, prune and reconcile have in common.
 type maintenance struct {
 	storeOptions
-	logOptions
 }
 
 // command completes cmd with the common flags, the given ones, and run.
 func (o *maintenance) command(cmd *cobra.Command, getenv func(string) string,
-	run func(ctx context.Context, stdout, stderr io.Writer) error, groups ...flagGroup,
+	run func(ctx context.Context, stdout io.Writer) error, groups ...flagGroup,
 ) *cobra.Command {
 	cmd.Args = noArguments
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := o.accounts.read(getenv); err != nil {
 			return err
 		}
-		return run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		return run(cmd.Context(), cmd.OutOrStdout())
 	}
 	all := []flagGroup{group("Servers", func(f *pflag.FlagSet) {
 		o.dsnFlag(f)
 		o.redisFlag(f)
 	})}
 	all = append(all, groups...)
-	setFlags(cmd, getenv, append(all, o.logOptions.group())...)
+	setFlags(cmd, getenv, all...)
 	return cmd
 }
 
@@ -46,11 +45,7 @@ type databases struct {
 
 // open checks the flags and opens the servers. With limited waits, a locked row or a stopped server fails the command
 // within seconds.
-func (o *maintenance) open(stderr io.Writer, limited bool) (*databases, error) {
-	log, err := o.logger(stderr)
-	if err != nil {
-		return nil, err
-	}
+func (o *maintenance) open(limited bool) (*databases, error) {
 	if o.mysqlDSN == "" {
 		return nil, usagef("--mysql-dsn is missing, and so is STOCK_MYSQL_DSN")
 	}
@@ -65,7 +60,7 @@ func (o *maintenance) open(stderr io.Writer, limited bool) (*databases, error) {
 		limitWaits(config, commandLockWait, commandTimeout)
 	}
 	d := &databases{config: config, Admin: stream.Admin{KeyPrefix: o.keyPrefix}}
-	if d.MySQL, err = openMySQL(config, o.mysqlConns, log); err != nil {
+	if d.MySQL, err = openMySQL(config, o.mysqlConns); err != nil {
 		return nil, err
 	}
 	if len(o.redis) > 0 {

@@ -16,7 +16,7 @@ import (
 type migrateOptions struct{ maintenance }
 
 func newMigrate(getenv func(string) string) *cobra.Command {
-	o := migrateOptions{maintenance{storeOptions: storeOptions{mysqlConns: 4, redisConns: 1}}}
+	o := migrateOptions{maintenance{storeOptions: storeOptions{mysqlConns: 4}}}
 	return o.command(&cobra.Command{
 		Use:   "migrate",
 		Short: "Create or update the database schema and add a first item",
@@ -30,8 +30,8 @@ With --redis, the stock of that item is copied from MySQL to Redis if Redis has 
 	}, getenv, o.migrate)
 }
 
-func (o *migrateOptions) migrate(ctx context.Context, stdout, stderr io.Writer) (err error) {
-	servers, err := o.open(stderr, false) // a migration may take long
+func (o *migrateOptions) migrate(ctx context.Context, stdout io.Writer) (err error) {
+	servers, err := o.open(false) // a migration may take long
 	if err != nil {
 		return err
 	}
@@ -47,13 +47,13 @@ func (o *migrateOptions) migrate(ctx context.Context, stdout, stderr io.Writer) 
 	if servers.Redis == nil {
 		return nil
 	}
-	return o.fillRedis(ctx, stdout, stderr)
+	return o.fillRedis(ctx, stdout)
 }
 
 // fillRedis copies the stock of the first item to Redis: what MySQL has now, because units may have been sold since the
 // migration.
-func (o *migrateOptions) fillRedis(ctx context.Context, stdout, stderr io.Writer) (err error) {
-	servers, err := o.open(stderr, true) // again, with limited waits: a locked row must fail the command within seconds
+func (o *migrateOptions) fillRedis(ctx context.Context, stdout io.Writer) (err error) {
+	servers, err := o.open(true) // again, with limited waits: a locked row must fail the command within seconds
 	if err != nil {
 		return err
 	}

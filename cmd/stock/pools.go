@@ -38,7 +38,6 @@ type storeOptions struct {
 	redis          []string
 	keyPrefix      string
 	master         string // name of the master that the Sentinels at redis watch
-	redisConns     int
 	redisReplica   bool
 	tidb           bool
 	redlock        []string
@@ -135,8 +134,8 @@ const (
 )
 
 // openMySQL returns a pool that connects when it is first used, so that the service starts while MySQL is down.
-func openMySQL(config *mysql.Config, conns int, log *slog.Logger) (*sqlx.DB, error) {
-	config.Logger = driverLog{log}
+func openMySQL(config *mysql.Config, conns int) (*sqlx.DB, error) {
+	config.Logger = &mysql.NopLogger{} // the driver also returns what it logs
 	connector, err := mysql.NewConnector(config)
 	if err != nil {
 		return nil, err // does not happen with a config that was parsed from a DSN
@@ -145,11 +144,6 @@ func openMySQL(config *mysql.Config, conns int, log *slog.Logger) (*sqlx.DB, err
 	setPool(db, config, conns)
 	return sqlx.NewDb(db, "mysql"), nil
 }
-
-// driverLog logs the driver's messages for debugging only, because the driver also returns them as errors.
-type driverLog struct{ log *slog.Logger }
-
-func (l driverLog) Print(v ...any) { l.log.Debug("mysql driver", slog.Any("message", v)) }
 
 // openRedis returns a client of one server, of a Cluster if there are several addresses, or of the master that
 // Sentinels watch. It connects when it is first used.
@@ -166,7 +160,7 @@ func (o *storeOptions) openRedis(master string, addresses ...string) redis.Unive
 		SentinelUsername:      o.accounts.sentinel.user,
 		SentinelPassword:      o.accounts.sentinel.password,
 		TLSConfig:             o.accounts.redis.tls,
-		PoolSize:              o.redisConns,
+		PoolSize:              64,
 		ContextTimeoutEnabled: true, // otherwise a stopped server would delay a request for the whole read timeout
 		MaxRetries:            -1,   // a retry after a lost reply would carry out the command twice
 		MaxRedirects:          -1,
@@ -263,7 +257,7 @@ func (h *hosts) Next() (server string, pause bool) {
 
 func (h *hosts) Connected() { h.tried = 0 }
 
-// zookeeperLog logs the client's messages about its connections. The client does not return their errors, so one that
+// zookeeperLog gets the client's messages about its connections. The client does not return their errors, so one that
 // the user can do something about is logged as a warning, once a minute at most.
 type zookeeperLog struct {
 	log    *slog.Logger
@@ -273,7 +267,6 @@ type zookeeperLog struct {
 
 func (l *zookeeperLog) Printf(format string, v ...any) {
 	message := fmt.Sprintf(format, v...)
-	l.log.Debug("zookeeper client", slog.String("message", message))
 	remedy := access.Remedy(errors.New(message))
 	l.mu.Lock()
 	defer l.mu.Unlock()

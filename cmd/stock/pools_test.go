@@ -31,7 +31,7 @@ func redisDeployments(t *testing.T, test func(t *testing.T, master string, addre
 // command were sent again, it would block again.
 func TestARedisCommandIsNeverSentTwice(t *testing.T) {
 	redisDeployments(t, func(t *testing.T, master string, addresses, masters []string) {
-		client := (&storeOptions{redisConns: 4}).openRedis(master, addresses...)
+		client := new(storeOptions).openRedis(master, addresses...)
 		defer client.Close()
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()

@@ -19,7 +19,7 @@ type pruneOptions struct {
 }
 
 func newPrune(getenv func(string) string) *cobra.Command {
-	o := pruneOptions{maintenance: maintenance{storeOptions: storeOptions{mysqlConns: 1, redisConns: 1}}}
+	o := pruneOptions{maintenance: maintenance{storeOptions: storeOptions{mysqlConns: 1}}}
 	cmd := &cobra.Command{
 		Use:   "prune",
 		Short: "Delete old rows of the ledger, old reservations and old sales of redis-stream",
@@ -48,14 +48,14 @@ Sales that could not be deducted are kept.
 	}))
 }
 
-func (o *pruneOptions) prune(ctx context.Context, stdout, stderr io.Writer) (err error) {
+func (o *pruneOptions) prune(ctx context.Context, stdout io.Writer) (err error) {
 	if o.olderThan == 0 {
 		return usagef("--older-than is missing: give an age, such as 720h")
 	}
 	if err := (limit{flag: "older-than", value: o.olderThan, least: time.Millisecond}).check(); err != nil {
 		return err
 	}
-	servers, err := o.open(stderr, true)
+	servers, err := o.open(true)
 	if err != nil {
 		return err
 	}

@@ -23,7 +23,7 @@ type reconcileOptions struct {
 }
 
 func newReconcile(getenv func(string) string) *cobra.Command {
-	o := reconcileOptions{maintenance: maintenance{storeOptions: storeOptions{mysqlConns: 2, redisConns: 2}}}
+	o := reconcileOptions{maintenance: maintenance{storeOptions: storeOptions{mysqlConns: 2}}}
 	cmd := &cobra.Command{
 		Use:   "reconcile",
 		Short: "Compare the stock in Redis with MySQL, and mend Redis where possible",
@@ -66,19 +66,19 @@ Sell the items of redis-stream with no other strategy, and restock them in Redis
 var errDiffer = errors.New("items differ")
 
 // reconcile fails as undecided if it could not compare.
-func (o *reconcileOptions) reconcile(ctx context.Context, stdout, stderr io.Writer) error {
-	err := o.compareItems(ctx, stdout, stderr)
+func (o *reconcileOptions) reconcile(ctx context.Context, stdout io.Writer) error {
+	err := o.compareItems(ctx, stdout)
 	if exitCode(err) != exitFailed || errors.Is(err, errDiffer) {
 		return err
 	}
 	return exitError{err, exitUndecided}
 }
 
-func (o *reconcileOptions) compareItems(ctx context.Context, stdout, stderr io.Writer) (err error) {
+func (o *reconcileOptions) compareItems(ctx context.Context, stdout io.Writer) (err error) {
 	if o.mysqlDSN == "" || len(o.redis) == 0 {
 		return usagef("--mysql-dsn and --redis are both required")
 	}
-	servers, err := o.open(stderr, true)
+	servers, err := o.open(true)
 	if err != nil {
 		return err
 	}

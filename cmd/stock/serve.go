@@ -34,7 +34,6 @@ import (
 type serveOptions struct {
 	httpapi.Config
 	storeOptions
-	logOptions
 	listen, adminListen  string
 	drainDelay           time.Duration
 	drainLimit           time.Duration
@@ -132,7 +131,6 @@ func (o *serveOptions) flagGroups() []flagGroup {
 			f.DurationVar(&o.MaxHold, "max-hold", 0,
 				"largest hold_ms to accept: lets clients hold locks and connections; 0 accepts none")
 		}),
-		o.logOptions.group(),
 	}
 }
 
@@ -148,7 +146,6 @@ func (o *serveOptions) serverFlags(f *pflag.FlagSet) {
 	f.BoolVar(&o.tidb, "tidb", false,
 		"the server of --mysql-dsn is TiDB, which cannot run serializable and units")
 	o.redisFlag(f)
-	f.IntVar(&o.redisConns, "redis-conns", 64, "most `connections` to each Redis server")
 	f.BoolVar(&o.redisReplica, "redis-replica", false,
 		"each master of --redis has a Redis replica, which lock-redis-wait needs")
 	f.StringSliceVar(&o.redlock, "redlock", nil,
@@ -210,9 +207,9 @@ func (o *serveOptions) validate() error {
 	if o.MaxHold%time.Millisecond != 0 {
 		errs = append(errs, usagef("--max-hold is %v: it must be in whole milliseconds", o.MaxHold))
 	}
-	if o.mysqlConns < 1 || o.mysqlLockConns < 1 || o.redisConns < 1 {
-		errs = append(errs, usagef("--mysql-conns is %d, --mysql-lock-conns is %d and --redis-conns is %d: "+
-			"they must be at least 1", o.mysqlConns, o.mysqlLockConns, o.redisConns))
+	if o.mysqlConns < 1 || o.mysqlLockConns < 1 {
+		errs = append(errs, usagef("--mysql-conns is %d and --mysql-lock-conns is %d: they must be at least 1",
+			o.mysqlConns, o.mysqlLockConns))
 	}
 	for _, pair := range []struct {
 		short, long           string // flags
@@ -258,11 +255,7 @@ func (o *serveOptions) serve(ctx context.Context, stderr io.Writer) (err error) 
 	if err := o.validate(); err != nil {
 		return err
 	}
-	log, err := o.logger(stderr)
-	if err != nil {
-		return err
-	}
-	o.Log = log.With(slog.String("replica", o.Replica))
+	o.Log = newLogger(stderr).With(slog.String("replica", o.Replica))
 	o.Deps.Log, o.Deps.KeyPrefix = o.Log, o.keyPrefix
 	o.Registry, o.Version = prometheus.NewRegistry(), buildVersion()
 	o.AdminNames = append(o.AdminNames, host(o.adminListen))
@@ -371,7 +364,7 @@ func (o *serveOptions) openMySQLPools(opened *closers) error {
 	for pool, conns := range map[**sqlx.DB]int{
 		&deps.MySQL: o.mysqlConns, &deps.MySQLLocks: o.mysqlLockConns, &deps.MySQLHealth: 1,
 	} {
-		if *pool, err = openMySQL(config, conns, o.Log); err != nil {
+		if *pool, err = openMySQL(config, conns); err != nil {
 			return err
 		}
 		opened.add((*pool).Close)

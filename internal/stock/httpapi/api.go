@@ -205,17 +205,6 @@ func (a *API) frame(next http.Handler) http.Handler {
 		header["X-Request-Id"] = []string{id}
 		header["X-Replica"] = a.replica
 		a.nameStrategy(w, a.DefaultStrategy)
-
-		if a.Log.Enabled(r.Context(), slog.LevelDebug) {
-			started := time.Now()
-			wrapped := middleware.NewWrapResponseWriter(w, r.ProtoMajor)
-			w = wrapped
-			defer func() {
-				a.Log.LogAttrs(r.Context(), slog.LevelDebug, "request", slog.String("request_id", id),
-					slog.String("method", r.Method), slog.String("path", r.URL.Path),
-					slog.Int("status", wrapped.Status()), slog.Duration("took", time.Since(started)))
-			}()
-		}
 		defer func() {
 			switch p := recover(); p {
 			case nil:

@@ -282,26 +282,26 @@ func (a *API) Refuse(status int, reason string) []byte {
 	return reply.Bytes()
 }
 
-// Internal errors are always logged as errors. Refusals, and other errors after the client went away, are logged at
-// debug level. If a server is down or a lock service has lost its data, every request may fail: of these refusals, at
-// most one per second is logged as a warning.
+// Internal errors are always logged as errors. Refusals, and other errors after the client went away, are not logged.
+// If a server is down or a lock service has lost its data, every request may fail: of these refusals, at most one per
+// second is logged as a warning.
 func (a *API) logFailure(ctx context.Context, k *kind, id string, err error) {
-	level := slog.LevelDebug
+	level := slog.LevelWarn
 	switch {
 	case k.is(errInternal):
 		level = slog.LevelError
 	case ctx.Err() != nil:
+		return
 	case k.is(stock.ErrUnknown):
-		level = slog.LevelWarn
 	case k.is(stock.ErrUnavailable), errors.Is(err, stock.ErrFenced):
 		now := time.Now().Unix()
-		if next := a.nextWarned.Load(); now >= next && a.nextWarned.CompareAndSwap(next, now+1) {
-			level = slog.LevelWarn
+		if next := a.nextWarned.Load(); now < next || !a.nextWarned.CompareAndSwap(next, now+1) {
+			return
 		}
+	default:
+		return
 	}
-	if a.Log.Enabled(ctx, level) {
-		a.Log.LogAttrs(ctx, level, k.title, slog.String("request_id", id), slog.Any("err", err))
-	}
+	a.Log.LogAttrs(ctx, level, k.title, slog.String("request_id", id), slog.Any("err", err))
 }
 
 // problem answers GET /problems/{slug}, the URL of a problem type.

@@ -143,9 +143,6 @@ var Scenarios = readScenarios(scenarioList)
 // Basic are the scenarios that mean something for every strategy. A lab plays them after its load.
 var Basic = Scenarios[:3]
 
-// BasicTime is how long the basic scenarios take at most, if they are played in parallel.
-const BasicTime = patience + 8*time.Second
-
 // readScenarios reads a list of scenarios, and finds what is played.
 func readScenarios(list []byte) (scenarios []Scenario) {
 	decoder := yaml.NewDecoder(bytes.NewReader(list))
