@@ -74,28 +74,31 @@ CREATE TABLE IF NOT EXISTS good_unit (
 CREATE TABLE IF NOT EXISTS ledger (
     -- The idempotency key of the client: printable ASCII, compared byte by byte. It is the primary key, so that reading
     -- and inserting it lock one record, and no gap next to it.
-    order_key   VARBINARY(255)                        NOT NULL,
+    order_key   VARBINARY(255)                                NOT NULL,
     -- An order has one row per line, numbered from 0 by ascending goods_id. Line 0 is the one to lock.
-    line        SMALLINT UNSIGNED                     NOT NULL DEFAULT 0,
+    line        SMALLINT UNSIGNED                             NOT NULL DEFAULT 0,
     -- If an order is refused as sold out, only line 0 is kept, with the item that was sold out.
-    goods_id    BIGINT                                NOT NULL,
+    goods_id    BIGINT                                        NOT NULL,
     -- Units sold; 0 if sold out.
-    count       INT                                   NOT NULL,
+    count       INT                                           NOT NULL,
     -- Units left, as in the receipt.
-    remaining   BIGINT                                NOT NULL,
+    remaining   BIGINT                                        NOT NULL,
     -- 'cancelled': nothing was sold under the key, and nothing may be sold any more, because its request was refused
     -- and then cancelled, or because the cancellation came first. Then goods_id is 0.
-    outcome     ENUM('done', 'sold-out', 'cancelled') NOT NULL,
+    -- 'held': the key is that of a hold, and the reservation has the units.
+    outcome     ENUM('done', 'sold-out', 'cancelled', 'held') NOT NULL,
     -- SHA-256 of the request: the same key with a different request is refused.
-    fingerprint BINARY(32)                            NOT NULL,
+    fingerprint BINARY(32)                                    NOT NULL,
     -- The store from which the units were sold, and the epoch of its stock: units that are cancelled are put back only
     -- into that stock.
-    store       ENUM('mysql', 'slots', 'units')       NOT NULL DEFAULT 'mysql',
-    epoch       BIGINT                                NOT NULL DEFAULT 0,
+    store       ENUM('mysql', 'slots', 'units')               NOT NULL DEFAULT 'mysql',
+    epoch       BIGINT                                        NOT NULL DEFAULT 0,
     -- Units of the sale that were cancelled, and how many of these were put back into the stock.
-    cancelled   INT                                   NOT NULL DEFAULT 0,
-    given_back  INT                                   NOT NULL DEFAULT 0,
-    created_at  DATETIME(6)                           NOT NULL,
+    cancelled   INT                                           NOT NULL DEFAULT 0,
+    given_back  INT                                           NOT NULL DEFAULT 0,
+    -- The id of the reservation.
+    reservation BINARY(16)                                    NULL,
+    created_at  DATETIME(6)                                   NOT NULL,
     PRIMARY KEY (order_key, line),
     KEY ledger_goods_id (goods_id, count),   -- covers the sums
     KEY ledger_outcome (outcome, created_at) -- finds the old rows of one outcome, to delete them
@@ -109,25 +112,21 @@ CREATE TABLE IF NOT EXISTS ledger (
 -- reservation. A confirmation, which changes no stock, locks reservations only, in the order of their ids.
 CREATE TABLE IF NOT EXISTS reservation (
     -- A UUID of version 7.
-    id         BINARY(16)                                                   NOT NULL,
-    -- The idempotency key of the client, if it sent one.
-    client_key VARBINARY(255)                                               NULL,
-    goods_id   BIGINT                                                       NOT NULL,
+    id         BINARY(16)                                        NOT NULL,
+    -- The key of its row in the ledger, if the client sent one.
+    order_key  VARBINARY(255)                                    NULL,
+    goods_id   BIGINT                                            NOT NULL,
     -- Units.
-    count      INT                                                          NOT NULL,
+    count      INT                                               NOT NULL,
     -- For how long the client asked to hold the units, milliseconds.
-    ttl_ms     BIGINT                                                       NOT NULL,
+    ttl_ms     BIGINT                                            NOT NULL,
     -- The epoch of the stock that the units were taken from. If the stock was set since then, they are not put back.
-    epoch      BIGINT                                                       NOT NULL,
-    -- The refusal of a hold with a key is a row, too, whose id no client knows: so the key has one answer.
-    state      ENUM('held', 'confirmed', 'cancelled', 'expired', 'refused') NOT NULL,
-    created_at DATETIME(6)                                                  NOT NULL,
-    expires_at DATETIME(6)                                                  NOT NULL,
-    ended_at   DATETIME(6)                                                  NULL,
-    -- Units that were left when a hold was refused.
-    remaining  BIGINT                                                       NOT NULL DEFAULT 0,
+    epoch      BIGINT                                            NOT NULL,
+    state      ENUM('held', 'confirmed', 'cancelled', 'expired') NOT NULL,
+    created_at DATETIME(6)                                       NOT NULL,
+    expires_at DATETIME(6)                                       NOT NULL,
+    ended_at   DATETIME(6)                                       NULL,
     PRIMARY KEY (id),
-    UNIQUE KEY reservation_client_key (client_key),
     -- Finds what has expired and what can be pruned, and covers the sum of the units held.
     KEY reservation_state (state, expires_at, goods_id, count)
 ) ENGINE = InnoDB;

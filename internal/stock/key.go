@@ -11,6 +11,12 @@ func (r Request) Fingerprint(on Store) []byte {
 	return fingerprint("deduct", on, Line{GoodsID: r.GoodsID, Count: r.Count})
 }
 
+// Fingerprint identifies what a hold from a store asks for.
+func (r HoldRequest) Fingerprint(on Store) []byte {
+	ttl := strconv.FormatInt(r.TTL.Milliseconds(), 10)
+	return fingerprint("hold "+ttl, on, Line{GoodsID: r.GoodsID, Count: r.Count})
+}
+
 // Fingerprint identifies what an order from a store asks for.
 func (r OrderRequest) Fingerprint(on Store) []byte {
 	return fingerprint("order", on, r.lines...)

@@ -127,7 +127,7 @@ func answerKnown(ctx context.Context, conn *conn, b *batching.Batch) error {
 	if len(entries) == 0 {
 		return nil
 	}
-	known, err := conn.findAnswers(ctx, "", entries...)
+	known, err := findAnswers(ctx, conn, "", entries...)
 	if err != nil {
 		return err
 	}
@@ -158,7 +158,7 @@ func tryBatch(ctx context.Context, conn *conn, b *batching.Batch) error {
 		return err
 	}
 	if batching.Allot(b.Undecided, read.Units) == read.Units {
-		return recordRefusals(ctx, conn, b.Undecided)
+		return recordRefusals(ctx, conn, b.Undecided, conn.store.rowsOfBatch(b.Undecided))
 	}
 	return deductFitting(ctx, conn, b, read)
 }
@@ -233,9 +233,9 @@ func (s Store) rowsOfBatchStatement(members []*batching.Member, left int64) []le
 	return rows
 }
 
-// recordRefusals records that members were refused, where they have keys.
-func recordRefusals(ctx context.Context, conn *conn, members []*batching.Member) error {
-	err := conn.record(ctx, conn.store.rowsOfBatch(members))
+// recordRefusals records that members were refused: rows has those that have keys.
+func recordRefusals(ctx context.Context, conn *conn, members []*batching.Member, rows []ledgerRow) error {
+	err := conn.record(ctx, rows)
 	if err == nil || conn.mayRetry(err) {
 		return err
 	}

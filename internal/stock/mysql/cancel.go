@@ -1,7 +1,6 @@
 package mysql
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -13,6 +12,15 @@ import (
 	"stock/internal/stock/retry"
 	"stock/internal/stock/share"
 )
+
+// A sale is cancelled in two messages. The first reads its rows of the ledger, and the epochs of its stocks. The second
+// is a transaction that puts units back and counts them in the ledger, each statement on the condition that what it
+// changes is as it was read. So units come back once, no replica can be stopped while it has an item locked, and an
+// item is locked before the key, as by a sale.
+//
+// If the key is not in the ledger, a cancellation of everything inserts a row of its own, a tombstone. As the key is
+// unique, either the sale or the tombstone is committed first. The other one waits for it, and then finds the key
+// taken: the sale is rolled back, and the cancellation begins anew, and cancels the sale.
 
 // soldRow is a row of the ledger, and the epoch and the units of the stock as it is now: none if the item is gone.
 type soldRow struct {
@@ -107,9 +115,13 @@ func (s Store) findSale(ctx context.Context, key string) (rows []soldRow, err er
 	return rows, err
 }
 
-// refuseForeign refuses the rows of a sale from another store. A tombstone is of none.
+// refuseForeign refuses the rows of a sale from another store, and the row of a hold. A tombstone is of no store.
 func (s Store) refuseForeign(rows []soldRow) error {
-	if first := &rows[0]; first.Store != s.name && !first.isTombstone() {
+	switch first := &rows[0]; {
+	case first.Outcome == ledgerHeld:
+		return fmt.Errorf("%w: %q is the key of the reservation %s: name that by its id",
+			stock.ErrKeyReused, first.Key, stock.ReservationID(first.Reservation))
+	case first.Store != s.name && !first.isTombstone():
 		return fmt.Errorf("%w: %q is the key of a sale from the store %s: name a strategy of it",
 			stock.ErrKeyReused, first.Key, first.Store)
 	}
@@ -131,28 +143,13 @@ func (s Store) whyUnknown(ctx context.Context, key string) error {
 }
 
 // insertTombstone takes a key, so that nothing is sold or held for it. It fails with errKeyTaken if the key is not new.
-//
-// It refuses the key of a reservation. Of a cancellation and a hold at the same time, each inserts its row first, and
-// then looks for that of the other: one of the two waits, or the server rolls one back.
 func (s Store) insertTombstone(ctx context.Context, key string) error {
 	row := ledgerRow{Key: []byte(key), Outcome: ledgerCancelled, Fingerprint: make([]byte, 32), Store: s.name}
-	err := s.use(ctx, []int64{share.Sales}, func(conn *conn) error {
-		_, err := conn.together(ctx, insertLedger+"VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, UTC_TIMESTAMP(6)); "+
-			lockHoldSQL+"; "+expectNoRow, append(row.args(), row.Key)...)
-		if !otherRowCount(err) {
-			return err
-		}
-		held, err := findKeys(ctx, conn, []any{row.Key})
-		if found := held[key]; err == nil && found != nil && found.State != tombstone {
-			return fmt.Errorf("%w: %q is the key of the reservation %s: cancel that by its id",
-				stock.ErrKeyReused, key, stock.ReservationID(found.ID))
-		}
-		return cmp.Or(err, stock.ErrChanged) // it was pruned meanwhile
-	})
+	err := s.use(ctx, []int64{share.Sales}, func(conn *conn) error { return conn.record(ctx, []ledgerRow{row}) })
 	if hasNumber(err, erLockWaitTimeout) { // a sale or a hold with this key has not committed yet
 		return fmt.Errorf("%w: %q: %v", stock.ErrInProgress, key, err)
 	}
-	return orTaken(err)
+	return err
 }
 
 // saleOf is what the rows of a key tell. They are at least one.

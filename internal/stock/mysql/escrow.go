@@ -54,7 +54,7 @@ func (e *escrow) try(ctx context.Context, conn *conn, b *batching.Batch) error {
 		return err
 	}
 	if batching.Allot(b.Undecided, units) == units {
-		return recordRefusals(ctx, conn, b.Undecided) // nothing fits
+		return recordRefusals(ctx, conn, b.Undecided, conn.store.rowsOfBatch(b.Undecided)) // nothing fits
 	}
 	return draw(ctx, conn, b, home)
 }
@@ -108,7 +108,8 @@ func draw(ctx context.Context, conn *conn, b *batching.Batch, home int) error {
 		return tx.record(ctx, conn.store.rowsOfBatch(b.Undecided))
 	})
 	if errors.Is(err, errNoMatch) {
-		return recordRefusals(ctx, conn, b.Undecided) // the units were sold since they were counted
+		// The units were sold since they were counted.
+		return recordRefusals(ctx, conn, b.Undecided, conn.store.rowsOfBatch(b.Undecided))
 	}
 	return err
 }

@@ -50,7 +50,7 @@ func TestReservationsThatSoldNothingExpire(t *testing.T) {
 		return slices.Equal(left(), []stock.ReservationID{held, confirmed, cancelled, young})
 	})
 	serverstest.Eventually(t, "the refusal is deleted", func() (none bool) {
-		err := s.deps.MySQL.Get(&none, "SELECT COUNT(*) = 0 FROM reservation WHERE state = 'refused'")
+		err := s.deps.MySQL.Get(&none, "SELECT COUNT(*) = 0 FROM ledger WHERE outcome = 'sold-out'")
 		return err == nil && none
 	})
 	must.Succeed(t, reader.Rollback())

@@ -22,6 +22,7 @@ type ledgerRow struct {
 	Fingerprint []byte      // identifies what was asked for: 32 bytes
 	Store       stock.Store // that was deducted from
 	Cancelled   int         // units
+	Reservation []byte      // id of the reservation that a hold made; nil if it made none
 
 	Epoch int64 // of the stock; 0 in a new row if the server must read it
 	slot  int   // in which to read it, for slots
@@ -37,6 +38,7 @@ const (
 	ledgerDone      ledgerOutcome = "done"
 	ledgerSoldOut   ledgerOutcome = "sold-out"
 	ledgerCancelled ledgerOutcome = "cancelled" // nothing was sold
+	ledgerHeld      ledgerOutcome = "held"      // nothing was sold: see Reservation
 )
 
 // deductionRow is the row of a deduction with a key that is about to be carried out.
@@ -114,15 +116,6 @@ func (r *ledgerRow) refuse(err error) bool {
 	return false
 }
 
-// A sale is cancelled in two messages. The first reads its rows of the ledger, and the epochs of its stocks. The second
-// is a transaction that puts units back and counts them in the ledger, each statement on the condition that what it
-// changes is as it was read. So units come back once, no replica can be stopped while it has an item locked, and an
-// item is locked before the key, as by a sale.
-//
-// If the key is not in the ledger, a cancellation of everything inserts a row of its own, a tombstone. As the key is
-// unique, either the sale or the tombstone is committed first. The other one waits for it, and then finds the key
-// taken: the sale is rolled back, and the cancellation begins anew, and cancels the sale.
-
 // cancelled is the error of a request whose key was cancelled.
 func cancelled(key []byte) error { return fmt.Errorf("%w: %q", stock.ErrCancelled, key) }
 
@@ -176,12 +169,12 @@ type answers map[string]*ledgerRow
 
 // findAnswer looks up a key that another request may have at this moment.
 func (c *conn) findAnswer(ctx context.Context, entry ledgerRow) (answers, error) {
-	known, err := c.findAnswers(ctx, "", entry)
+	known, err := findAnswers(ctx, c, "", entry)
 	if err != nil || len(known) > 0 || c.store.tidb { // on TiDB, a locking read needs a transaction
 		return known, err
 	}
 	// Only a locking read sees what others have not committed yet.
-	if known, err = c.findAnswers(ctx, " FOR UPDATE NOWAIT", entry); isHeld(err) {
+	if known, err = findAnswers(ctx, c, " FOR UPDATE NOWAIT", entry); isHeld(err) {
 		return answers{string(entry.Key): nil}, nil
 	}
 	return known, err
@@ -189,13 +182,13 @@ func (c *conn) findAnswer(ctx context.Context, entry ledgerRow) (answers, error)
 
 // findAnswers looks up the keys of requests. It names the index and all of its columns: a locking read must not touch
 // any other row, as it would if the server scanned a short table. An error is a refusal.
-func (c *conn) findAnswers(ctx context.Context, locking string, entries ...ledgerRow) (answers, error) {
+func findAnswers(ctx context.Context, in session, locking string, entries ...ledgerRow) (answers, error) {
 	keys := make([]any, len(entries))
 	for i, entry := range entries {
 		keys[i] = entry.Key
 	}
 	var rows []ledgerRow
-	err := c.SelectContext(ctx, &rows, "SELECT "+ledgerColumns+", cancelled "+
+	err := in.SelectContext(ctx, &rows, "SELECT "+ledgerColumns+", cancelled "+
 		"FROM ledger FORCE INDEX (PRIMARY) WHERE order_key IN "+
 		list(len(keys))+" AND line = 0"+locking, keys...)
 	known := answers{}
@@ -205,7 +198,7 @@ func (c *conn) findAnswers(ctx context.Context, locking string, entries ...ledge
 	return known, err
 }
 
-const ledgerColumns = "order_key, line, goods_id, count, remaining, outcome, fingerprint, store"
+const ledgerColumns = "order_key, line, goods_id, count, remaining, outcome, fingerprint, store, reservation"
 
 // lines reads all rows of the order whose first row this is. One statement sees all of them, or none if the order was
 // pruned meanwhile. Its key is new again then, so that is an ErrInProgress: the client tries again.
@@ -273,7 +266,7 @@ func recordSQL(rows []ledgerRow) (epochs string, values []string, args []any) {
 		if r.left != "" {
 			value += r.left + " + "
 		}
-		value += "?, ?, ?, ?, "
+		value += "?, ?, ?, ?, ?, "
 		if r.Count > 0 {
 			value += variable[r.GoodsID]
 		} else {
@@ -288,7 +281,7 @@ func recordSQL(rows []ledgerRow) (epochs string, values []string, args []any) {
 // args are the values of ledgerColumns.
 func (r *ledgerRow) args() []any {
 	return []any{
-		r.Key, r.Line, r.GoodsID, r.Count, r.Remaining, r.Outcome, r.Fingerprint, r.Store,
+		r.Key, r.Line, r.GoodsID, r.Count, r.Remaining, r.Outcome, r.Fingerprint, r.Store, r.Reservation,
 	}
 }
 

@@ -3,7 +3,6 @@ package mysql
 import (
 	"context"
 	"database/sql"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -14,7 +13,7 @@ import (
 // reservationRow is a row of the table reservation. Times are microseconds since 1970, by the server's clock.
 type reservationRow struct {
 	ID      []byte
-	Key     []byte `db:"client_key"` // nil without a key
+	Key     []byte // in the ledger; nil without a key
 	GoodsID int64  `db:"goods_id"`
 	Count   int
 	TTL     int64 `db:"ttl_ms"`
@@ -24,15 +23,7 @@ type reservationRow struct {
 	Expires int64
 	Ended   sql.NullInt64
 	Lapsed  bool // its time has passed
-
-	Remaining int64 // units that were left, of a hold that was refused
 }
-
-// refused is the state of the row that keeps the refusal of a hold with a key. Clients do not know its id.
-const refused stock.ReservationState = "refused"
-
-// tombstone is the state of a key that was cancelled before a hold with it arrived: see Store.insertTombstone.
-const tombstone stock.ReservationState = "tombstone"
 
 // reservation is the row for clients: a held reservation whose time has passed counts as expired. Without a row, it is
 // empty.
@@ -65,9 +56,9 @@ const (
 
 	hasLapsed = "expires_at <= UTC_TIMESTAMP(6)"
 
-	selectReservations = "SELECT id, client_key, goods_id, count, ttl_ms, epoch, state, " +
+	selectReservations = "SELECT id, goods_id, count, ttl_ms, epoch, state, " +
 		sinceEpoch + "created_at) AS created, " + sinceEpoch + "expires_at) AS expires, " +
-		sinceEpoch + "ended_at) AS ended, " + hasLapsed + " AS lapsed, remaining FROM reservation "
+		sinceEpoch + "ended_at) AS ended, " + hasLapsed + " AS lapsed FROM reservation "
 
 	// The primary key is named so that the statement locks these rows only, in the order of their ids, whatever else
 	// the server would choose.
@@ -90,76 +81,26 @@ func findReservations(
 	return found, err
 }
 
-// lockHoldSQL matches the reservation with a key, and waits for a transaction that has not committed it yet.
-const lockHoldSQL = "UPDATE reservation FORCE INDEX (reservation_client_key) SET client_key = client_key " +
-	"WHERE client_key = ? AND state <> 'refused'"
-
-// tombstones selects the keys of a list that were cancelled.
-func tombstones(keys int) string {
-	return "SELECT order_key FROM ledger FORCE INDEX (PRIMARY) WHERE order_key IN " + list(keys) +
-		" AND line = 0 AND outcome = 'cancelled'"
-}
-
-// findKeys reads reservations by the keys of their clients, and the tombstones of keys.
-func findKeys(ctx context.Context, in session, keys []any) (map[string]*reservationRow, error) {
-	if len(keys) == 0 {
-		return nil, nil
-	}
-	var rows []reservationRow
-	err := in.SelectContext(ctx, &rows, selectReservations+"FORCE INDEX (reservation_client_key) WHERE client_key IN "+
-		list(len(keys))+" UNION ALL SELECT '', t.order_key, 0, 0, 0, 0, 'tombstone', 0, 0, NULL, 0, 0 FROM ("+
-		tombstones(len(keys))+") t", slices.Concat(keys, keys)...)
-	found := make(map[string]*reservationRow, len(rows))
-	for i := range rows {
-		found[string(rows[i].Key)] = &rows[i]
-	}
-	return found, err
-}
-
-// insertReservations adds reservations that are held from now on, and refusals. It fails with errKeyTaken if a key is
-// not new, or was cancelled. An error is a refusal.
+// insertReservations adds reservations that are held from now on. An error is a refusal.
 func insertReservations(ctx context.Context, in session, rows []*reservationRow) error {
 	if len(rows) == 0 {
 		return nil
 	}
 	query, args := insertSQL(rows)
 	_, err := in.ExecContext(ctx, query, args...)
-	keys := heldKeys(rows)
-	if err != nil || len(keys) == 0 {
-		return orTaken(err)
-	}
-	var cancelled [][]byte
-	err = in.SelectContext(ctx, &cancelled, tombstones(len(keys))+" FOR UPDATE", keys...)
-	if len(cancelled) > 0 {
-		return keyTaken(fmt.Errorf("%q was cancelled", cancelled))
-	}
 	return err
-}
-
-// heldKeys lists the keys of reservations that are held from now on.
-func heldKeys(rows []*reservationRow) (keys []any) {
-	for _, r := range rows {
-		if r.Key != nil && r.State == stock.Held {
-			keys = append(keys, r.Key)
-		}
-	}
-	return keys
 }
 
 // insertSQL returns the statement of insertReservations.
 func insertSQL(rows []*reservationRow) (query string, args []any) {
-	const one = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-	args = make([]any, 0, 10*len(rows)+8) // holdTogether adds as many
+	const one = "(?, ?, ?, ?, ?, ?, ?, ?, ?)"
+	args = make([]any, 0, 9*len(rows)+8) // holdTogether adds as many
 	for _, r := range rows {
-		var key any
-		if r.Key != nil {
-			key = r.Key
-		}
-		args = append(args, r.ID, key, r.GoodsID, r.Count, r.TTL, r.Epoch, r.State, datetime(r.Created),
-			datetime(r.Expires), r.Remaining)
+		args = append(args, r.ID, r.Key, r.GoodsID, r.Count, r.TTL, r.Epoch, r.State, datetime(r.Created),
+			datetime(r.Expires))
 	}
 	return "INSERT INTO reservation " +
-		"(id, client_key, goods_id, count, ttl_ms, epoch, state, created_at, expires_at, remaining) VALUES " +
+		"(id, order_key, goods_id, count, ttl_ms, epoch, state, created_at, expires_at) VALUES " +
 		one + strings.Repeat(", "+one, len(rows)-1), args
 }
 

@@ -73,7 +73,7 @@ func TestTheHoldsOfABatchThatHaveOneKeyAreRefusedTogether(t *testing.T) {
 func TestAHoldWhoseRefusalIsOvertakenByItsCopyGetsTheReservation(t *testing.T) {
 	t.Parallel()
 	direct, behind, proxy := proxied(t, 2)
-	caught := proxy.Catch(stocktest.Matching(regexp.MustCompile("INSERT INTO reservation")))
+	caught := proxy.Catch(stocktest.Matching(regexp.MustCompile("INSERT INTO ledger")))
 	defer caught.Release()
 	done := behind.start(t, keyed(behind.request(3, time.Hour)))
 	<-caught.Arrived()
@@ -92,7 +92,7 @@ func TestAHoldWhoseRefusalIsNotRecordedIsNotToldOfIt(t *testing.T) {
 	t.Parallel()
 	for _, where := range []tcpproxy.CutPoint{tcpproxy.BeforeRequest, tcpproxy.BeforeReply} {
 		direct, behind, proxy := proxied(t, 2)
-		proxy.Select(stocktest.Matching(regexp.MustCompile("INSERT INTO reservation")))
+		proxy.Select(stocktest.Matching(regexp.MustCompile("INSERT INTO ledger")))
 		proxy.Cut(1, where)
 		req := keyed(behind.request(3, time.Hour))
 		if _, _, err := behind.Hold(t.Context(), req); !errors.Is(err, stock.ErrUnavailable) {
@@ -200,8 +200,11 @@ func TestAHoldThatWaitedForItsItemIsAsLongAsAsked(t *testing.T) {
 func TestPruneDeletesReservationsThatHaveEnded(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	held, confirmed, cancelled, young := s.hold(t, 1), s.hold(t, 1), s.hold(t, 1), s.hold(t, 1)
-	_, err := s.Confirm(t.Context(), confirmed)
+	held, cancelled, young := s.hold(t, 1), s.hold(t, 1), s.hold(t, 1)
+	keyed, _, err := s.Hold(t.Context(), keyed(s.request(1, time.Hour)))
+	must.Succeed(t, err)
+	confirmed := keyed.ID
+	_, err = s.Confirm(t.Context(), confirmed)
 	_, err2 := s.Cancel(t.Context(), cancelled)
 	_, err3 := s.Confirm(t.Context(), young)
 	_, err4 := s.deps.MySQL.Exec("UPDATE reservation SET expires_at = UTC_TIMESTAMP(6) - INTERVAL 2 HOUR WHERE id <> ?",
@@ -210,6 +213,10 @@ func TestPruneDeletesReservationsThatHaveEnded(t *testing.T) {
 	deleted, err := retention.PruneReservations(t.Context(), s.deps.MySQL, time.Hour)
 	if err != nil || deleted != 2 {
 		t.Errorf("deleted %d, %v, want the confirmed and the cancelled one", deleted, err)
+	}
+	var keys int
+	if err := s.deps.MySQL.Get(&keys, "SELECT COUNT(*) FROM ledger"); err != nil || keys > 0 {
+		t.Errorf("%d keys are left, %v, want that the key is deleted with its reservation", keys, err)
 	}
 	left := func(id stock.ReservationID) bool {
 		_, err := s.Reservation(t.Context(), id)

@@ -84,7 +84,7 @@ func (s *reserve) holdAtOnce(ctx context.Context, m *batching.Member, section *s
 func (s *reserve) holdWithWork(ctx context.Context, m *batching.Member, section *stock.Section) error {
 	var taken []reservationRow
 	err := s.store.InTx(ctx, []int64{ShareOf(m.Request)}, ReadCommitted, func(tx Tx) error {
-		fresh, _, err := findHolds(ctx, tx, []*batching.Member{m})
+		fresh, _, err := s.store.findHolds(ctx, tx, []*batching.Member{m})
 		if err != nil || len(fresh) == 0 {
 			return err
 		}
@@ -109,7 +109,7 @@ func (s *reserve) holdWithWork(ctx context.Context, m *batching.Member, section 
 
 // tryHolds decides on a batch of holds of one item.
 func (s *reserve) tryHolds(ctx context.Context, conn *conn, b *batching.Batch) error {
-	fresh, repeats, err := findHolds(ctx, conn, b.Undecided)
+	fresh, repeats, err := s.store.findHolds(ctx, conn, b.Undecided)
 	if err != nil {
 		return err
 	}
@@ -129,7 +129,8 @@ func (s *reserve) tryHolds(ctx context.Context, conn *conn, b *batching.Batch) e
 			m.Refuse(first.Err)
 			continue
 		}
-		replay(m, first.Detail.(*hold).row)
+		row := s.store.rowOfHold(first)
+		s.store.replay(m, &row, first.Detail.(*hold).row)
 	}
 	return nil
 }
@@ -144,19 +145,38 @@ func knowsRefusal(m *batching.Member, lost error) bool {
 	return known
 }
 
+// entryOfHold is the row of a hold with a key that is about to be carried out.
+func (s Store) entryOfHold(m *batching.Member) ledgerRow {
+	asked := stock.HoldRequest{Request: m.Request, TTL: m.Detail.(*hold).ttl}
+	return s.newRow(m.Key, m.GoodsID, asked.Fingerprint(s.name))
+}
+
+// rowOfHold is what the ledger records of a hold that was granted or refused.
+func (s Store) rowOfHold(m *batching.Member) ledgerRow {
+	row := s.entryOfHold(m)
+	if !row.refuse(m.Err) {
+		row.Outcome, row.Reservation = ledgerHeld, m.Detail.(*hold).row.ID
+	}
+	return row
+}
+
+// rowsOfHolds is rowOfHold for those members that have keys.
+func (s Store) rowsOfHolds(members []*batching.Member) (rows []ledgerRow) {
+	for _, m := range members {
+		if m.Key != "" {
+			rows = append(rows, s.rowOfHold(m))
+		}
+	}
+	return rows
+}
+
 // findHolds looks up the keys of holds, and answers each hold whose key is taken as the row that has it says. Of the
 // others, fresh has those without a key and the first of each key; repeats maps each further one to the first with
 // its key.
-func findHolds(
+func (s Store) findHolds(
 	ctx context.Context, in session, members []*batching.Member,
 ) (fresh []*batching.Member, repeats map[*batching.Member]*batching.Member, err error) {
-	var keys []any
-	for _, m := range members {
-		if m.Key != "" {
-			keys = append(keys, []byte(m.Key))
-		}
-	}
-	known, err := findKeys(ctx, in, keys)
+	known, held, err := s.findKeysOfHolds(ctx, in, members)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -165,7 +185,7 @@ func findHolds(
 	for _, m := range members {
 		switch row, first := known[m.Key], firsts[m.Key]; {
 		case m.Key != "" && row != nil:
-			replay(m, row)
+			s.replay(m, row, held[m.Key])
 		case m.Key != "" && first != nil:
 			repeats[m] = first
 		default:
@@ -176,25 +196,55 @@ func findHolds(
 	return fresh, repeats, nil
 }
 
-// replay answers a hold with the reservation or the refusal of an earlier one with its key, if that asked for the same,
-// or with the cancellation of its key.
-func replay(m *batching.Member, row *reservationRow) {
+// findKeysOfHolds reads the rows that have the keys of holds, and the reservations of these keys.
+func (s Store) findKeysOfHolds(
+	ctx context.Context, in session, members []*batching.Member,
+) (known answers, held map[string]*reservationRow, err error) {
+	var entries []ledgerRow
+	for _, m := range members {
+		if m.Key != "" {
+			entries = append(entries, s.entryOfHold(m))
+		}
+	}
+	if len(entries) == 0 {
+		return nil, nil, nil
+	}
+	if known, err = findAnswers(ctx, in, "", entries...); err != nil {
+		return nil, nil, err
+	}
+	ids := map[string]stock.ReservationID{}
+	for key, row := range known {
+		if row.Outcome == ledgerHeld {
+			ids[key] = stock.ReservationID(row.Reservation)
+		}
+	}
+	if len(ids) == 0 {
+		return known, nil, nil
+	}
+	found, err := findReservations(ctx, in, slices.Collect(maps.Values(ids))...)
+	held = map[string]*reservationRow{}
+	for key, id := range ids {
+		held[key] = found[id]
+	}
+	return known, held, err
+}
+
+// replay answers a hold with what became of an earlier request with its key, if that asked for the same.
+func (s Store) replay(m *batching.Member, first *ledgerRow, row *reservationRow) {
+	if err := first.check(s.entryOfHold(m)); err != nil {
+		m.Refuse(err)
+		return
+	}
 	h := m.Detail.(*hold)
-	if row.State == tombstone {
-		h.replayed = true
-		m.Refuse(cancelled(row.Key))
-		return
-	}
-	if row.GoodsID != m.GoodsID || row.Count != m.Count || row.TTL != h.ttl.Milliseconds() {
-		m.Refuse(fmt.Errorf("%w: %q", stock.ErrKeyReused, m.Key))
-		return
-	}
 	h.row, h.replayed = row, true
-	if row.State == refused {
-		m.Refuse(&stock.SoldOutError{GoodsID: m.GoodsID, Asked: m.Count, Remaining: row.Remaining})
-		return
+	switch err := first.refusal(stock.Line{GoodsID: m.GoodsID, Count: m.Count}); {
+	case err != nil:
+		m.Refuse(err)
+	case row == nil:
+		m.Refuse(fmt.Errorf("%w, or was pruned just now: %q", stock.ErrInProgress, m.Key))
+	default:
+		m.Grant(0)
 	}
-	m.Grant(0)
 }
 
 // decideHolds needs one INSERT and one UPDATE if there is enough for all, as there is until the item runs out. If there
@@ -217,8 +267,8 @@ func (s *reserve) decideHolds(ctx context.Context, conn *conn, goodsID int64, me
 
 // holdTogether grants all members, or refuses all, or decides nothing. It sends its transaction in one message, so that
 // the item is not blocked if the replica is stopped. It adds the reservations before it locks the item's row; nobody
-// else waits for them. It adds nothing and decides nothing if the units were sold meanwhile, if a key was cancelled, or
-// if the wait for the item's row has cost the reservations more than holdSlack of their time.
+// else waits for them. It adds nothing and decides nothing if the units were sold meanwhile, or if the wait for the
+// item's row has cost the reservations more than holdSlack of their time.
 func holdTogether(
 	ctx context.Context, conn *conn, goodsID int64, members []*batching.Member,
 ) (decided bool, err error) {
@@ -231,24 +281,24 @@ func holdTogether(
 		return refuseHolds(ctx, conn, present, members)
 	}
 	batching.Allot(members, present.Units)
-	rows := present.rows(members)
-	query, args := insertSQL(rows)
+	query, args := insertSQL(present.rows(members))
 	// The SELECT waits for the row, so that the UPDATE begins, and reads the time, after the wait.
-	query, args = query+"; "+selectSQL+forUpdateSQL(ctx)+"; ", append(args, goodsID)
-	update := deductSQL + " AND epoch = ? AND UTC_TIMESTAMP(6) <= ?"
-	of := []any{asked, goodsID, asked, present.Epoch, datetime(present.Now + holdSlack.Microseconds())}
-	if keys := heldKeys(rows); len(keys) > 0 { // this SELECT waits for cancellations that have not committed yet
-		query, args = query+tombstones(len(keys))+" FOR UPDATE; ", append(args, keys...)
-		update, of = update+" AND NOT EXISTS ("+tombstones(len(keys))+")", append(of, keys...)
+	query += "; " + selectSQL + forUpdateSQL(ctx) + "; " + deductSQL + " AND epoch = ? AND UTC_TIMESTAMP(6) <= ?; " +
+		expectOneRow
+	args = append(args, goodsID, asked, goodsID, asked, present.Epoch, datetime(present.Now+holdSlack.Microseconds()))
+	after := 2 // statements after the deduction: expectOneRow and COMMIT
+	if keyed := conn.store.rowsOfHolds(members); len(keyed) > 0 {
+		insert, of := recordAlone(keyed)
+		query, args, after = query+"; "+insert, append(args, of...), after+1
 	}
-	all, err := conn.together(ctx, query+update+"; "+expectOneRow, append(args, of...)...)
+	all, err := conn.together(ctx, query, args...)
 	switch {
 	case otherRowCount(err):
 		return false, nil
 	case err != nil:
 		return false, orTaken(err)
 	}
-	deduction := all.of(len(all.ids) - 3) // before expectOneRow and COMMIT
+	deduction := all.of(len(all.ids) - 1 - after)
 	batching.Allot(members, deduction.ID+asked)
 	return true, nil
 }
@@ -267,12 +317,11 @@ func readForHold(ctx context.Context, in session, goodsID int64) (present stockF
 	return present, orMissing(goodsID, err)
 }
 
-// rows makes the reservations of members that were granted, and the refusals of others that have keys.
+// rows makes the reservations of members that were granted.
 func (p stockForHold) rows(members []*batching.Member) []*reservationRow {
 	rows := make([]*reservationRow, 0, len(members))
 	for _, m := range members {
-		soldOut, isRefused := errors.AsType[*stock.SoldOutError](m.Err)
-		if isRefused && m.Key == "" {
+		if m.Err != nil {
 			continue
 		}
 		h, id := m.Detail.(*hold), stock.NewReservationID()
@@ -288,9 +337,6 @@ func (p stockForHold) rows(members []*batching.Member) []*reservationRow {
 		}
 		if m.Key != "" {
 			h.row.Key = []byte(m.Key)
-		}
-		if isRefused {
-			h.row.State, h.row.Expires, h.row.Remaining = refused, p.Now, soldOut.Remaining
 		}
 		rows = append(rows, h.row)
 	}
@@ -319,12 +365,8 @@ func refuseHolds(
 	if err != nil || lapsed || batching.Allot(members, units) < units {
 		return false, err
 	}
-	err = insertReservations(ctx, conn, present.rows(members))
-	if err == nil || conn.mayRetry(err) {
-		return err == nil, err
-	}
-	refuseUnrecorded(members, err)
-	return true, nil
+	err = recordRefusals(ctx, conn, members, conn.store.rowsOfHolds(members))
+	return err == nil, err
 }
 
 // holdWhatFits grants some of the members under the lock of the item's row, so that it decides by the current stock. If
@@ -361,5 +403,8 @@ func holdWhatFits(
 			return nil, err
 		}
 	}
-	return taken, insertReservations(ctx, tx, present.rows(members))
+	if err := insertReservations(ctx, tx, present.rows(members)); err != nil {
+		return nil, err
+	}
+	return taken, tx.record(ctx, tx.conn.store.rowsOfHolds(members))
 }

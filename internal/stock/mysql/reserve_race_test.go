@@ -321,29 +321,3 @@ func TestAHoldWhoseKeyIsCancelledMeanwhileHoldsNothing(t *testing.T) {
 		})
 	}
 }
-
-// The hold has inserted its row, and waits for the item.
-func TestACancellationWaitsForAHoldWithItsKey(t *testing.T) {
-	t.Parallel()
-	shops, outside := newShops(t, 10)
-	unlock := stocktest.LockRow(t, outside, shops[0].item)
-	held := make(chan error, 1)
-	go func() {
-		_, err := shops[0].holdsWithKey(t)["in a batch"]()
-		held <- err
-	}()
-	stocktest.WaitForRowLock(t, outside)
-	cancelled := make(chan error, 1)
-	go func() { cancelled <- shops[1].cancelKey(t.Context()) }()
-	stocktest.WaitForRowLocks(t, outside, 2)
-	unlock()
-	// If the two wait for each other, the server chooses which one begins anew.
-	switch hold, cancel := <-held, <-cancelled; {
-	case hold == nil && errors.Is(cancel, stock.ErrKeyReused):
-		shops[0].wantLeft(t, 7)
-	case errors.Is(hold, stock.ErrCancelled) && cancel == nil:
-		shops[0].wantLeft(t, 10)
-	default:
-		t.Errorf("the hold: %v; the cancellation: %v; want that one of them wins", hold, cancel)
-	}
-}

@@ -44,7 +44,6 @@ func (e expiry) run(ctx context.Context) {
 			e.delete(ctx, oldRequests, e.ages.Refusals, "sold-out"),
 			e.delete(ctx, oldRequests, e.ages.Cancellations, "cancelled"),
 			e.delete(ctx, oldReservations, e.ages.Reservations, stock.Cancelled, stock.Expired),
-			e.delete(ctx, oldReservations, e.ages.Refusals, "refused"),
 		)
 		if err != nil && !failed && ctx.Err() == nil {
 			e.log.Warn("old refusals, cancellations or reservations are not deleted: trying again", "error", err)

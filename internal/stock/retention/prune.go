@@ -39,7 +39,10 @@ func PruneReservations(ctx context.Context, db *sqlx.DB, age time.Duration) (del
 
 // oldRows finds old rows of a kind by a key, the oldest first, and deletes all rows with some keys. So a request is
 // deleted with all of its lines, and a replay never finds only some; it is as old as its first line.
-type oldRows struct{ find, delete string }
+type oldRows struct {
+	find   string
+	delete []string // one statement after the other, the one that counts last
+}
 
 // olderThan selects rows that are older than a number of microseconds.
 const olderThan = "created_at < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND"
@@ -49,12 +52,17 @@ var (
 	oldRequests = oldRows{
 		"SELECT order_key FROM ledger FORCE INDEX (ledger_outcome) WHERE outcome = ? AND " + olderThan +
 			" AND line = 0 ORDER BY created_at",
-		"DELETE ledger FROM ledger FORCE INDEX (PRIMARY) WHERE order_key IN ",
+		[]string{"DELETE ledger FROM ledger FORCE INDEX (PRIMARY) WHERE order_key IN "},
 	}
 	oldReservations = oldRows{
 		"SELECT id FROM reservation FORCE INDEX (reservation_state) WHERE state = ? " +
 			"AND expires_at < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND ORDER BY expires_at",
-		"DELETE reservation FROM reservation FORCE INDEX (PRIMARY) WHERE id IN ",
+		[]string{
+			// The key goes with its reservation.
+			"DELETE ledger FROM reservation FORCE INDEX (PRIMARY) STRAIGHT_JOIN ledger FORCE INDEX (PRIMARY) " +
+				"ON ledger.order_key = reservation.order_key AND line = 0 AND outcome = 'held' WHERE id IN ",
+			"DELETE reservation FROM reservation FORCE INDEX (PRIMARY) WHERE id IN ",
+		},
 	}
 )
 
@@ -76,13 +84,19 @@ func (o oldRows) pruneAll(
 // would then be deleted here.
 func (o oldRows) prune(
 	ctx context.Context, tx mysql.Tx, nowait string, kind any, age time.Duration,
-) (mysql.Changed, error) {
+) (deleted mysql.Changed, err error) {
 	var keys []any
-	err := tx.SelectContext(ctx, &keys, o.find+" LIMIT ? FOR UPDATE"+nowait, kind, age.Microseconds(), PruneLimit)
+	err = tx.SelectContext(ctx, &keys, o.find+" LIMIT ? FOR UPDATE"+nowait, kind, age.Microseconds(), PruneLimit)
 	if err != nil || len(keys) == 0 {
 		return mysql.Changed{}, err
 	}
-	return tx.ExecContext(ctx, o.delete+"(?"+strings.Repeat(", ?", len(keys)-1)+")", keys...)
+	for _, statement := range o.delete {
+		deleted, err = tx.ExecContext(ctx, statement+"(?"+strings.Repeat(", ?", len(keys)-1)+")", keys...)
+		if err != nil {
+			return mysql.Changed{}, err
+		}
+	}
+	return deleted, nil
 }
 
 // pruneOnce returns how many rows a transaction deletes. It is at READ COMMITTED, since locked gaps would keep new rows

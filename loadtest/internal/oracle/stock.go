@@ -82,7 +82,7 @@ func (o *Oracle) redisStock(ctx context.Context, goods []int64) (map[int64]int64
 func (o *Oracle) Ledger(ctx context.Context, prefix string) ([]history.Entry, error) {
 	// A range of the primary key, which is sorted by bytes: '.' follows '-'.
 	const query = `SELECT order_key, goods_id, count, remaining FROM ledger
-		WHERE order_key >= ? AND order_key < ? ORDER BY order_key, line`
+		WHERE order_key >= ? AND order_key < ? AND outcome <> 'held' ORDER BY order_key, line`
 	var entries []history.Entry
 	err := o.query(ctx, func(rows *sql.Rows) error {
 		var e history.Entry
