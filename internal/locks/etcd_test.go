@@ -55,14 +55,6 @@ func etcdQueue(t testing.TB, observer *clientv3.Client, key string) (keys []stri
 	return keys, sessions
 }
 
-func awaitEtcdQueue(t testing.TB, observer *clientv3.Client, key string, length int) {
-	t.Helper()
-	serverstest.Eventually(t, fmt.Sprintf("%d clients hold or wait for %s", length, key), func() bool {
-		keys, _ := etcdQueue(t, observer, key)
-		return len(keys) == length
-	})
-}
-
 // watchers returns the number of watches on the server.
 func watchers(t testing.TB, addr string) (n int) {
 	t.Helper()
@@ -96,24 +88,6 @@ func TestEtcdHolderNoticesARevokedSessionAndOpensAnother(t *testing.T) {
 		t.Errorf("token %d after %d, want a greater one", again.Token(), lost.Token())
 	}
 	mustUnlock(t, again)
-}
-
-func TestEtcdWaiterWhoseSessionIsRevokedQueuesAgain(t *testing.T) {
-	t.Parallel()
-	addr, key := shared.Etcd(t), "revoked-waiter"
-	observer := connectEtcd(t, addr)
-	held := mustLock(t, newEtcd(t, addr, locks.Options{}), key)
-	granted, failed := startLock(t.Context(), newEtcd(t, addr, locks.Options{Renew: 50 * time.Millisecond}), key)
-	awaitEtcdQueue(t, observer, key, 2)
-	before, sessions := etcdQueue(t, observer, key)
-	_, err := observer.Revoke(t.Context(), sessions[1])
-	must.Succeed(t, err)
-	serverstest.Eventually(t, "the waiter waits in another session", func() bool {
-		now, _ := etcdQueue(t, observer, key)
-		return len(now) == 2 && now[1] != before[1]
-	})
-	mustUnlock(t, held)
-	mustUnlock(t, receive(t, granted, failed))
 }
 
 // A waiter's key that is created late would block the queue until its session ends.

@@ -184,17 +184,3 @@ func TestMultiHasTheEarliestDeadlineOfItsMembers(t *testing.T) {
 	})
 	mustUnlock(t, lease)
 }
-
-func TestMultiAbandonsItsMembers(t *testing.T) {
-	t.Parallel()
-	options := shared.Redis(t)
-	var mutex locks.Mutex
-	lease := mustLock(t, locks.Multi{&mutex, locks.NewRedisLua(connect(t, options), locks.Options{})}, "key")
-	lease.Abandon()
-	if mutex.InUse("key") {
-		t.Error("the member without a deadline is still in use: nothing would ever end it")
-	}
-	if !exists(t, connect(t, options), "key") {
-		t.Error("the member with a deadline was released")
-	}
-}

@@ -30,8 +30,8 @@ const lateReplyLimit = time.Second
 //
 // What still breaks:
 //
-//   - The lease can end during the work (TestMySQLRowLosesItsLeaseDuringWork). It is not renewed, and there is no token
-//     by which a late write could be refused.
+//   - The lease can end during the work. It is not renewed, and there is no token by which a late write could be
+//     refused.
 //   - Waiters poll, in no order. Each lock costs two commits.
 //   - A grant that reaches the server later than a second after its caller gave up lasts until its lease ends.
 //   - If the server's clock jumps ahead, leases end early.

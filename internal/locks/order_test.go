@@ -8,6 +8,7 @@ import (
 
 	"stock/internal/locks"
 	"stock/internal/locks/lockstest"
+	"stock/internal/must"
 	"stock/internal/servers/serverstest"
 	"stock/internal/tcpproxy"
 )
@@ -98,6 +99,41 @@ func TestADeadWaiterIsPassedOver(t *testing.T) {
 			mustUnlock(t, receive(t, granted, nil))
 			giveUp()
 			_ = receive(t, failed, nil)
+		})
+	}
+}
+
+// Its session has ended, or its node was deleted.
+func TestAWaiterThatLosesItsPlaceQueuesAgain(t *testing.T) {
+	t.Parallel()
+	const key = "lost-place"
+	for _, name := range []string{"etcd", "zookeeper"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := subjects[name].Shared(t)
+			var clients [2]locks.Locker
+			for i := range clients {
+				clients[i] = d.New(t, d.Addresses(), locks.Options{Lease: lasting.Lease, Renew: 50 * time.Millisecond})
+				t.Cleanup(func() { _ = locks.Close(clients[i]) })
+			}
+			held := mustLock(t, clients[0], key)
+			granted := lockLater(t, clients[1], key)
+			awaitWaiters(t, d, key, 1)
+			lost := d.Left(t, key)[1]
+			switch d := d.(type) {
+			case onEtcd:
+				_, sessions := etcdQueue(t, d.observer, key)
+				_, err := d.observer.Revoke(t.Context(), sessions[1])
+				must.Succeed(t, err)
+			case onZooKeeper:
+				must.Succeed(t, d.observer.Delete(lost, -1))
+			}
+			serverstest.Eventually(t, "the waiter has another place", func() bool {
+				places := d.Left(t, key)
+				return len(places) == 2 && places[1] != lost
+			})
+			mustUnlock(t, held)
+			mustUnlock(t, receive(t, granted, nil))
 		})
 	}
 }

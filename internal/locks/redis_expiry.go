@@ -8,9 +8,8 @@ import (
 
 // RedisExpiry is RedisSetNX with an expiry: Redis deletes the key when the lease ends (SET NX PX).
 //
-// What it adds: a holder that crashes blocks the others until its lease ends, not for ever
-// (TestRedisExpiryEndsALockWhoseHolderCrashed). The SET itself sets the expiry: with SETNX followed by EXPIRE, a
-// client that dies between the two would leave a key without one.
+// What it adds: a holder that crashes blocks the others until its lease ends, not for ever. The SET itself sets the
+// expiry: with SETNX followed by EXPIRE, a client that dies between the two would leave a key without one.
 //
 // What still breaks:
 //

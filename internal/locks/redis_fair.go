@@ -32,8 +32,7 @@ const fairHeartbeat = 3 * time.Second
 // RedisFair is RedisPubSub with a queue in Redis: the lock is granted in order of arrival.
 //
 // What it adds: the client that arrives first is served first (TestWaitersThatQueueAreGrantedTheLockInOrderOfArrival),
-// and a release wakes only the first waiter (TestRedisFairWakesOnlyTheHead). A waiter that gives up leaves the queue
-// (TestRedisFairForgetsAWaiterThatGaveUp).
+// and a release wakes only the first waiter (TestRedisFairWakesOnlyTheHead). A waiter that gives up leaves the queue.
 //
 // What still breaks:
 //

@@ -16,8 +16,8 @@ import (
 // What still breaks:
 //
 //   - It is not re-entrant: a holder that asks again waits for itself (TestRedisLuaWaitsForItself). See RedisReentrant.
-//   - The lease can end during the work (TestRedisLuaLosesItsLeaseDuringWork). The lease's context ends then, but a
-//     process that is stopped does not notice. See RedisWatchdog.
+//   - The lease can end during the work. The lease's context ends then, but a process that is stopped does not notice.
+//     See RedisWatchdog.
 //   - Waiters poll, in no order.
 //   - A request that gives up while Redis does not answer may leave the lock behind, if Redis carries out its SET
 //     after the deletion that was sent to undo it.

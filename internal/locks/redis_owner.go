@@ -11,8 +11,7 @@ import (
 // RedisOwner is RedisExpiry with an owner: the key's value is random and names its holder.
 //
 // What it adds: a holder reads the owner (GET) before it deletes the key (DEL). A late holder leaves the next holder's
-// lock alone and learns that its own is lost (TestRedisOwnerLeavesAnothersLockAlone). A SET whose reply was lost can
-// be undone (TestRedisOwnerTakesBackWhatALostReplyGranted).
+// lock alone and learns that its own is lost. A SET whose reply was lost can be undone.
 //
 // What still breaks:
 //

@@ -183,23 +183,10 @@ func TestRedisQueueIgnoresALateGrant(t *testing.T) {
 	serverstest.Eventually(t, "the process was told the last token", func() bool {
 		return p.After(queueKey) == holder.Token()+1
 	})
-	p.Hear(fmt.Sprintf("%s 3000 %d %s", number, holder.Token(), queueKey))
-	if p.Waiting(queueKey) != 1 {
-		t.Error("the process accepted a grant that had ended")
-	}
-	mustUnlock(t, holder)
-	mustUnlock(t, <-granted)
-}
-
-// A grant that has nearly ended, or cannot be parsed, makes the process ask again at most.
-func TestRedisQueueDoesNotRelyOnAShortOrMalformedGrant(t *testing.T) {
-	t.Parallel()
-	p, observer, holder, granted := waitBehindHolder(t)
-	_, number, _ := strings.Cut(observer.ZRange(t.Context(), queueKey+":queue", 0, 0).Val()[0], "/")
-	for _, message := range []string{number + " 1 9000000000000000 " + queueKey, number + " x y " + queueKey, "?", ""} {
+	for _, message := range []string{fmt.Sprintf("%s 3000 %d %s", number, holder.Token(), queueKey), "of no version"} {
 		p.Hear(message)
 		if p.Waiting(queueKey) != 1 {
-			t.Errorf("message %q made the process hold a lock that another process holds", message)
+			t.Errorf("the process took %q for a grant", message)
 		}
 	}
 	mustUnlock(t, holder)

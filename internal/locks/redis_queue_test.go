@@ -204,17 +204,6 @@ func TestRedisQueueDoesNotWaitForAHolderThatLostItsLock(t *testing.T) {
 	}
 }
 
-func TestRedisQueueReportsALostLockAfterTheNextHolderOfTheProcessReleased(t *testing.T) {
-	t.Parallel()
-	server := shared.Redis(t)
-	p, observer := newQueueProcess(t, server, locks.Options{Lease: time.Second}), connect(t, server)
-	lost := mustLock(t, p, queueKey)
-	del(t, observer, queueKey)
-	<-lost.Context().Done()
-	mustUnlock(t, mustLock(t, p, queueKey))
-	wantLeaseLost(t, lost.Unlock())
-}
-
 // passOn passes a key from one process to another, which waits for it.
 func passOn(t *testing.T, from, to *locks.RedisQueue, key string) {
 	t.Helper()

@@ -20,9 +20,8 @@ var reentrantAcquireScript = redis.NewScript(reentrantAcquireLua)
 // Redis keeps a set with one random id for each hold, not the usual count of holds per owner: a release that is
 // carried out twice then removes nothing but its own hold. The lock is free when the set is empty.
 //
-// What it adds: a holder that asks again is granted another hold at once, and the lease starts anew
-// (TestRedisReentrantEntersAgain). The lock is free once the last hold is released, in any order
-// (TestRedisReentrantIsHeldUntilItsLastHoldIsGivenBack).
+// What it adds: a holder that asks again is granted another hold at once, and the lease starts anew. The lock is free
+// once the last hold is released, in any order (TestRedisReentrantIsHeldUntilItsLastHoldIsGivenBack).
 //
 // What still breaks: goroutines that share a lease's context share the lock; it does not exclude them from each other.
 // A hold's context ends with the context under which it was requested. The lease can still end during the work

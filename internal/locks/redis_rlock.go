@@ -23,10 +23,10 @@ const passesInARow = 7
 // RedisRLock is RedisPubSub with a queue in each process, after Redisson's RLock: of the callers of a process that want
 // a key, only the first asks Redis and waits there.
 //
-// What it adds: a release wakes one waiter of each process, not all of them (TestRedisRLockWakesOneWaiterPerProcess),
-// and those of one process are granted the lock in their order (TestRedisRLockGrantsInOrderWithinAProcess). Unlike
-// Redisson, a process passes the lock on to its next caller in one command, which wakes nobody else, up to seven times
-// in a row (TestRedisRLockPassesTheLockOnInsideItsProcess).
+// What it adds: a release wakes one waiter of each process, not all of them, and those of one process are granted the
+// lock in their order (TestRedisRLockWakesOneWaiterPerProcess). Unlike Redisson, a process passes the lock on to its
+// next caller in one command, which wakes nobody else, up to seven times in a row
+// (TestRedisRLockPassesTheLockOnInsideItsProcess).
 //
 // What still breaks: processes are granted it in no order. One that has released the lock may be granted it again and
 // again while others wait. RedisFair makes them queue. As with RedisWatchdog, a holder that was stopped past its lease

@@ -10,8 +10,8 @@ import (
 // RedisWatchdog is RedisLua with what Redisson calls a watchdog: while the lock is held, its lease is renewed in the
 // background, by default every third of a lease.
 //
-// What it adds: the work may take longer than the lease, which need only outlast the pause between two renewals
-// (TestRedisWatchdogOutlastsItsLease). So the lease can be short, and a crashed holder blocks the others for less time.
+// What it adds: the work may take longer than the lease, which need only outlast the pause between two renewals. So the
+// lease can be short, and a crashed holder blocks the others for less time.
 //
 // What still breaks:
 //

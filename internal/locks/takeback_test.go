@@ -87,7 +87,7 @@ func TestLockIsRefusedWhileTooMuchWaitsToBeUndone(t *testing.T) {
 	t.Parallel()
 	client := connect(t, shared.Redis(t))
 	lua, queue := locks.NewRedisLua(client, locks.Options{}), locks.NewRedisQueue(client, locks.Options{})
-	etcd, zk := newEtcd(t, shared.Etcd(t), locks.Options{}), newZooKeeper(t, shared.ZooKeeper(t), locks.Options{})
+	etcd, zk := newEtcd(t, shared.Etcd(t), locks.Options{}), newZooKeeper(t, shared.ZooKeeper(t))
 	for l, undos := range map[locks.Locker]undoer{
 		lua: lua.Undos(), queue: queue.Undos(), etcd: etcd.Undos(), zk: zk.Undos(),
 	} {
@@ -108,33 +108,6 @@ func TestLockIsRefusedWhileTooMuchWaitsToBeUndone(t *testing.T) {
 		serverstest.Eventually(t, "nothing is pending", func() bool { return undos.Pending() == 0 })
 		mustUnlock(t, mustLock(t, l, "full"))
 		_ = locks.Close(l)
-	}
-}
-
-func TestUndoerForgetsAnUndoWhenItsLeaseHasEnded(t *testing.T) {
-	t.Parallel()
-	undoer := locks.NewUndoer(50 * time.Millisecond)
-	undoer.TakeBack(t.Context(), func(context.Context) error { return errNoAnswer })
-	serverstest.Eventually(t, "nothing is pending", func() bool { return undoer.Pending() == 0 })
-}
-
-func TestUndoerEndsWithItsClient(t *testing.T) {
-	t.Parallel()
-	undoer := locks.NewUndoer(time.Minute)
-	for range 3 {
-		undoer.TakeBack(t.Context(), func(context.Context) error { return redis.ErrClosed })
-	}
-	serverstest.Eventually(t, "nothing is pending", func() bool { return undoer.Pending() == 0 })
-}
-
-func TestUndoerEndsWithClose(t *testing.T) {
-	t.Parallel()
-	undoer := locks.NewUndoer(time.Minute)
-	undoer.TakeBack(t.Context(), func(context.Context) error { return errNoAnswer })
-	undoer.Close() // waits for the work in the background
-	undoer.TakeBack(t.Context(), func(context.Context) error { return errNoAnswer })
-	if n := undoer.Pending(); n > 0 {
-		t.Errorf("%d undos are pending after Close", n)
 	}
 }
 

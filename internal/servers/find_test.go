@@ -2,13 +2,8 @@ package servers
 
 import (
 	"errors"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
-
-	"stock/internal/must"
 )
 
 // It is not parallel because it changes where programs are searched.
@@ -34,37 +29,6 @@ func TestErrorOfAMissingServerNamesItsPackage(t *testing.T) {
 		want := `is not installed: run "make servers" or "apt-get install ` + packages + `"`
 		if err := start(); !errors.Is(err, ErrNotInstalled) || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error is %v, want it to contain %q", err, want)
-		}
-	}
-}
-
-func TestInstallPrintsTheNameThatRedisIsRunAs(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	program := func(name string) string {
-		path := filepath.Join(dir, name)
-		must.Succeed(t, os.WriteFile(path, []byte("#!/bin/sh\n"), 0o700))
-		return path
-	}
-	program("mysqld")
-	program("nginx")
-	install := func() string {
-		cmd := exec.Command("/bin/sh", "install.sh")
-		cmd.Env = []string{"PATH=" + dir}
-		out, err := cmd.CombinedOutput()
-		if err != nil {
-			t.Fatalf("%v: %s", err, out)
-		}
-		return string(out)
-	}
-	for _, name := range []string{"redis-check-rdb", "redis-server"} { // the second is preferred
-		path := program(name)
-		want := "\nredis: " + path + "\n"
-		if name != "redis-server" {
-			want = "\nredis: redis-server, installed as " + path + "\n"
-		}
-		if got := install(); !strings.Contains(got, want) {
-			t.Errorf("with %s, it prints %q, want %q", name, got, want)
 		}
 	}
 }

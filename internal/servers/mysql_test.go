@@ -1,11 +1,9 @@
 package servers_test
 
 import (
-	"context"
 	"database/sql"
 	"errors"
 	"os"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -44,47 +42,6 @@ func TestMySQLRefusesConnectionsWithoutThePassword(t *testing.T) {
 		if err := db.PingContext(t.Context()); !errors.As(err, &refused) {
 			t.Errorf("user %q without a password gets %v, want a refusal by the server", user, err)
 		}
-	}
-}
-
-func TestMySQLOnASmallDiskRefusesRowsUntilThereIsRoom(t *testing.T) {
-	t.Parallel()
-	server, err := servers.StartMySQL(t.Context(), servers.MySQLOptions{Relaxed: true, Disk: smallDisk})
-	if cannotMount(err) {
-		t.Skip(err)
-	}
-	must.Succeed(t, err)
-	t.Cleanup(func() {
-		server.Kill()
-		must.Succeed(t, server.Stop(context.Background()))
-		gone(t, server.Process)
-	})
-	dsn, err := server.CreateDatabase(t.Context(), "stock")
-	must.Succeed(t, err)
-	db := open(t, dsn)
-	_, err = db.ExecContext(t.Context(), "CREATE TABLE good (id INT AUTO_INCREMENT PRIMARY KEY, filler CHAR(250))")
-	must.Succeed(t, err)
-	ballast := filepath.Join(server.Data, "ballast")
-	if err := os.WriteFile(ballast, make([]byte, smallDisk), 0o600); !errors.Is(err, syscall.ENOSPC) {
-		t.Fatalf("filling the disk ends with %v, want %v", err, syscall.ENOSPC)
-	}
-	insert := func() error {
-		_, err := db.ExecContext(t.Context(), "INSERT INTO good (filler) VALUES (REPEAT('x', 250))")
-		return err
-	}
-	for range 1000 {
-		if err = insert(); err != nil {
-			break
-		}
-	}
-	const tableIsFull = 1114
-	var refused *mysql.MySQLError
-	if !errors.As(err, &refused) || refused.Number != tableIsFull {
-		t.Errorf("after many rows, INSERT gives %v, want error %d", err, tableIsFull)
-	}
-	must.Succeed(t, os.Remove(ballast))
-	if err := insert(); err != nil {
-		t.Errorf("INSERT fails although there is room: %v", err)
 	}
 }
 

@@ -1,16 +1,11 @@
 package servers_test
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"os"
 	"runtime"
 	"strings"
 	"syscall"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -45,26 +40,6 @@ func TestStopEndsASuspendedProcess(t *testing.T) {
 	}
 }
 
-// The first start of TiDB may take longer than a minute.
-func TestAProcessHasAMinuteToBecomeReadyUnlessItsContextSaysMore(t *testing.T) {
-	t.Parallel()
-	for limit, want := range map[time.Duration]time.Duration{0: time.Minute, 2 * time.Minute: 2 * time.Minute} {
-		synctest.Test(t, func(t *testing.T) {
-			ctx := t.Context()
-			if limit > 0 {
-				var cancel context.CancelFunc
-				ctx, cancel = context.WithTimeout(ctx, limit)
-				defer cancel()
-			}
-			began, failure := time.Now(), errors.New("not yet")
-			err := new(servers.Process).Await(ctx, func(context.Context) error { return failure })
-			if waited := time.Since(began); waited != want || !errors.Is(err, failure) {
-				t.Errorf("with a limit of %v, it gave up after %v: %v", limit, waited, err)
-			}
-		})
-	}
-}
-
 func TestChildOutlivesTheThreadThatAskedForIt(t *testing.T) {
 	t.Parallel()
 	var server *servers.Redis
@@ -91,17 +66,5 @@ func TestChildOutlivesTheThreadThatAskedForIt(t *testing.T) {
 		if err := client.Ping(t.Context()).Err(); err != nil {
 			t.Fatalf("redis has ended (%v): %v", server.Err(), err)
 		}
-	}
-}
-
-func TestSignalFailsWhenTheProcessHasEnded(t *testing.T) {
-	t.Parallel()
-	server := serverstest.StartRedis(t, servers.RedisOptions{})
-	server.Kill()
-	if err := server.Signal(syscall.SIGTERM); !errors.Is(err, os.ErrProcessDone) {
-		t.Errorf("the error is %v, want %v", err, os.ErrProcessDone)
-	}
-	if server.Err() == nil || server.Err().Error() != "signal: killed" {
-		t.Errorf("the process ended with %v, want signal: killed", server.Err())
 	}
 }

@@ -2,7 +2,6 @@ package servers_test
 
 import (
 	"context"
-	"fmt"
 	"testing"
 	"time"
 
@@ -10,30 +9,7 @@ import (
 
 	"stock/internal/must"
 	"stock/internal/servers"
-	"stock/internal/servers/serverstest"
 )
-
-func TestClusterServesEveryHashSlot(t *testing.T) {
-	t.Parallel()
-	cluster := serverstest.StartCluster(t)
-	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs[:1]})
-	t.Cleanup(func() { client.Close() })
-	for i := range 100 {
-		must.Succeed(t, client.Set(t.Context(), fmt.Sprintf("stock:{%d}", i), 6000, 0).Err())
-	}
-	for i := range 100 {
-		key := fmt.Sprintf("stock:{%d}", i)
-		master := cluster.Addrs[servers.ClusterMaster(key)]
-		if n, err := connect(t, &redis.Options{Addr: master}).Exists(t.Context(), key).Result(); err != nil || n != 1 {
-			t.Errorf("master %s, which should have %s, has %d such keys: %v", master, key, n, err)
-		}
-	}
-	for _, addr := range cluster.Addrs {
-		if keys, err := connect(t, &redis.Options{Addr: addr}).DBSize(t.Context()).Result(); err != nil || keys == 0 {
-			t.Errorf("master %s has %d of the 100 keys, %v, want some", addr, keys, err)
-		}
-	}
-}
 
 func TestReplicasOfAClusterTakeTheirMastersPlaces(t *testing.T) {
 	t.Parallel()

@@ -5,9 +5,6 @@ import (
 	"fmt"
 	"os"
 	"testing"
-
-	"stock/internal/must"
-	"stock/internal/servers"
 )
 
 func TestMain(m *testing.M) {
@@ -19,17 +16,4 @@ func TestMain(m *testing.M) {
 		return
 	}
 	os.Exit(shared.Run(m))
-}
-
-func TestFreePortsDiffer(t *testing.T) {
-	t.Parallel()
-	seen := map[int]bool{}
-	for range 50 {
-		port, err := servers.FreePort()
-		must.Succeed(t, err)
-		if seen[port] {
-			t.Errorf("FreePort returned port %d twice", port)
-		}
-		seen[port] = true
-	}
 }
