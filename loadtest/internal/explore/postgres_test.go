@@ -11,6 +11,7 @@ import (
 
 	"github.com/jmoiron/sqlx"
 
+	"stock/internal/must"
 	"stock/internal/servers"
 	"stock/loadtest/internal/explore/trace"
 	"stock/loadtest/internal/service"
@@ -136,9 +137,7 @@ func allSteps(t *testing.T, x *Explorer, name string) map[string]string {
 func loadFile(t *testing.T, file string) *Script {
 	t.Helper()
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return loadScript(t, string(text))
 }
 
@@ -320,23 +319,17 @@ func testNothingIsLeftOnPostgres(t *testing.T, x *Explorer) {
 func TestScriptsOnTheUsersPostgres(t *testing.T) {
 	t.Parallel()
 	server, err := servers.StartPostgres(t.Context(), servers.PostgresOptions{Relaxed: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer func() { _ = server.Stop(t.Context()) }()
 	direct, err := service.OpenPostgres(server.DSN("postgres"), "")
 	admin := sqlx.NewDb(direct, "pgx")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer admin.Close()
 	execute(t, admin, "CREATE ROLE shop LOGIN CREATEDB PASSWORD 'secret'", "CREATE DATABASE shop OWNER shop",
 		"ALTER SYSTEM SET deadlock_timeout = '300ms'", "SELECT pg_reload_conf()")
 	before := databases(t, admin)
 	x, err := StartScripts(t.Context(), 2, "postgres://shop:secret@"+server.Addr+"/shop?sslmode=disable")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, name := range []string{"update", "advisory-unlock-before-commit", "transactions-in-opposite-order"} {
 		r, err := x.ExploreScript(t.Context(), loadFile(t, "../../scripts/postgres/"+name+".star"), unlimited)
 		if err != nil || !r.Held() || !r.Judged() {
@@ -368,9 +361,7 @@ func execute(t *testing.T, db *sqlx.DB, statements ...string) {
 
 func databases(t *testing.T, db *sqlx.DB) (names []string) {
 	t.Helper()
-	if err := db.SelectContext(t.Context(), &names, "SELECT datname FROM pg_database ORDER BY 1"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, db.SelectContext(t.Context(), &names, "SELECT datname FROM pg_database ORDER BY 1"))
 	return names
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"stock/internal/must"
 	"stock/internal/servers/serverstest"
 	"stock/loadtest/internal/explore"
 	"stock/loadtest/internal/explore/trace"
@@ -43,9 +44,7 @@ func inPython(t *testing.T, file string, args ...string) []string {
 func read(t *testing.T, language, variant string) explore.Service {
 	t.Helper()
 	d, err := service.Read(filepath.Join("../../examples", language, variant+".yaml"), os.Getenv)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return explore.Service{Description: d}
 }
 
@@ -57,9 +56,7 @@ func own(command []string) explore.Service {
 func startOwn(t *testing.T, o explore.Options) *explore.Explorer {
 	t.Helper()
 	x, err := explore.Start(t.Context(), start(t).lab.Topology, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(x.Close)
 	return x
 }
@@ -67,9 +64,7 @@ func startOwn(t *testing.T, o explore.Options) *explore.Explorer {
 func exploreOwn(t *testing.T, x *explore.Explorer, s explore.Service, bounds trace.Bounds) trace.Result {
 	t.Helper()
 	r, err := x.Explore(t.Context(), load.OwnService(s.Description), bounds)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if !r.Judged() {
 		t.Errorf("not every schedule was executed and judged: %+v", r.Tally)
 	}
@@ -138,9 +133,7 @@ func TestServicesInOtherLanguages(t *testing.T) {
 func text(t *testing.T, o trace.Execution) string {
 	t.Helper()
 	var b strings.Builder
-	if err := trace.Write(&b, o.Steps); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, trace.Write(&b, o.Steps))
 	return b.String()
 }
 
@@ -218,9 +211,7 @@ func TestAServiceThatGoesOnAfterItsAnswerIsNotJudged(t *testing.T) {
 	x := startOwn(t, explore.Options{Lanes: 2, Requests: 2, Subject: s})
 	x.Workloads = []string{"enough"}
 	r, err := x.Explore(t.Context(), load.OwnService(s.Description), trace.Bounds{Preemptions: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	c := cell(t, r, "")
 	if c.Kinds[trace.Unjudged] != c.Schedules || !r.Held() || r.Judged() {
 		t.Errorf("%d schedules led to %v", c.Schedules, c.Kinds)
@@ -279,9 +270,7 @@ func TestNothingOfAServiceIsLeft(t *testing.T) {
 		t.Error("a service that never listens is explored")
 	}
 	text, err := os.ReadFile(pids)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	started := strings.Fields(string(text))
 	if len(started) < 4 {
 		t.Fatalf("the commands started %v, want three processes and one more", started)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
+	"stock/internal/must"
 	"stock/internal/servers/serverstest"
 )
 
@@ -21,9 +22,7 @@ import (
 func openSQL(t *testing.T, set func(*mysql.Config)) (through, direct *sql.DB, p *Proxy, g *gate) {
 	t.Helper()
 	config, err := mysql.ParseDSN(shared.Database(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	config.ParseTime = true
 	config.Logger = &mysql.NopLogger{}
 	if set != nil {
@@ -34,9 +33,7 @@ func openSQL(t *testing.T, set func(*mysql.Config)) (through, direct *sql.DB, p 
 		config := config.Clone()
 		config.Addr = addr
 		connector, err := mysql.NewConnector(config)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		db := sql.OpenDB(connector)
 		t.Cleanup(func() { db.Close() })
 		return db
@@ -64,9 +61,7 @@ func table(t *testing.T, db *sql.DB) {
 
 func stockOf(t *testing.T, db *sql.DB, id int) (units int) {
 	t.Helper()
-	if err := db.QueryRowContext(t.Context(), "SELECT stock FROM item WHERE id = ?", id).Scan(&units); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, db.QueryRowContext(t.Context(), "SELECT stock FROM item WHERE id = ?", id).Scan(&units))
 	return units
 }
 
@@ -147,9 +142,7 @@ func TestArgumentsOfPreparedStatementsAreShown(t *testing.T) {
 	const query = "SELECT '?', ? /* ? */, ?, ?, ?, ?, ?"
 	when := time.Date(2026, 2, 3, 4, 5, 6, 7000, time.UTC)
 	_, err := rows(t, through, query, int64(-1<<62), 0.5, "it's", []byte{0, 255}, nil, when)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	e := g.find(t, "SELECT '?'")
 	const want = `SELECT '?', -4611686018427387904 /* ? */, 0.5, 'it\'s', 0x00ff, NULL, '2026-02-03 04:05:06.000007'`
 	if e.Text != want {
@@ -193,9 +186,7 @@ func TestLargeResult(t *testing.T) {
 	through, direct, _, g := openSQL(t, nil)
 	exec(t, direct, "SET GLOBAL max_allowed_packet = 64*1024*1024")
 	var text string
-	if err := through.QueryRowContext(t.Context(), "SELECT REPEAT('x', 17000000)").Scan(&text); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, through.QueryRowContext(t.Context(), "SELECT REPEAT('x', 17000000)").Scan(&text))
 	if len(text) != 17_000_000 {
 		t.Errorf("%d bytes", len(text))
 	}
@@ -258,14 +249,10 @@ func TestAConnectionThatIsKilled(t *testing.T) {
 	t.Parallel()
 	through, direct, p, g := openSQL(t, nil)
 	conn, err := through.Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer conn.Close()
 	var id uint32
-	if err := conn.QueryRowContext(t.Context(), "SELECT CONNECTION_ID()").Scan(&id); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, conn.QueryRowContext(t.Context(), "SELECT CONNECTION_ID()").Scan(&id))
 	if e := g.find(t, "SELECT CONNECTION_ID"); e.Store != "mysql" || !e.Local {
 		t.Errorf("%+v, want it to be local", e)
 	}

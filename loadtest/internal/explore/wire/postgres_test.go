@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 	"github.com/jackc/pgx/v5/stdlib"
 
+	"stock/internal/must"
 	"stock/internal/servers/serverstest"
 )
 
@@ -23,9 +24,7 @@ import (
 func openPostgres(t *testing.T, mode pgx.QueryExecMode) (through, direct *sql.DB, p *Proxy, g *gate) {
 	t.Helper()
 	config, err := pgx.ParseConfig(shared.Postgres(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	config.DefaultQueryExecMode = mode
 	p, g = start(t, Postgres, fmt.Sprintf("%s:%d", config.Host, config.Port))
 	open := func(config pgx.ConnConfig) *sql.DB {
@@ -44,9 +43,7 @@ func throughProxy(t *testing.T, config *pgx.ConnConfig, p *Proxy) *pgx.ConnConfi
 	t.Helper()
 	proxied, err := pgx.ParseConfig(fmt.Sprintf("postgres://%s:%s@%s/%s?sslmode=prefer",
 		config.User, config.Password, p.Addr(), config.Database))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	proxied.DefaultQueryExecMode = config.DefaultQueryExecMode
 	return proxied
 }
@@ -117,9 +114,7 @@ func TestArgumentsOfStatementsOfPostgresAreShown(t *testing.T) {
 	for range 2 { // the second time, it is prepared already
 		_, err := rows(t, through, `SELECT '$1', "$1".a /* $2 */, 5 - $1::bigint, $2::float8, $3::text, $4::bytea, $5::int,
 			$6::timestamp FROM (SELECT 1 AS a) AS "$1"`, int64(-1<<62), 0.5, "it's", []byte{0, 255}, nil, when)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		e := g.find(t, "SELECT '$1'")
 		const want = `SELECT '$1', "$1".a /* $2 */, 5 - (-4611686018427387904)::bigint, 0.5::float8, 'it''s'::text, ` +
 			`'\x00ff'::bytea, NULL::int, '2026-02-03 04:05:06.000007'::timestamp FROM (SELECT 1 AS a) AS "$1"`
@@ -154,9 +149,7 @@ func TestABatchIsOneExchange(t *testing.T) {
 		batch := &pgx.Batch{}
 		batch.Queue("UPDATE item SET stock = stock - $1 WHERE id = $2", 1, 2)
 		batch.Queue("SELECT stock FROM item WHERE id = $1", 2)
-		if err := rawConn(t, through).SendBatch(t.Context(), batch).Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, rawConn(t, through).SendBatch(t.Context(), batch).Close())
 		e := g.find(t, "UPDATE item SET stock = stock - ")
 		if !strings.Contains(e.Text, "SELECT stock") || e.Reply != "OK, 1 row; 1 row: 19" {
 			t.Errorf("%v: %q was answered %q", mode, e.Text, e.Reply)
@@ -169,9 +162,7 @@ func TestTransactionsOfPostgres(t *testing.T) {
 	through, direct, _, g := openPostgres(t, pgx.QueryExecModeSimpleProtocol)
 	items(t, direct)
 	conn, err := through.Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer conn.Close()
 	for _, c := range []struct {
 		text  string
@@ -294,9 +285,7 @@ func TestHeldRequestsOfPostgres(t *testing.T) {
 				t.Errorf("Answered got %v", g.err(h.Exchange))
 			}
 			var left int
-			if err := direct.QueryRowContext(t.Context(), "SELECT stock FROM item WHERE id = 1").Scan(&left); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, direct.QueryRowContext(t.Context(), "SELECT stock FROM item WHERE id = 1").Scan(&left))
 			if left != c.want {
 				t.Errorf("%d units, want %d", left, c.want)
 			}
@@ -311,14 +300,10 @@ func TestAConnectionToPostgresIsEnded(t *testing.T) {
 	t.Parallel()
 	through, direct, p, g := openPostgres(t, pgx.QueryExecModeSimpleProtocol)
 	conn, err := through.Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer conn.Close()
 	var pid uint32
-	if err := conn.QueryRowContext(t.Context(), "SELECT pg_backend_pid()").Scan(&pid); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, conn.QueryRowContext(t.Context(), "SELECT pg_backend_pid()").Scan(&pid))
 	if e := g.find(t, "SELECT pg_backend_pid"); e.Conn.PID != pid || !e.Local {
 		t.Errorf("%+v, want it to be local and of process %d", e, pid)
 	}
@@ -352,9 +337,7 @@ func TestAStatementOfPostgresIsCancelled(t *testing.T) {
 	through, direct, p, g := openPostgres(t, pgx.QueryExecModeSimpleProtocol)
 	items(t, direct)
 	holder, err := direct.Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer holder.Close()
 	exec(t, holder, "BEGIN; UPDATE item SET stock = 9 WHERE id = 1")
 	conn := rawConn(t, through)
@@ -369,9 +352,7 @@ func TestAStatementOfPostgresIsCancelled(t *testing.T) {
 			conn.PgConn().PID()).Scan(&waits)
 		return err == nil && waits
 	})
-	if err := conn.PgConn().CancelRequest(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, conn.PgConn().CancelRequest(t.Context()))
 	refused, ok := errors.AsType[*pgconn.PgError](<-done)
 	if !ok || refused.Code != "57014" {
 		t.Errorf("the error is %v", refused)
@@ -386,13 +367,9 @@ func TestAStatementOfPostgresIsCancelled(t *testing.T) {
 func rawConn(t *testing.T, db *sql.DB) (conn *pgx.Conn) {
 	t.Helper()
 	of, err := db.Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { of.Close() })
-	if err := of.Raw(func(driver any) error { conn = driver.(*stdlib.Conn).Conn(); return nil }); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, of.Raw(func(driver any) error { conn = driver.(*stdlib.Conn).Conn(); return nil }))
 	return conn
 }
 
@@ -438,9 +415,7 @@ func TestFlush(t *testing.T) {
 		for _, m := range messages {
 			frontend.Send(m)
 		}
-		if err := frontend.Flush(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, frontend.Flush())
 		for kind := range strings.FieldsSeq(want) {
 			m, err := frontend.Receive()
 			if got := strings.TrimPrefix(fmt.Sprintf("%T", m), "*pgproto3."); err != nil || got != kind {

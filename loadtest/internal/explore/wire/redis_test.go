@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
+	"stock/internal/must"
 	"stock/internal/servers/serverstest"
 )
 
@@ -122,9 +123,7 @@ func TestScriptsAreNamedOnceTheyAreKnown(t *testing.T) {
 	source := "-- Sets a key. Why not?\nreturn redis.call('SET', KEYS[1], ARGV[1]) -- " + rand.Text()
 	s := redis.NewScript(source)
 	for i := range 2 {
-		if err := s.Run(t.Context(), through, []string{"stock:{17}:x"}, fmt.Sprintf("v %d", i)).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.Run(t.Context(), through, []string{"stock:{17}:x"}, fmt.Sprintf("v %d", i)).Err())
 	}
 	e := g.find(t, "EVALSHA {Sets")
 	if want := "EVALSHA {Sets a key} KEYS stock:{17}:x ARGV \"v 1\""; e.Text != want {
@@ -153,9 +152,7 @@ func TestMessagesComeBetweenReplies(t *testing.T) {
 			{"PING", []string{message, message, "+PONG\r\n"}, "PONG"},
 		} {
 			e, err := s.request(frame{commands: [][]string{strings.Fields(step.request)}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			for i, reply := range step.replies {
 				want := pushed
 				if i == len(step.replies)-1 {
@@ -165,9 +162,7 @@ func TestMessagesComeBetweenReplies(t *testing.T) {
 					reply = kind + reply
 				}
 				f, err := s.readReply(bufio.NewReader(strings.NewReader(reply)))
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				if got := s.reply(f, e); got != want {
 					t.Fatalf("%q during %s is %v, want %v", reply, step.request, got, want)
 				}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"stock/internal/must"
 	"stock/internal/servers/serverstest"
 )
 
@@ -137,9 +138,7 @@ func start(t testing.TB, protocol Protocol, server string) (*Proxy, *gate) {
 	t.Helper()
 	g := &gate{errs: map[*Exchange]error{}, held: make(chan *heldExchange, 64)}
 	p, err := Start(protocol, server, g, commands(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() {
 		p.Close()
 		g.mu.Lock()
