@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -48,13 +47,6 @@ func throughProxy(t *testing.T, config *pgx.ConnConfig, p *Proxy) *pgx.ConnConfi
 	return proxied
 }
 
-// items makes the table item with the rows (1, 10) and (2, 20).
-func items(t *testing.T, db *sql.DB) {
-	t.Helper()
-	exec(t, db, "CREATE TABLE item (id INT PRIMARY KEY, stock INT NOT NULL)")
-	exec(t, db, "INSERT INTO item VALUES (1, 10), (2, 20)")
-}
-
 // modes are the ways in which clients send statements.
 var modes = []pgx.QueryExecMode{
 	pgx.QueryExecModeCacheStatement, pgx.QueryExecModeCacheDescribe, pgx.QueryExecModeDescribeExec,
@@ -79,18 +71,12 @@ func TestPostgresAnswersAsItDoesDirectly(t *testing.T) {
 			if strings.Count(strings.ToUpper(e.Text), "NULL") != len(args) || e.Reply != "OK, 1 row" || e.Local {
 				t.Errorf("%q was answered %q, local %v", e.Text, e.Reply, e.Local)
 			}
-			for _, query := range []string{
+			wantSame(t, through, direct,
 				"SELECT * FROM every WHERE s = $1", "SELECT * FROM every WHERE s IS NULL OR s = $1",
 				"SELECT COUNT(*), SUM(b), MAX(t) FROM every WHERE s <= $1", "SELECT oops FROM every WHERE s = $1",
 				"SELECT $1::int, NULL, '', REPEAT('x', 300), REPEAT('y', 70000)", "SELECT 1 / ($1::int + 7)",
 				"DELETE FROM every WHERE s = $1 + 1", "UPDATE every SET i = 5 WHERE s = $1 RETURNING i, t",
-			} {
-				got, gotErr := rows(t, through, query, -7)
-				want, wantErr := rows(t, direct, query, -7)
-				if !reflect.DeepEqual(got, want) || fmt.Sprint(gotErr) != fmt.Sprint(wantErr) {
-					t.Errorf("%s: %v, %v, want %v, %v", query, got, gotErr, want, wantErr)
-				}
-			}
+			)
 			if got := g.find(t, "UPDATE every").Reply; got != `1 row: 5, 'it''s`+"\n"+`\ ü'` {
 				t.Errorf("the reply is %q", got)
 			}
@@ -245,93 +231,6 @@ func TestWhatNobodyNoticesInPostgres(t *testing.T) {
 	}
 }
 
-func TestHeldRequestsOfPostgres(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		action Action
-		leaves bool // the client goes before the action
-		want   int  // units that are left
-	}{{LoseBoth, false, 10}, {LoseReply, false, 9}, {Pass, true, 9}, {LoseBoth, true, 10}} {
-		t.Run(fmt.Sprint(c), func(t *testing.T) {
-			t.Parallel()
-			through, direct, _, g := openPostgres(t, pgx.QueryExecModeCacheDescribe)
-			items(t, direct)
-			g.holding("UPDATE")
-			conn := rawConn(t, through)
-			done := make(chan error, 1)
-			go func() {
-				_, err := conn.Exec(t.Context(), "UPDATE item SET stock = stock - $1 WHERE id = 1", 1)
-				done <- err
-			}()
-			h := g.next(t)
-			if strings.HasPrefix(h.Text, "PREPARE") {
-				h.decide <- Pass
-				h = g.next(t)
-			}
-			if c.leaves {
-				conn.PgConn().Conn().Close()
-				select {
-				case <-h.gone:
-				case <-time.After(limit):
-					t.Fatal("gone was not closed")
-				}
-			}
-			h.decide <- c.action
-			if err := <-done; err == nil {
-				t.Error("the client has got a reply")
-			}
-			serverstest.Eventually(t, "the request is answered", func() bool { return g.ended(h.Exchange) })
-			if lost := g.err(h.Exchange) != nil; lost != (c.action == LoseBoth) {
-				t.Errorf("Answered got %v", g.err(h.Exchange))
-			}
-			var left int
-			must.Succeed(t, direct.QueryRowContext(t.Context(), "SELECT stock FROM item WHERE id = 1").Scan(&left))
-			if left != c.want {
-				t.Errorf("%d units, want %d", left, c.want)
-			}
-			g.holding("")
-			through.SetMaxOpenConns(2)
-			exec(t, through, "SELECT 1") // on a new connection
-		})
-	}
-}
-
-func TestAConnectionToPostgresIsEnded(t *testing.T) {
-	t.Parallel()
-	through, direct, p, g := openPostgres(t, pgx.QueryExecModeSimpleProtocol)
-	conn, err := through.Conn(t.Context())
-	must.Succeed(t, err)
-	defer conn.Close()
-	var pid uint32
-	must.Succeed(t, conn.QueryRowContext(t.Context(), "SELECT pg_backend_pid()").Scan(&pid))
-	if e := g.find(t, "SELECT pg_backend_pid"); e.Conn.PID != pid || !e.Local {
-		t.Errorf("%+v, want it to be local and of process %d", e, pid)
-	}
-	g.holding("SELECT 2")
-	done := make(chan error, 1)
-	go func() {
-		_, err := conn.ExecContext(context.Background(), "SELECT 2")
-		done <- err
-	}()
-	h := g.next(t)
-	exec(t, direct, fmt.Sprintf("SELECT pg_terminate_backend(%d)", pid))
-	select {
-	case <-h.gone:
-	case <-time.After(limit):
-		t.Fatal("gone was not closed")
-	}
-	h.decide <- Pass
-	if err := <-done; err == nil {
-		t.Error("a connection that was ended was answered")
-	}
-	if e := g.find(t, "SELECT 2"); g.err(e) == nil {
-		t.Error("Answered got no error")
-	}
-	conn.Close()
-	g.holding("")
-	serverstest.Eventually(t, "nothing is under way", func() bool { return !p.Busy() })
-}
-
 func TestAStatementOfPostgresIsCancelled(t *testing.T) {
 	t.Parallel()
 	through, direct, p, g := openPostgres(t, pgx.QueryExecModeSimpleProtocol)
@@ -451,11 +350,7 @@ func TestFlush(t *testing.T) {
 	send("", take...) // is ignored
 	send("ReadyForQuery", &pgproto3.Sync{})
 	send("BindComplete CommandComplete ReadyForQuery", append(take[:2], &pgproto3.Sync{})...)
-	var left int
-	err := direct.QueryRowContext(t.Context(), "SELECT stock FROM item WHERE id = 1").Scan(&left)
-	if err != nil || left != 1 {
-		t.Errorf("%d units, %v, want 1", left, err)
-	}
+	wantStock(t, direct, 1)
 }
 
 func TestWhatOpensAConnectionToPostgres(t *testing.T) {

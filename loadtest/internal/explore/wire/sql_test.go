@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/go-sql-driver/mysql"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -120,8 +121,8 @@ func prefixAll(list string) (all []string) {
 
 func TestTransactionsGatherWhatTheyTouch(t *testing.T) {
 	t.Parallel()
-	through, direct, _, g := openSQL(t, nil)
-	table(t, direct)
+	through, direct, _, g := openSQL(t, func(*mysql.Config) {})
+	items(t, direct)
 	exec(t, direct, "CREATE TABLE other (id INT PRIMARY KEY)")
 	for _, c := range []struct{ text, reads, writes string }{
 		{"SET TRANSACTION ISOLATION LEVEL READ COMMITTED", "", ""},
