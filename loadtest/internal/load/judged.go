@@ -34,7 +34,7 @@ type judgedWorkload struct {
 	claim    string // of the strategies that run it; empty: correct
 	suits    func(Choice) bool
 
-	reservations *traffic.Reservations // nil: the requests are deductions or orders
+	holdFor time.Duration // see traffic.Load
 }
 
 var judgedWorkloads = []judgedWorkload{
@@ -62,9 +62,9 @@ var judgedWorkloads = []judgedWorkload{
 	},
 	{
 		name: Reservations, users: 64, requests: 280, stock: 35,
-		mix:          traffic.MixConfig{Goods: 3, MinCount: 1, MaxCount: 2},
-		reservations: &traffic.Reservations{TTL: 300 * time.Millisecond},
-		suits:        func(c Choice) bool { return slices.Contains(c.Strategy.Reservations, c.Store) },
+		mix:     traffic.MixConfig{Goods: 3, MinCount: 1, MaxCount: 2},
+		holdFor: 300 * time.Millisecond,
+		suits:   func(c Choice) bool { return slices.Contains(c.Strategy.Reservations, c.Store) },
 	},
 	{
 		name: Cancellations, users: 32, requests: 350, stock: 40, cancels: true,

@@ -73,14 +73,7 @@ type Config struct {
 	// Keys has requests carry an idempotency key if their strategy keeps it. A load with retries always has keys.
 	Keys bool
 
-	// Pairs has the users hold units and confirm, instead of deducting them. It is for strategies that take reservations,
-	// in a closed loop without restocks.
-	Pairs bool
-
 	WarmUp time.Duration // of each strategy
-	// Drained is called in each cell when all requests are answered and everything that was sold is written; nil: nothing
-	// is.
-	Drained func()
 	// Patience is how long stores that differ are watched until their difference is taken as final; 0: 20 s.
 	Patience time.Duration
 	Dir      string // histories are written to its subdirectory "history"
@@ -258,13 +251,10 @@ func (r *Runner) newLoad(row row, mix *traffic.Mix, prefix string) traffic.Load 
 	if r.target.Own != nil {
 		load.Service = r.target.Own.Description
 	}
-	if r.config.Pairs {
-		load.Reservations = &traffic.Reservations{TTL: pairTTL, Pairs: true}
-	}
 	if w := judgedWorkloadOf(row.Workload.Name); w != nil {
-		load.Requests, load.Duration, load.Retries, load.Reservations = w.requests, judgedTime, w.retries, w.reservations
+		load.Requests, load.Duration, load.Retries, load.HoldFor = w.requests, judgedTime, w.retries, w.holdFor
 		load.Cancels = w.cancels
-		load.Keys = (load.Keys || w.retries || w.cancels) && w.reservations == nil
+		load.Keys = (load.Keys || w.retries || w.cancels) && w.holdFor == 0
 	}
 	return load
 }

@@ -15,13 +15,10 @@ import (
 // is generous: if somebody asks, they must be free at once.
 const lapseTime = 5 * time.Second
 
-// pairTTL is for how long units are held that are about to be confirmed: longer than a confirmation takes.
-const pairTTL = 30 * time.Second
-
 // awaitLapse waits until every reservation has expired and its units are back in the stock, or should be. Then it reads
 // all reservations.
 func (c *cellRun) awaitLapse(ctx context.Context) error {
-	if c.load.Reservations == nil {
+	if c.load.HoldFor == 0 {
 		return nil
 	}
 	expired := LastExpiry(c.result.Ops)

@@ -52,9 +52,6 @@ func (r *Runner) run(ctx context.Context, current row) (Measured, error) {
 		return Measured{}, err
 	}
 	drainErr := run.drain(ctx)
-	if r.config.Drained != nil {
-		r.config.Drained()
-	}
 	drainErr = errors.Join(drainErr, run.awaitLapse(ctx))
 	after, countErr := r.target.Oracle.Counters(ctx)
 	run.counters = after.Since(before)
@@ -124,7 +121,7 @@ func (c *cellRun) describe() history.Run {
 		JudgedOnly: judgedOnly(cell.Workload.Name),
 		Retries:    c.load.Retries,
 		Cancels:    c.load.Cancels,
-		Reserves:   c.load.Reservations != nil,
+		Reserves:   c.load.HoldFor > 0,
 	}
 }
 

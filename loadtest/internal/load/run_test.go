@@ -233,18 +233,3 @@ func TestRejectedStrategyIsAnError(t *testing.T) {
 		t.Errorf("there is no history: %v", err)
 	}
 }
-
-func TestDrainedIsCalledAfterTheRequestsOfEachCell(t *testing.T) {
-	t.Parallel()
-	s := &shop{}
-	var drained []int
-	runner := s.open(t, Config{Requests: 100, Rounds: 1, Drained: func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		drained = append(drained, s.deductions)
-	}})
-	cells := runAll(t, runner)
-	if len(drained) != len(cells) || drained[0] < 100 {
-		t.Errorf("called in %d of %d cells, after so many requests: %v, want at least 100", len(drained), len(cells), drained)
-	}
-}

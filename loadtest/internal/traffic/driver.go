@@ -27,12 +27,11 @@ type Load struct {
 	Hold     time.Duration // work inside the critical section, in whole milliseconds
 	Mix      *Mix
 
-	Users    int             // concurrent clients; in an open loop, the most requests in flight
-	Rate     float64         // requests per second of an open loop; 0: closed loop
-	Requests int             // the number of requests; 0: until Duration
-	Duration time.Duration   // no request of the load starts later, but pending retries follow; 0: until Requests
-	Until    <-chan struct{} // when it is closed, no request of the load starts any more; nil: never
-	Timeout  time.Duration   // of each request
+	Users    int           // concurrent clients; in an open loop, the most requests in flight
+	Rate     float64       // requests per second of an open loop; 0: closed loop
+	Requests int           // the number of requests; 0: until Duration
+	Duration time.Duration // no request of the load starts later, but pending retries follow; 0: until Requests
+	Timeout  time.Duration // of each request
 
 	// Service is how a service of the user's is asked, and what its answers mean; nil: the service answers as stock does.
 	// A load for it has only deductions, and Strategy, Store and Hold say nothing to it.
@@ -44,9 +43,10 @@ type Load struct {
 	Cancels bool // cancel some of the sales, instead of Retries; it needs what they need, and deductions only
 
 	Restock *Restock // what is put back meanwhile; may be nil
-	// Reservations has buyers hold the units that they ask for; nil: the load deducts them. It needs a closed loop and,
-	// but for Pairs, an even number of Users. Nothing is restocked then.
-	Reservations *Reservations
+	// HoldFor makes every request a buyer who holds units, for this time, in whole milliseconds, or up to twice as long,
+	// and then ends the reservation or leaves it; 0: the load deducts them. It needs a closed loop and an even number of
+	// Users. Nothing is restocked then.
+	HoldFor time.Duration
 
 	RequestPrefix string        // requests are named PREFIX-0, PREFIX-1, …
 	Answered      *atomic.Int64 // counts finished requests, to show progress; may be nil
@@ -66,7 +66,7 @@ func (l Load) validate() error {
 		return fmt.Errorf("rate %g: must not be negative", l.Rate)
 	case (l.Retries || l.Cancels) && (!l.Keys || l.Rate > 0 || l.Users%2 != 0):
 		return errors.New("requests are sent again only with keys, in a closed loop, by pairs of users")
-	case l.Reservations != nil && (l.Rate > 0 || l.Users%2 != 0 && !l.Reservations.Pairs || l.Retries || l.Restock != nil):
+	case l.HoldFor > 0 && (l.Rate > 0 || l.Users%2 != 0 || l.Retries || l.Restock != nil):
 		return errors.New("reservations are made only in a closed loop without restocks, by pairs of users")
 	case l.Timeout <= 0:
 		return errors.New("a load needs a timeout, because requests without one could keep it from ending")

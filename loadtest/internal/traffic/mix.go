@@ -21,7 +21,6 @@ const (
 type MixConfig struct {
 	Seed       uint64
 	Goods      int    // number of items
-	FirstItem  int64  // the id of the first of them; the others follow; 0: 1
 	Skew       string // Uniform or Zipf
 	MinCount   int64  // units of a deduction, or of a line of an order
 	MaxCount   int64
@@ -97,14 +96,11 @@ func (m *Mix) Order(i int) []history.Line {
 
 func (m *Mix) drawItem(generator *rand.PCG) (goodsID int64) {
 	if m.config.Goods == 1 {
-		return m.item(0)
+		return 1
 	}
 	probability := float64(generator.Uint64()>>11) / (1 << 53)
-	return m.item(min(sort.SearchFloat64s(m.cumulative, probability), m.config.Goods-1))
+	return int64(min(sort.SearchFloat64s(m.cumulative, probability)+1, m.config.Goods))
 }
-
-// item returns the id of the k-th item, from 0.
-func (m *Mix) item(k int) int64 { return max(m.config.FirstItem, 1) + int64(k) }
 
 func (m *Mix) drawCount(generator *rand.PCG) int64 {
 	if m.config.MinCount == m.config.MaxCount {
@@ -123,7 +119,7 @@ func draw(generator *rand.PCG, n int) uint64 {
 func (m *Mix) Demand(n int) map[int64]int64 {
 	demand := make(map[int64]int64, m.config.Goods)
 	for k := range m.config.Goods {
-		demand[m.item(k)] = 0
+		demand[int64(k+1)] = 0
 	}
 	for i := range n {
 		lines := m.Order(i)
@@ -142,7 +138,7 @@ func (m *Mix) Demand(n int) map[int64]int64 {
 func (m *Mix) Goods() []int64 {
 	ids := make([]int64, m.config.Goods)
 	for k := range ids {
-		ids[k] = m.item(k)
+		ids[k] = int64(k + 1)
 	}
 	return ids
 }

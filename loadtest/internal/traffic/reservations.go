@@ -9,14 +9,6 @@ import (
 	"stock/loadtest/internal/history"
 )
 
-// Reservations makes a Load of reservations out of one of deductions: every request of the mix is a buyer who holds the
-// units, and then ends the reservation or leaves it. Buyers differ in what they do, and in how long they ask for.
-type Reservations struct {
-	TTL time.Duration // the shortest, in whole milliseconds; the longest is twice as long
-	// Pairs makes every user a buyer who confirms at once, to measure how many do so in a second.
-	Pairs bool
-}
-
 const (
 	// comeAgainAfter is how long a buyer waits who was refused because the item is sold out.
 	comeAgainAfter = 30 * time.Millisecond
@@ -69,40 +61,15 @@ var habits = [][]step{
 	{lapse, cancel, confirm},
 }
 
-// sellReservations sends a load of reservations.
-func (r *run) sellReservations(ctx context.Context) {
-	if r.load.Reservations.Pairs {
-		r.loop(ctx, len(r.users), func(i, n int) {
-			r.users[i].holdAndConfirm(ctx, n)
-			r.load.countAnswered()
-		})
-		return
-	}
-	r.byPairs(ctx, (*pair).buy)
-}
-
-// holdOf is the hold of the n-th request.
-func (l *Load) holdOf(n int) history.Op {
-	goodsID, count := l.Mix.At(n)
-	return history.Op{
-		Kind: history.Hold, Name: l.name(n), GoodsID: goodsID, Count: count, TTLMS: l.Reservations.TTL.Milliseconds(),
-	}
-}
-
-// holdAndConfirm holds the units of the n-th request, and confirms.
-func (u *user) holdAndConfirm(ctx context.Context, n int) {
-	held := u.send(ctx, u.run.load.holdOf(n))
-	if held.Outcome == history.Done {
-		u.send(ctx, About(held, history.Confirm, false))
-	}
-}
-
 // buy holds the units of the n-th request, and does with them what the n-th buyer does.
 func (p *pair) buy(n int) {
-	asked := p.customer.run.load.holdOf(n)
-	asked.TTLMS += asked.TTLMS * int64(n%5) / 4
-	asked.Keyed = n%2 == 0
-	name := asked.Name
+	load := p.customer.run.load
+	goodsID, count := load.Mix.At(n)
+	ttl := load.HoldFor.Milliseconds()
+	asked := history.Op{
+		Kind: history.Hold, GoodsID: goodsID, Count: count, TTLMS: ttl + ttl*int64(n%5)/4, Keyed: n%2 == 0,
+	}
+	name := load.name(n)
 	for try := range mostHolds {
 		asked.Name = name + "-" + strconv.Itoa(try)
 		p.held = p.hold(asked, n%4 == 0)

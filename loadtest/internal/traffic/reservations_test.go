@@ -108,9 +108,9 @@ func (d *desk) hold(r *http.Request) (status int, answer reply) {
 func reservationLoad(t *testing.T, requests int) Load {
 	t.Helper()
 	return Load{
-		Strategy: "reserve", Mix: newMix(t, MixConfig{Goods: 1, FirstItem: 7, MinCount: 1, MaxCount: 2}), Users: 16,
+		Strategy: "reserve", Mix: newMix(t, MixConfig{Goods: 1, MinCount: 1, MaxCount: 2}), Users: 16,
 		Requests: requests, Timeout: time.Minute, RequestPrefix: "t",
-		Reservations: &Reservations{TTL: 20 * time.Millisecond},
+		HoldFor: 20 * time.Millisecond,
 	}
 }
 
@@ -130,7 +130,7 @@ func TestBuyersHoldAndConfirmAndCancelInEveryWay(t *testing.T) {
 	seen := map[string]int{}
 	last := int64(0)
 	for _, c := range result.Ops {
-		if c.SentNS < last || c.ReceivedNS < c.SentNS || c.GoodsID != 7 || c.Replica != "one" || c.RequestID == "" {
+		if c.SentNS < last || c.ReceivedNS < c.SentNS || c.GoodsID != 1 || c.Replica != "one" || c.RequestID == "" {
 			t.Errorf("after %d: %+v", last, c)
 		}
 		last = c.SentNS

@@ -76,8 +76,8 @@ func (d *Driver) Run(ctx context.Context, load Load) (Result, error) {
 	switch {
 	case load.Rate > 0:
 		result.Dropped = r.openLoop(ctx)
-	case load.Reservations != nil:
-		r.sellReservations(ctx)
+	case load.HoldFor > 0:
+		r.byPairs(ctx, (*pair).buy)
 	case load.Retries:
 		r.byPairs(ctx, (*pair).retry)
 	case load.Cancels:
@@ -165,11 +165,6 @@ func (r *run) eachUser(ctx context.Context, do func(*user)) {
 func (r *run) take(ctx context.Context) (n int, ok bool) {
 	if ctx.Err() != nil || r.load.Duration > 0 && monotonic.Now()-r.startedNS >= int64(r.load.Duration) {
 		return 0, false
-	}
-	select {
-	case <-r.load.Until:
-		return 0, false
-	default:
 	}
 	n = int(r.next.Add(1) - 1)
 	return n, r.load.Requests == 0 || n < r.load.Requests
