@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 )
 
 //go:embed nginx.conf
@@ -52,12 +51,4 @@ func Render(upstream, listen string, replicas []string) string {
 		"${STOCK_LISTEN}", listen,
 		"${STOCK_SERVERS}", strings.Join(servers, " "),
 	).Replace(StockTemplate)
-}
-
-// WithRequestTimeout returns what Render has returned, for replicas whose --request-timeout is the given one: nginx
-// waits longer for a reply than they take.
-func WithRequestTimeout(site string, timeout time.Duration) string {
-	const usual = " 17s;"
-	seconds := strconv.Itoa(int(timeout.Seconds()) + 2)
-	return strings.ReplaceAll(site, usual, " "+seconds+"s;")
 }

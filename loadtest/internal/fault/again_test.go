@@ -66,7 +66,8 @@ func (p *playedTwice) scenario(name string, first func(*Stage)) Scenario {
 func TestCellsInDoubtArePlayedAgainAlone(t *testing.T) {
 	t.Parallel()
 	lab, catalogue := startLab(t)
-	lab.ReplicaArgs = []string{"--lease=2s"}
+	dies := named(t, "holder-dies")
+	dies.On.Lease = lease
 	// This one waits until the lease of the dead has ended, and does not say so.
 	known := func(s load.Strategy) bool { return s.Name == "lock-redis-expiry" }
 	liar := catalogue[slices.IndexFunc(catalogue, known)]
@@ -77,7 +78,7 @@ func TestCellsInDoubtArePlayedAgainAlone(t *testing.T) {
 		Scenarios: []Scenario{
 			slow.scenario("slow", func(s *Stage) { s.Provef("it struck"); s.blocked = 2 * time.Second }),
 			missed.scenario("missed", func(*Stage) {}),
-			named(t, "holder-dies"),
+			dies,
 			broken.scenario("broken", func(s *Stage) { s.Provef("it struck"); s.Failf("sold twice") }),
 		},
 		Choices: []load.Choice{{Strategy: liar, Store: oracle.MySQL}}, Repeat: 1, Parallel: 4,

@@ -28,8 +28,6 @@ type Player struct {
 	Topology *topology.Topology
 	Oracle   *oracle.Oracle // reads the stores of the topology
 
-	ReplicaArgs []string // more arguments of "stock serve", for every replica
-
 	// Reading means that Options.Step waits until somebody has read the step. Rounds, and requests that should not end
 	// before the scenario tells them to, have time for that. Claims about how long an item is blocked are not checked.
 	Reading bool
@@ -231,7 +229,7 @@ func (d *Deployment) startReplicas(ctx context.Context, l *Player, on Setting) e
 		"--lock-wait=" + on.LockWait.String(),
 		// MySQL would drop what a scenario holds back for longer.
 		"--mysql-idle-timeout=" + (2 * readersTimeout).String(),
-	}, on.Args, l.ReplicaArgs)}
+	}, on.Args)}
 	group, starting := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
 		d.Victim, err = l.Topology.StartIsolated(starting, "victim", victimAt, options)

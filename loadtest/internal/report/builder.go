@@ -32,9 +32,9 @@ type Builder struct {
 type collected struct {
 	run       history.Run // of the first round
 	rounds    []Cell
-	latencies histogram // ns
-	waited    histogram // µs
-	held      histogram // µs
+	latencies measurements // ns
+	waited    measurements // µs
+	held      measurements // µs
 	attempts  int64
 	replicas  map[string]int // sales by replica
 	windows   []timeline.Window
@@ -87,7 +87,7 @@ func (b *Builder) Add(h *history.History, v verify.Verdict) Cell {
 	latencies := c.addOps(h.Ops)
 	cell := newCell(h, v)
 	cell.LatencyMS = latency(latencies, cell.ElapsedS)
-	c.latencies.merge(latencies)
+	c.latencies = append(c.latencies, latencies...)
 	c.rounds = append(c.rounds, cell)
 	c.addWindows(h, v)
 	return cell
@@ -105,15 +105,15 @@ func (c *collected) addWindows(h *history.History, v verify.Verdict) {
 }
 
 // addOps adds the deductions of a round, and returns their latencies.
-func (c *collected) addOps(ops []history.Op) (latencies histogram) {
+func (c *collected) addOps(ops []history.Op) (latencies measurements) {
 	for _, op := range ops {
 		if op.Again || !op.Sells() {
 			continue
 		}
-		latencies.add(latencyNS(op))
+		latencies = append(latencies, latencyNS(op))
 		if op.Outcome == history.Sold {
-			c.waited.add(op.WaitedUS)
-			c.held.add(op.HeldUS)
+			c.waited = append(c.waited, op.WaitedUS)
+			c.held = append(c.held, op.HeldUS)
 			c.attempts += int64(op.Attempts)
 			c.replicas[op.Replica]++
 		}

@@ -1,6 +1,9 @@
 package report
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // Buckets are a coarse histogram of latencies, which a chart is drawn from.
 type Buckets struct {
@@ -17,19 +20,18 @@ func (b *Buckets) Start(i int) float64 {
 	return math.Exp2(float64(b.First+i)/perDoubling) / 1e3
 }
 
-// buckets coarsens a histogram of nanoseconds; nil if it is empty.
-func (h *histogram) buckets() *Buckets {
-	if h.n == 0 {
+// buckets counts latencies in nanoseconds; nil if there are none.
+func (s measurements) buckets() *Buckets {
+	if len(s) == 0 {
 		return nil
 	}
 	number := func(ns int64) int {
 		return int(math.Floor(perDoubling * math.Log2(max(1, float64(ns)/1e3))))
 	}
-	b := &Buckets{First: number(h.lowest)}
-	b.Counts = make([]int64, number(h.greatest)-b.First+1)
-	for fine, n := range h.counts {
-		ns := min(max(middle(fine), h.lowest), h.greatest)
-		b.Counts[number(ns)-b.First] += n
+	b := &Buckets{First: number(slices.Min(s))}
+	b.Counts = make([]int64, number(slices.Max(s))-b.First+1)
+	for _, ns := range s {
+		b.Counts[number(ns)-b.First]++
 	}
 	return b
 }

@@ -4,12 +4,8 @@ import "testing"
 
 func TestBucketsHoldEveryLatencyOnce(t *testing.T) {
 	t.Parallel()
-	var h histogram
-	values := []int64{0, 900, 1_000, 1_500, 2_000, 1_000_000, 1_100_000, 3_000_000_000}
-	for _, ns := range values {
-		h.add(ns)
-	}
-	b := h.buckets()
+	values := measurements{0, 900, 1_000, 1_500, 2_000, 1_000_000, 1_100_000, 3_000_000_000}
+	b := values.buckets()
 	var sum int64
 	for _, n := range b.Counts {
 		sum += n
@@ -23,7 +19,7 @@ func TestBucketsHoldEveryLatencyOnce(t *testing.T) {
 	if last := len(b.Counts) - 1; b.Start(last) > 3000 || b.Start(last+1) < 3000 {
 		t.Errorf("3 s is not in the last bucket, which begins at %v ms", b.Start(last))
 	}
-	if got := (&histogram{}).buckets(); got != nil {
+	if got := measurements(nil).buckets(); got != nil {
 		t.Errorf("without latencies, the buckets are %v", got)
 	}
 }

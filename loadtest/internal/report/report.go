@@ -144,8 +144,7 @@ type Cell struct {
 	ShareOfNoop *float64 `json:"share_of_noop,omitempty"`
 }
 
-// Latency is a distribution in milliseconds. Percentiles are nearest ranks with an error of at most 0.05 % (see
-// histogram), and 0 if they are not known (see known). The other figures are exact.
+// Latency is a distribution in milliseconds. Percentiles are nearest ranks, and 0 if they are not known (see known).
 type Latency struct {
 	Mean float64 `json:"mean"`
 	P50  float64 `json:"p50,omitempty"`
@@ -163,7 +162,7 @@ type Lag struct {
 	Max  float64 `json:"max"`
 }
 
-// Wait is a distribution in microseconds. Its percentile is as precise as those of Latency.
+// Wait is a distribution in microseconds.
 type Wait struct {
 	Mean float64 `json:"mean"`
 	P99  float64 `json:"p99,omitempty"`

@@ -27,13 +27,14 @@ func (r *Row) figures(of func(Cell) float64) iter.Seq2[int, float64] {
 }
 
 // latency summarizes nanoseconds of rounds of so many seconds on average.
-func latency(ns histogram, seconds float64) Latency {
+func latency(ns measurements, seconds float64) Latency {
+	ns = ns.sorted()
 	ms := func(v int64) float64 { return rounded(float64(v) / 1e6) }
-	p := ns.known(1e9*seconds, 0.5, 0.9, 0.95, 0.99, 0.999)
+	p := func(part float64) float64 { return ms(ns.known(1e9*seconds, part)) }
 	return Latency{
 		Mean: rounded(ns.mean() / 1e6),
-		P50:  ms(p[0]), P90: ms(p[1]), P95: ms(p[2]), P99: ms(p[3]), P999: ms(p[4]),
-		Min: ms(ns.lowest), Max: ms(ns.greatest),
+		P50:  p(0.5), P90: p(0.9), P95: p(0.95), P99: p(0.99), P999: p(0.999),
+		Min: ms(ns.percentile(0)), Max: ms(ns.greatest()),
 	}
 }
 
@@ -42,8 +43,9 @@ const notKnown = `A latency is left out if fewer than ten requests took longer, 
 long on average: requests at the end of a round wait for fewer others.`
 
 // wait summarizes microseconds of rounds of so many seconds on average.
-func wait(us histogram, seconds float64) Wait {
-	return Wait{Mean: rounded(us.mean()), P99: float64(us.known(1e6*seconds, 0.99)[0]), Max: float64(us.greatest)}
+func wait(us measurements, seconds float64) Wait {
+	us = us.sorted()
+	return Wait{Mean: rounded(us.mean()), P99: float64(us.known(1e6*seconds, 0.99)), Max: float64(us.greatest())}
 }
 
 // lag summarizes how late the requests of the rounds were sent; nil for a closed loop.

@@ -6,7 +6,6 @@ import (
 	"net"
 	"strconv"
 	"strings"
-	"time"
 
 	"stock/internal/servers"
 	"stock/nginx"
@@ -26,15 +25,8 @@ func (t *Topology) balance(ctx context.Context, o Options) error {
 	for _, r := range t.Replicas {
 		replicas = append(replicas, strings.TrimPrefix(r.URL, "http://"))
 	}
-	timeout, err := o.requestTimeout()
-	if err != nil {
-		return err
-	}
-	render := func(name, listen string, replicas []string) string {
-		return nginx.WithRequestTimeout(nginx.Render(name, listen, replicas), timeout)
-	}
 	var sites strings.Builder
-	sites.WriteString(render("stock", all, replicas))
+	sites.WriteString(nginx.Render("stock", all, replicas))
 	for n := 1; n < max(len(replicas), 2); n++ {
 		listen, err := freeAddr()
 		if err != nil {
@@ -42,7 +34,7 @@ func (t *Topology) balance(ctx context.Context, o Options) error {
 		}
 		t.Fewer[n] = "http://" + listen
 		ready = append(ready, t.Fewer[n])
-		sites.WriteString(render("stock-"+strconv.Itoa(n), listen, replicas[:n]))
+		sites.WriteString(nginx.Render("stock-"+strconv.Itoa(n), listen, replicas[:n]))
 	}
 	t.SingleURL = t.Fewer[1]
 	t.Servers.Nginx, err = startNginx(ctx, sites.String(), ready...)
@@ -52,24 +44,6 @@ func (t *Topology) balance(ctx context.Context, o Options) error {
 	t.Nginx = Nginx{PID: t.Servers.Nginx.PID, Conf: t.Servers.Nginx.Conf}
 	t.Environment.Nginx = t.Servers.Nginx.Version
 	return nil
-}
-
-// requestTimeout returns the longest time that a replica spends on a request: the service's default, or what the
-// arguments of the replicas say if that is more.
-func (o Options) requestTimeout() (time.Duration, error) {
-	timeout := 15 * time.Second
-	for _, arg := range o.ReplicaArgs {
-		value, found := strings.CutPrefix(arg, "--request-timeout=")
-		if !found {
-			continue
-		}
-		given, err := time.ParseDuration(value)
-		if err != nil {
-			return 0, fmt.Errorf("%s: %w", arg, err)
-		}
-		timeout = max(timeout, given)
-	}
-	return timeout, nil
 }
 
 // startNginx starts an nginx with the given sites, and waits until it answers at each of the URLs.

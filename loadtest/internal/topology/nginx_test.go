@@ -3,9 +3,6 @@ package topology
 import (
 	"strings"
 	"testing"
-
-	"stock/internal/must"
-	"stock/nginx"
 )
 
 func TestListenAddr(t *testing.T) {
@@ -29,27 +26,5 @@ func TestListenAddr(t *testing.T) {
 		if got, err := listenAddr(bad, 0); err == nil {
 			t.Errorf("listenAddr(%q) = %q, want an error", bad, got)
 		}
-	}
-}
-
-func TestNginxWaitsLongerThanTheReplicas(t *testing.T) {
-	t.Parallel()
-	for args, want := range map[string]string{
-		"":                                     "17s",
-		"--lease=2s --request-timeout=500ms":   "17s",
-		"--lease=2s --request-timeout=1h0m0s":  "3602s",
-		"--request-timeout=1h --mysql-idle=2h": "3602s",
-	} {
-		timeout, err := Options{ReplicaArgs: strings.Fields(args)}.requestTimeout()
-		must.Succeed(t, err)
-		site := nginx.WithRequestTimeout(nginx.Render("stock", "8000", []string{"replica-1:8080"}), timeout)
-		for _, setting := range []string{"proxy_send_timeout ", "proxy_read_timeout "} {
-			if line := "\n    " + setting + want + ";\n"; !strings.Contains(site, line) {
-				t.Errorf("%q: the configuration does not have %q", args, line)
-			}
-		}
-	}
-	if timeout, err := (Options{ReplicaArgs: []string{"--request-timeout=long"}}).requestTimeout(); err == nil {
-		t.Errorf("a timeout that is no duration is %v, want an error", timeout)
 	}
 }

@@ -157,15 +157,13 @@ func (t *Topology) describeServers() {
 		t.Redlock = append(t.Redlock, master.Addr)
 	}
 	if mysql := t.Servers.MySQL; mysql != nil {
-		t.Environment.MySQL, t.Environment.MySQLSettings = mysql.Version, mysql.Settings
+		t.Environment.MySQLSettings = mysql.Settings
 	}
 	if redis := t.Servers.Redis; redis != nil {
-		t.Redis, t.Environment.Redis = []string{redis.Addr}, redis.Version
+		t.Redis = []string{redis.Addr}
 		if cluster := t.Servers.RedisCluster; cluster != nil {
 			t.Redis = cluster.Addrs
-			t.Environment.Redis += " Cluster of 3 masters"
 		}
-		t.Environment.RedisPersistence = "append-only file, fsync everysec"
 	}
 	if etcd := t.Servers.Etcd; etcd != nil {
 		t.Etcd, t.Environment.Etcd = []string{etcd.Addr}, etcd.Version

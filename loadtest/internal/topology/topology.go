@@ -124,13 +124,10 @@ type Nginx struct {
 
 // Environment is what measurements depend on. Unknown values are empty.
 type Environment struct {
-	MySQL            string            `json:"mysql"`             // "MariaDB 10.11.6"
-	MySQLSettings    map[string]string `json:"mysql_settings"`    // durability and isolation
-	Redis            string            `json:"redis"`             // "Redis 7.0.15"
-	RedisPersistence string            `json:"redis_persistence"` // "append-only file, fsync everysec"
-	Etcd             string            `json:"etcd"`              // "etcd 3.4.23"
-	ZooKeeper        string            `json:"zookeeper"`         // "ZooKeeper 3.8.0"
-	Nginx            string            `json:"nginx"`             // "nginx 1.22.1"
+	MySQLSettings map[string]string `json:"mysql_settings"` // durability and isolation
+	Etcd          string            `json:"etcd"`           // "etcd 3.4.23"
+	ZooKeeper     string            `json:"zookeeper"`      // "ZooKeeper 3.8.0"
+	Nginx         string            `json:"nginx"`          // "nginx 1.22.1"
 }
 
 // Start starts everything and waits until each process answers. If it fails, or if this process dies, no process and no

@@ -54,7 +54,7 @@ func (t *Topology) rentMySQL(ctx context.Context, o Options) (err error) {
 	}
 	t.Tenants.MySQL, t.MySQLDSN, t.rented = database, database.DSN, true
 	t.Account.MySQLTLS, t.mysqlTLS = o.User.Account.MySQLTLS, o.User.MySQLTLS
-	t.Environment.MySQL, t.Environment.MySQLSettings = database.Version, database.Isolation
+	t.Environment.MySQLSettings = database.Isolation
 	least := o.Replicas
 	if o.User.Replicas > least {
 		least += 2 // for one fault scenario at a time
