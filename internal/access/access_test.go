@@ -77,26 +77,6 @@ func TestTheServerIsVerifiedUnlessTheSettingsSayOtherwise(t *testing.T) {
 	}
 }
 
-func TestTheClientShowsItsCertificate(t *testing.T) {
-	t.Parallel()
-	ca, other := serverstest.NewCA(t), serverstest.NewCA(t)
-	url := server(t, ca.Issue(t, "server", "127.0.0.1"), tls.RequireAndVerifyClientCert)
-	client, stranger := ca.Issue(t, "client"), other.Issue(t, "stranger")
-	name, err := get(t, url, "ca="+ca.File+",cert="+client.Cert+",key="+client.Key)
-	if err != nil || name != "client" {
-		t.Errorf("the server knows the client as %q, %v", name, err)
-	}
-	_, err = get(t, url, "ca="+ca.File)
-	if remedy := access.Remedy(err); !strings.Contains(remedy, "cert=FILE and key=FILE") {
-		t.Errorf("without a certificate: %v, remedy %q", err, remedy)
-	}
-	_, err = get(t, url, "ca="+ca.File+",cert="+stranger.Cert+",key="+stranger.Key)
-	if remedy := access.Remedy(err); !strings.Contains(remedy, "does not accept the certificate") &&
-		!strings.Contains(remedy, "cert=FILE") {
-		t.Errorf("with a certificate of another CA: %v, remedy %q", err, remedy)
-	}
-}
-
 func TestARenewedCertificateIsUsedWithoutARestart(t *testing.T) {
 	t.Parallel()
 	ca := serverstest.NewCA(t)

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"stock/internal/must"
-	"stock/internal/servers/serverstest"
 	"stock/internal/tcpproxy"
 )
 
@@ -148,24 +147,6 @@ func TestCutBeforeTheReplyLetsTheServerFinish(t *testing.T) {
 	wantEnd(t, client)
 }
 
-func TestCutSparesLaterRepliesIfTheMessageHasNone(t *testing.T) {
-	t.Parallel()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	must.Succeed(t, err)
-	defer listener.Close()
-	p := tcpproxy.New(t, listener.Addr().String())
-	conn := dial(t, p)
-	server, err := listener.Accept()
-	must.Succeed(t, err)
-	defer server.Close()
-	p.Cut(1, tcpproxy.BeforeReply)
-	send(t, conn, "no question")
-	wantAnswer(t, server, "no question")
-	p.Pass()
-	send(t, server, "an answer to another")
-	wantAnswer(t, conn, "an answer to another")
-}
-
 func TestBlackHoleSwallowsMessagesUntilPass(t *testing.T) {
 	t.Parallel()
 	address, received := echo(t)
@@ -183,71 +164,6 @@ func TestBlackHoleSwallowsMessagesUntilPass(t *testing.T) {
 	exchange(t, idle, "after")
 	if message := <-received; message != "after" {
 		t.Errorf("the server received %q, want nothing between before and after", message)
-	}
-}
-
-func TestRedirectLeadsConnectionsToAnotherServer(t *testing.T) {
-	t.Parallel()
-	oldAddress, atOld := echo(t)
-	newAddress, atNew := echo(t)
-	p := tcpproxy.New(t, oldAddress)
-	old := dial(t, p)
-	exchange(t, old, "before")
-	p.Redirect(newAddress)
-	wantEnd(t, old)
-	exchange(t, dial(t, p), "after")
-	if before, after := <-atOld, <-atNew; before != "before" || after != "after" {
-		t.Errorf("the old server received %q and the new one %q, want before and after", before, after)
-	}
-}
-
-func TestHoldHoldsBackSelectedMessagesUntilTheirRelease(t *testing.T) {
-	t.Parallel()
-	address, received := echo(t)
-	p := tcpproxy.New(t, address)
-	p.Select(func(m tcpproxy.Message) bool { return string(m.Data) == "write" })
-	held, other := dial(t, p), dial(t, p)
-	release := p.Hold()
-	send(t, held, "write")
-	serverstest.Eventually(t, "the held message is counted", func() bool { return p.Count() == 1 })
-	p.Cut(1, tcpproxy.BeforeRequest) // the message behind the one that is held
-	exchange(t, other, "read")
-	if message := <-received; message != "read" {
-		t.Errorf("the server received %q, want it held back", message)
-	}
-	release()
-	wantAnswer(t, held, "write")
-	send(t, other, "write")
-	wantEnd(t, other)
-}
-
-func TestAReplyIsCutThoughItsRequestWasHeld(t *testing.T) {
-	t.Parallel()
-	address, received := echo(t)
-	p := tcpproxy.New(t, address)
-	p.Cut(1, tcpproxy.BeforeReply)
-	release := p.Hold()
-	conn := dial(t, p)
-	send(t, conn, "write")
-	serverstest.Eventually(t, "the message arrived", func() bool { return !p.Armed() })
-	release()
-	wantEnd(t, conn)
-	if message := <-received; message != "write" {
-		t.Errorf("the server received %q, want the message whose reply was cut", message)
-	}
-}
-
-func TestDelayDelaysMessages(t *testing.T) {
-	t.Parallel()
-	address, _ := echo(t)
-	p := tcpproxy.New(t, address)
-	conn := dial(t, p)
-	const delay = 20 * time.Millisecond
-	p.Delay(delay)
-	sent := time.Now()
-	exchange(t, conn, "late")
-	if took := time.Since(sent); took < delay {
-		t.Errorf("the answer came after %v, want at least %v", took, delay)
 	}
 }
 
@@ -341,49 +257,6 @@ func TestTheFirstOfReleaseAndCutDecides(t *testing.T) {
 			})
 		}
 	}
-}
-
-func TestEachMatchSeesEachMessage(t *testing.T) {
-	t.Parallel()
-	address, _ := echo(t)
-	proxy := tcpproxy.New(t, address)
-	seen := make([]string, 2)
-	var caught []*tcpproxy.Caught
-	for i := range seen {
-		caught = append(caught, proxy.Catch(func(m tcpproxy.Message) bool {
-			seen[i] += string(m.Data)
-			return true
-		}))
-	}
-	client := dial(t, proxy)
-	for i, message := range []string{"one,", "two,"} {
-		send(t, client, message)
-		<-caught[i].Arrived()
-		caught[i].Release()
-		wantAnswer(t, client, message)
-	}
-	if want := []string{"one,", "one,two,"}; !slices.Equal(seen, want) {
-		t.Errorf("the matches saw %q, want %q", seen, want)
-	}
-}
-
-func TestACaughtReplyComesWhenItIsReleased(t *testing.T) {
-	t.Parallel()
-	address, received := echo(t)
-	proxy := tcpproxy.New(t, address)
-	caught := proxy.CatchReply(func(m tcpproxy.Message) bool { return string(m.Data) == "read" })
-	client := dial(t, proxy)
-	exchange(t, client, "before")
-	send(t, client, "read")
-	<-caught.Arrived()
-	if got := []string{<-received, <-received}; got[1] != "read" || string(caught.Data()) != "read" {
-		t.Errorf("the server received %q, and the reply to %q is held; want that to read", got, caught.Data())
-	}
-	wantSilence(t, client)
-	caught.Release()
-	wantAnswer(t, client, "read")
-	<-caught.Answered()
-	exchange(t, client, "after")
 }
 
 func TestACaughtReplyIsDroppedIfItIsCutOrItsClientGoes(t *testing.T) {

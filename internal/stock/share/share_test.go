@@ -11,7 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"stock/internal/must"
 	"stock/internal/stock/share"
 )
 
@@ -72,18 +71,6 @@ func TestAPoolOfOneConnectionIsUsed(t *testing.T) {
 	l.Release(1)
 	if got := takeAll(l, 2); got != 1 {
 		t.Errorf("afterwards another got %d, want 1", got)
-	}
-}
-
-func TestAPoolWithoutALimitIsNotDivided(t *testing.T) {
-	t.Parallel()
-	l := share.New(0)
-	for range 100 {
-		must.Succeed(t, l.Acquire(t.Context(), 1))
-	}
-	l.Release(1)
-	if l.Waiting() != 0 {
-		t.Error("requests wait")
 	}
 }
 
