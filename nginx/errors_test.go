@@ -161,24 +161,18 @@ func TestARequestThatReachesNoReplicaIsRefused(t *testing.T) {
 	}
 }
 
+// nginx counts 0 bytes for the first replica, which refuses the connection.
 func TestTheOutcomeIsUnknownIfAReplicaDiesAfterReadingTheRequest(t *testing.T) {
 	t.Parallel()
-	_, balancer := start(t, nginx.Main(), startReplica(t, die).address())
-	got := ask(t, balancer, post)
-	got.wantProblem(t, http.StatusBadGateway, "outcome-unknown")
-	if got.problem.RequestID != "order-1" || got.Header.Get("Retry-After") != "" {
-		t.Errorf("the request id is %q, and Retry-After is %q", got.problem.RequestID, got.Header.Get("Retry-After"))
-	}
-}
-
-// nginx counts 0 bytes for the first replica, which refuses the connection.
-func TestTheOutcomeIsUnknownIfOneReplicaRefusesAndTheNextDiesAfterReadingTheRequest(t *testing.T) {
-	t.Parallel()
-	dying := startReplica(t, die)
-	_, balancer := start(t, nginx.Main(), serverstest.FreeAddress(t), dying.address())
-	ask(t, balancer, post).wantProblem(t, http.StatusBadGateway, "outcome-unknown")
-	if n := dying.read.Load(); n != 1 {
-		t.Errorf("the second replica read %d requests, want 1", n)
+	for _, others := range [][]string{nil, {serverstest.FreeAddress(t)}} {
+		dying := startReplica(t, die)
+		_, balancer := start(t, nginx.Main(), append(others, dying.address())...)
+		got := ask(t, balancer, post)
+		got.wantProblem(t, http.StatusBadGateway, "outcome-unknown")
+		if n := dying.read.Load(); n != 1 || got.problem.RequestID != "order-1" || got.Header.Get("Retry-After") != "" {
+			t.Errorf("the replica read %d requests; the request id is %q, and Retry-After is %q",
+				n, got.problem.RequestID, got.Header.Get("Retry-After"))
+		}
 	}
 }
 

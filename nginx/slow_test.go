@@ -3,22 +3,9 @@ package nginx_test
 import (
 	"net/http"
 	"testing"
-	"time"
 
 	"stock/nginx"
 )
-
-func TestABodyThatStopsIsCutOff(t *testing.T) {
-	t.Parallel()
-	_, address := start(t, nginx.Main(), startReplica(t, ok).address())
-	conn := dial(t, address)
-	write(t, conn, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4000\r\n\r\n{")
-	began := time.Now()
-	got, err := parse(conn)
-	if err == nil && got.StatusCode != http.StatusRequestTimeout || time.Since(began) > 30*time.Second {
-		t.Errorf("after %v: %v, %v, want none or 408 after 15 s", time.Since(began), got.Response, err)
-	}
-}
 
 // Otherwise the service could not refuse a key in a header with the wrong name, and would sell without it.
 func TestAHeaderWithAnUnderscoreReachesTheReplica(t *testing.T) {
