@@ -111,42 +111,6 @@ func TestHeldWorkLeavesConnectionsForOthers(t *testing.T) {
 	wantSold(t, update, other)
 }
 
-func TestOrdersOfABlockedItemLeaveConnectionsForOthers(t *testing.T) {
-	for _, name := range []string{"update", "for-update"} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			a := stocktest.NewAddresses(t, stock.NeedMySQL)
-			outside, deps := stocktest.MySQL(t, a.MySQL), a.Connect(t)
-			service := stocktest.NewService(t, deps)
-			free, blocked, another := service.NewItem(t, 100), service.NewItem(t, 100), service.NewItem(t, 100)
-			orderer, _, err := service.ResolveOrders(name, stock.MySQL)
-			must.Succeed(t, err)
-			order := func(ctx context.Context, items ...int64) error {
-				var lines []stock.Line
-				for _, id := range items {
-					lines = append(lines, stock.Line{GoodsID: id, Count: 1})
-				}
-				request, err := stock.NewOrder(lines...)
-				if err != nil {
-					t.Error(err)
-				}
-				_, err = orderer.Order(ctx, request)
-				return err
-			}
-			unlock := stocktest.LockRow(t, outside, blocked)
-			crowd(t, deps, func(ctx context.Context, _ int) { _ = order(ctx, free, blocked) })
-			stocktest.WaitForRowLocks(t, outside, deps.MySQL.Stats().MaxOpenConnections/2)
-			ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
-			defer cancel()
-			if err := order(ctx, another); err != nil {
-				t.Errorf("Order: %v", err)
-			}
-			unlock()
-			stocktest.WantIdle(t, deps)
-		})
-	}
-}
-
 // A request that waits for its item's share is refused after Deps.LockWait, or at once, and says why.
 func TestARequestDoesNotWaitLongerForItsShareThanItMay(t *testing.T) {
 	t.Parallel()

@@ -1,10 +1,7 @@
 package mysql_test
 
 import (
-	"errors"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"testing"
 
 	"stock/internal/must"
@@ -96,64 +93,4 @@ func TestADrawDecidesByTheStockThatItHasLocked(t *testing.T) {
 	must.Succeed(t, other.Commit())
 	stocktest.WantAnswers(t, stocktest.Answers(request), "sold out at 0")
 	r.wantLeft(t, id, 0)
-}
-
-func TestADrawIsRetriedAfterADeadlock(t *testing.T) {
-	t.Parallel()
-	r := newEscrowReplica(t, stocktest.NewAddresses(t, stock.NeedMySQL))
-	id, large := r.fill(t, slices.Repeat([]int64{1}, 16)...), r.fill(t, make([]int64, 64)...)
-	other := stocktest.Begin(t, r.deps.MySQL)
-	// The server rolls back the transaction that has changed less. It must not be this one.
-	other.MustExec("UPDATE good_slot SET stock = 1 WHERE goods_id = ?", large)
-	other.MustExec("UPDATE good_slot SET stock = 2 WHERE goods_id = ? AND slot = 15", id)
-	request := r.ask(t, id, 16)
-	stocktest.WaitForRowLock(t, r.deps.MySQL) // the draw has locked all slots but the last
-	other.MustExec("UPDATE good_slot SET stock = 1 WHERE goods_id = ? AND slot = 0", id)
-	must.Succeed(t, other.Commit())
-	if a := <-request; a.Err != nil || a.Receipt.Attempts != 2 {
-		t.Errorf("%+v, %v, want a receipt after 2 attempts: a deadlock and a success", a.Receipt, a.Err)
-	}
-	r.wantLeft(t, id, 1)
-}
-
-// Three replicas sell out an item. None refuses a buyer while there are units, and units are not passed back and forth:
-// without a rule for their shares, every second batch would be a draw.
-func TestReplicasSellTheLastUnitWithFewDraws(t *testing.T) {
-	t.Parallel()
-	const initial, buyers, mostDraws = 3000, 8, 60
-	a := stocktest.NewAddresses(t, stock.NeedMySQL)
-	proxy, dsn := stocktest.ProxyMySQL(t, a.MySQL)
-	a.MySQL = dsn
-	replicas := []slotsReplica{newEscrowReplica(t, a), newEscrowReplica(t, a), newEscrowReplica(t, a)}
-	id := replicas[0].NewItem(t, initial)
-	proxy.Select(stocktest.Matching(commit))
-	before := proxy.Count()
-	var sold atomic.Int64
-	var wg sync.WaitGroup
-	for _, r := range replicas {
-		for range buyers {
-			wg.Go(func() {
-				for {
-					_, err := r.Deduct(t.Context(), stock.Request{GoodsID: id, Count: 1})
-					if err != nil {
-						if !errors.Is(err, stock.ErrSoldOut) {
-							t.Errorf("Deduct: %v", err)
-						}
-						return
-					}
-					sold.Add(1)
-				}
-			})
-		}
-	}
-	wg.Wait()
-	if sold.Load() != initial {
-		t.Errorf("%d units were sold, want %d", sold.Load(), initial)
-	}
-	replicas[0].wantLeft(t, id, 0)
-	if draws := proxy.Count() - before; draws > mostDraws {
-		t.Errorf("units were drawn %d times, want at most %d times", draws, mostDraws)
-	} else {
-		t.Logf("units were drawn %d times", draws)
-	}
 }

@@ -2,11 +2,8 @@ package mysql_test
 
 import (
 	"context"
-	"errors"
 	"testing"
-	"time"
 
-	"stock/internal/must"
 	"stock/internal/stock"
 	"stock/internal/stock/stocktest"
 )
@@ -54,46 +51,4 @@ func TestATimestampGrowsWhateverTheClockSays(t *testing.T) {
 	if want := "3000-01-01 00:00:00.000000"; err != nil || stamp != want {
 		t.Errorf("the timestamp is %s, %v, want %s", stamp, err, want)
 	}
-}
-
-// Both transactions have read the row: they share its lock, and neither can write. The server rolls back one of them.
-func TestSerializableRetriesAfterADeadlock(t *testing.T) {
-	t.Parallel()
-	_, service := newReplica(t)
-	d, id, bothHaveRead := service.Deducter(t, "serializable", stock.MySQL), service.NewItem(t, 10), stocktest.Barrier(2)
-	receipts := make(chan stock.Receipt, 2)
-	for count := 1; count <= 2; count++ {
-		go func() {
-			ctx := stocktest.WithPause(t.Context(), stocktest.Once(stocktest.AfterRead, bothHaveRead))
-			receipt, err := d.Deduct(ctx, stock.Request{GoodsID: id, Count: count})
-			if err != nil {
-				t.Errorf("Deduct: %v", err)
-			}
-			receipts <- receipt
-		}()
-	}
-	a, b := <-receipts, <-receipts
-	if a.Attempts+b.Attempts != 3 || min(a.Remaining, b.Remaining) != 7 {
-		t.Errorf("%+v and %+v, want 3 attempts and 7 remaining", a, b)
-	}
-}
-
-// A lock wait that times out rolls back its statement only: the strategy must roll back the transaction.
-func TestSerializableRollsBackAfterALockWaitTimeout(t *testing.T) {
-	t.Parallel()
-	a := stocktest.NewAddresses(t, stock.NeedMySQL)
-	holder := stocktest.MySQL(t, a.MySQL)
-	deps := a.WithMySQLParam(t, "innodb_lock_wait_timeout", "1").Connect(t)
-	deps.LockWait = 10 * time.Millisecond
-	service := stocktest.NewService(t, deps)
-	id := service.NewItem(t, 10)
-	row := stocktest.Begin(t, holder)
-	_, err := row.Exec("SELECT stock FROM good_stock WHERE goods_id = ? LOCK IN SHARE MODE", id)
-	must.Succeed(t, err)
-	_, err = service.Deducter(t, "serializable", stock.MySQL).Deduct(t.Context(), stock.Request{GoodsID: id, Count: 1})
-	if !errors.Is(err, stock.ErrBusy) {
-		t.Errorf("Deduct: %v, want busy", err)
-	}
-	must.Succeed(t, row.Rollback())
-	stocktest.WantIdle(t, deps)
 }

@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"regexp"
-	"slices"
 	"testing"
 	"time"
 
 	"stock/internal/must"
 	"stock/internal/servers/serverstest"
 	"stock/internal/stock"
-	"stock/internal/stock/retention"
 	"stock/internal/stock/stocktest"
 	"stock/internal/tcpproxy"
 )
@@ -187,6 +185,7 @@ func TestAHoldThatWaitedForItsItemIsAsLongAsAsked(t *testing.T) {
 	unlock := stocktest.LockRow(t, s.deps.MySQL, s.item)
 	done := s.start(t, s.request(1, time.Minute))
 	stocktest.WaitForRowLock(t, s.deps.MySQL)
+	time.Sleep(200 * time.Millisecond) // a hold may be up to 0.1 s shorter
 	var granted int64
 	const now = "SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
 	must.Succeed(t, s.deps.MySQL.Get(&granted, now))
@@ -194,37 +193,6 @@ func TestAHoldThatWaitedForItsItemIsAsLongAsAsked(t *testing.T) {
 	if a := <-done; a.err != nil || a.held.Created.UnixMicro() < granted {
 		t.Errorf("%+v, %v: the hold began %v before it was granted",
 			a.held, a.err, time.UnixMicro(granted).Sub(a.held.Created))
-	}
-}
-
-func TestPruneDeletesReservationsThatHaveEnded(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	held, cancelled, young := s.hold(t, 1), s.hold(t, 1), s.hold(t, 1)
-	keyed, _, err := s.Hold(t.Context(), keyed(s.request(1, time.Hour)))
-	must.Succeed(t, err)
-	confirmed := keyed.ID
-	_, err = s.Confirm(t.Context(), confirmed)
-	_, err2 := s.Cancel(t.Context(), cancelled)
-	_, err3 := s.Confirm(t.Context(), young)
-	_, err4 := s.deps.MySQL.Exec("UPDATE reservation SET expires_at = UTC_TIMESTAMP(6) - INTERVAL 2 HOUR WHERE id <> ?",
-		young[:])
-	must.Succeed(t, errors.Join(err, err2, err3, err4))
-	deleted, err := retention.PruneReservations(t.Context(), s.deps.MySQL, time.Hour)
-	if err != nil || deleted != 2 {
-		t.Errorf("deleted %d, %v, want the confirmed and the cancelled one", deleted, err)
-	}
-	var keys int
-	if err := s.deps.MySQL.Get(&keys, "SELECT COUNT(*) FROM ledger"); err != nil || keys > 0 {
-		t.Errorf("%d keys are left, %v, want that the key is deleted with its reservation", keys, err)
-	}
-	left := func(id stock.ReservationID) bool {
-		_, err := s.Reservation(t.Context(), id)
-		return !errors.Is(err, stock.ErrUnknownReservation)
-	}
-	if got := []bool{left(held), left(confirmed), left(cancelled), left(young)}; !slices.Equal(
-		got, []bool{true, false, false, true}) {
-		t.Errorf("left are held, confirmed, cancelled, young: %v", got)
 	}
 }
 

@@ -54,6 +54,9 @@ func start(
 	return done
 }
 
+// soon leaves time for a confirmation on a busy machine.
+const soon = 4 * time.Second
+
 // awaitExpiry waits until the time of a reservation has passed.
 func awaitExpiry(t testing.TB, db *sqlx.DB, id stock.ReservationID) {
 	t.Helper()
@@ -146,7 +149,7 @@ func TestASweeperAndAHoldTakeBackUnitsOnce(t *testing.T) {
 func TestAConfirmationThatWasSentInTimeWinsOverTheSweeper(t *testing.T) {
 	t.Parallel()
 	shops, outside := newShops(t, 10)
-	held, _, err := shops[0].Hold(t.Context(), shops[0].request(3, time.Second))
+	held, _, err := shops[0].Hold(t.Context(), shops[0].request(3, soon))
 	must.Succeed(t, err)
 	unlock := lockReservation(t, outside, held.ID)
 	confirmed := start(t, shops[0].Confirm, held.ID)
@@ -178,14 +181,14 @@ func TestNobodyIsToldOfAnExpiryBeforeAConfirmationThatWasSentInTime(t *testing.T
 			return s.Cancel(t.Context(), held.ID)
 		},
 		"hold again": func(s shop, _ stock.Reservation) (stock.Reservation, error) {
-			again, _, err := s.Hold(t.Context(), keyed(s.request(3, time.Second)))
+			again, _, err := s.Hold(t.Context(), keyed(s.request(3, soon)))
 			return again, err
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			shops, outside := newShops(t, 10)
-			held, _, err := shops[0].Hold(t.Context(), keyed(shops[0].request(3, time.Second)))
+			held, _, err := shops[0].Hold(t.Context(), keyed(shops[0].request(3, soon)))
 			must.Succeed(t, err)
 			unlock := lockReservation(t, outside, held.ID)
 			confirmed := start(t, shops[0].Confirm, held.ID)

@@ -59,21 +59,6 @@ func oneFull(slot int, units int64) []int64 {
 	return slots
 }
 
-func TestSlotsSellFromTheOnlySlotThatHasEnough(t *testing.T) {
-	t.Parallel()
-	r := newSlotsReplica(t, stocktest.NewAddresses(t, stock.NeedMySQL))
-	for _, slot := range []int{0, 7, 15} {
-		id := r.fill(t, oneFull(slot, 5)...)
-		for range 5 {
-			stocktest.Sell(t, r, stock.Request{GoodsID: id, Count: 1})
-		}
-		_, err := r.Deduct(t.Context(), stock.Request{GoodsID: id, Count: 1})
-		if soldOut, ok := errors.AsType[*stock.SoldOutError](err); !ok || soldOut.Remaining != 0 {
-			t.Errorf("after the last unit of slot %d: %v, want sold out with 0 remaining", slot, err)
-		}
-	}
-}
-
 func TestSlotsSellACountThatNoSingleSlotHas(t *testing.T) {
 	t.Parallel()
 	r := newSlotsReplica(t, stocktest.NewAddresses(t, stock.NeedMySQL))

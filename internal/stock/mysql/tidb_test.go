@@ -2,7 +2,6 @@ package mysql_test
 
 import (
 	"errors"
-	"fmt"
 	"strconv"
 	"strings"
 	"sync"
@@ -68,26 +67,4 @@ func TestTiDBSellsOnceForEachKey(t *testing.T) {
 	}
 	clients.Wait()
 	service.WantLeft(t, stock.MySQL, id, 100-keys)
-}
-
-// LAST_INSERT_ID() of TiDB is that of an earlier statement if this one has set 0.
-func TestTiDBRepeatsThatNothingIsLeft(t *testing.T) {
-	t.Parallel()
-	a, _ := tidbUntold(t)
-	service := stocktest.NewService(t, a.Connect(t))
-	for _, name := range []string{"update", "batch"} {
-		id := service.NewItem(t, 5)
-		deducter := service.Deducter(t, name, stock.MySQL)
-		left := int64(5)
-		for _, count := range []int{2, 3} {
-			left -= int64(count)
-			req := stock.Request{GoodsID: id, Count: count, Key: fmt.Sprint(name, id, count)}
-			for range 2 { // the second is a repeat
-				receipt, err := deducter.Deduct(t.Context(), req)
-				if err != nil || receipt.Remaining != left {
-					t.Errorf("%s: %+v, %v, want %d units left", name, receipt, err, left)
-				}
-			}
-		}
-	}
 }
