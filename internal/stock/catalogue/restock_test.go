@@ -14,36 +14,6 @@ import (
 	"stock/internal/tcpproxy"
 )
 
-func TestRestockRefusesUnknownItemsAndTooManyUnits(t *testing.T) {
-	t.Parallel()
-	service := stocktest.NewService(t, stocktest.NewAddresses(t, stock.NeedMySQL, stock.NeedRedis).Connect(t))
-	for _, on := range stock.Stores {
-		if _, err := service.Restock(t.Context(), on, 77, 1); !errors.Is(err, stock.ErrUnknownItem) {
-			t.Errorf("%s: %v, want unknown item", on, err)
-		}
-		if _, err := service.Stock(t.Context(), on, 77); !errors.Is(err, stock.ErrUnknownItem) {
-			t.Errorf("%s: Stock after the refused restock: %v, want unknown item", on, err)
-		}
-		service.Set(t, 1, 2)
-		if _, err := service.Restock(t.Context(), on, 1, stock.MaxStock-1); !errors.Is(err, stock.ErrOverstocked) {
-			t.Errorf("%s: %v, want overstocked", on, err)
-		}
-		units, err := service.Restock(t.Context(), on, 1, stock.MaxStock-2)
-		if err != nil || units != stock.MaxStock {
-			t.Errorf("%s: Restock = %d, %v, want the largest stock", on, units, err)
-		}
-	}
-	if _, err := service.Restock(t.Context(), "paper", 1, 1); !errors.Is(err, stock.ErrUnsupportedStore) {
-		t.Errorf("%v, want unsupported store", err)
-	}
-	empty := stocktest.NewService(t, stock.Deps{})
-	_, err := empty.Restock(t.Context(), "", 1, 1)
-	if err2 := empty.SetStock(t.Context(), 1, 1); !errors.Is(err, stock.ErrUnavailable) ||
-		!errors.Is(err2, stock.ErrUnavailable) {
-		t.Errorf("without a store, Restock: %v; SetStock: %v; want unavailable", err, err2)
-	}
-}
-
 // A deduction that reads before a restock and writes after it must notice.
 func TestRestocksAndDeductionsLoseNothingOfEachOther(t *testing.T) {
 	t.Parallel()

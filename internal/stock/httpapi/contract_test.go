@@ -158,22 +158,6 @@ func TestEveryProblemOfNginxIsExplained(t *testing.T) {
 	}
 }
 
-func TestARequestIDIsKeptIfItCanBeLogged(t *testing.T) {
-	t.Parallel()
-	r := newReplica(t, options{})
-	for id, kept := range map[string]bool{
-		"~order/1:2;3!": true, strings.Repeat("x", 128): true,
-		strings.Repeat("x", 129): false, "a b": false, "a\tb": false, "commande-é": false, "": false,
-	} {
-		for _, path := range []string{"/livez", "/nowhere"} { // every reply has an id
-			got := do(t, request{method: "GET", url: r.public + path, header: map[string]string{"X-Request-Id": id}})
-			if told := got.header.Get("X-Request-Id"); (told == id) != kept || told == "" {
-				t.Errorf("%s with the id %q: the reply has %q", path, id, told)
-			}
-		}
-	}
-}
-
 func TestStrategiesListsTheCatalogueWithReasons(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t, options{})

@@ -83,29 +83,3 @@ func TestACancellationMayBeChunked(t *testing.T) {
 		t.Errorf("the status is %d, and %s units are left, want 5998", reply.StatusCode, left)
 	}
 }
-
-// Such a request would be carried out without its key.
-func TestAKeyThatIsNoHeaderOfItsNameIsRefused(t *testing.T) {
-	t.Parallel()
-	for _, required := range []bool{false, true} {
-		r := newReplica(t, options{deps: stock.Deps{MySQL: database(t)}, strategy: "update", requireKey: required})
-		for name, change := range map[string]func(*http.Request){
-			"another name":         func(r *http.Request) { r.Header.Set("Idempotency_Key", "k") },
-			"an announced trailer": func(r *http.Request) { r.Trailer = http.Header{"Idempotency-Key": {"k"}} },
-		} {
-			body := struct{ io.Reader }{strings.NewReader(`{"goods_id":1,"count":3}`)} // chunked, as a trailer needs it
-			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.public+"/stock/deduct", body)
-			must.Succeed(t, err)
-			req.Header.Set("Content-Type", "application/json")
-			change(req)
-			reply, err := http.DefaultClient.Do(req)
-			must.Succeed(t, err)
-			reply.Body.Close()
-			left := get(t, r.public+"/stock/1").text(t, "stock")
-			if reply.StatusCode != http.StatusBadRequest || left != "6000" {
-				t.Errorf("%s, required %v: the status is %d, and %s units are left, want 400 and 6000",
-					name, required, reply.StatusCode, left)
-			}
-		}
-	}
-}

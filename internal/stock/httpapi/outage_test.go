@@ -15,21 +15,21 @@ import (
 	"stock/internal/stock/stocktest"
 )
 
-// account is an ordinary account of a MySQL server that belongs to one test: root is exempt from read_only.
+// account is an ordinary account of MySQL: root is exempt from read_only.
 type account struct {
 	root *sqlx.DB
 	deps stock.Deps
 }
 
-func newAccount(t *testing.T, limits string) *account {
+// newAccount makes an account that may use one database.
+func newAccount(t *testing.T, dsn, name, limits string) *account {
 	t.Helper()
-	_, dsn := serverstest.StartDatabase(t, servers.MySQLOptions{Relaxed: true})
 	a := &account{root: migrated(t, stocktest.MySQL(t, dsn))}
-	a.do(t, "CREATE USER 'shop'@'127.0.0.1' IDENTIFIED BY 'first' "+limits)
-	a.do(t, "GRANT ALL ON stock.* TO 'shop'@'127.0.0.1'")
 	config, err := mysql.ParseDSN(dsn)
 	must.Succeed(t, err)
-	config.User, config.Passwd = "shop", "first"
+	a.do(t, "CREATE USER '"+name+"'@'127.0.0.1' IDENTIFIED BY 'first' "+limits)
+	a.do(t, "GRANT ALL ON "+config.DBName+".* TO '"+name+"'@'127.0.0.1'")
+	config.User, config.Passwd = name, "first"
 	a.deps = stock.Deps{MySQL: stocktest.MySQL(t, config.FormatDSN()), MySQLHealth: stocktest.MySQL(t, config.FormatDSN())}
 	a.deps.MySQLHealth.SetMaxIdleConns(0)
 	return a
@@ -61,7 +61,8 @@ func wantReady(t *testing.T, r *replica, need stock.Need, ready bool) {
 
 func TestAReadOnlyMySQLIsUnavailableUntilItTakesWritesAgain(t *testing.T) {
 	t.Parallel()
-	a := newAccount(t, "")
+	_, dsn := serverstest.StartDatabase(t, servers.MySQLOptions{Relaxed: true})
+	a := newAccount(t, dsn, "shop", "")
 	r := newReplica(t, options{deps: a.deps})
 	sell := func(status int, problem string) {
 		t.Helper()
@@ -92,15 +93,15 @@ func TestAReadOnlyMySQLIsUnavailableUntilItTakesWritesAgain(t *testing.T) {
 
 func TestAPasswordThatNoLongerWorksIsUnavailable(t *testing.T) {
 	t.Parallel()
-	a := newAccount(t, "")
+	a := newAccount(t, shared.Database(t), "changed", "")
 	r := newReplica(t, options{deps: a.deps})
 	const sale = "/stock/deduct/update?goods_id=1&count=1"
 	post(t, r.public+sale, "").want(t, 200, "")
-	a.do(t, "ALTER USER 'shop'@'127.0.0.1' IDENTIFIED BY 'second'")
+	a.do(t, "ALTER USER 'changed'@'127.0.0.1' IDENTIFIED BY 'second'")
 	wantReady(t, r, stock.NeedMySQL, false) // although the open connections still work
 	a.deps.MySQL.SetMaxIdleConns(-1)        // closes them
 	post(t, r.public+sale, "").want(t, 503, "unavailable")
-	a.do(t, "ALTER USER 'shop'@'127.0.0.1' IDENTIFIED BY 'first'")
+	a.do(t, "ALTER USER 'changed'@'127.0.0.1' IDENTIFIED BY 'first'")
 	post(t, r.public+sale, "").want(t, 200, "")
 	wantReady(t, r, stock.NeedMySQL, true)
 }
@@ -108,7 +109,7 @@ func TestAPasswordThatNoLongerWorksIsUnavailable(t *testing.T) {
 // Taking a busy replica out of service would move its load to the others.
 func TestReadyzStaysReadyWhileMySQLHasNoConnectionLeft(t *testing.T) {
 	t.Parallel()
-	a := newAccount(t, "WITH MAX_USER_CONNECTIONS 1")
+	a := newAccount(t, shared.Database(t), "limited", "WITH MAX_USER_CONNECTIONS 1")
 	r := newReplica(t, options{deps: a.deps})
 	post(t, r.public+"/stock/deduct/update?goods_id=1&count=1", "").want(t, 200, "") // keeps its connection
 	got := get(t, r.public+"/readyz").want(t, 200, "")
@@ -147,6 +148,11 @@ func TestARedisThatTakesNoWritesIsUnavailable(t *testing.T) {
 			must.Succeed(t, client.Do(t.Context(), test.end...).Err())
 			wantReady(t, r, stock.NeedRedis, true)
 			sell(200, "")
+			for _, change := range []string{`"not ready: a server is down or takes no writes"`, `"ready again"`} {
+				if n := strings.Count(r.log.String(), change); n != 1 {
+					t.Errorf("the log has %q %d times, want once: %s", change, n, r.log)
+				}
+			}
 		})
 	}
 }

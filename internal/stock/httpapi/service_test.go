@@ -7,11 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"stock/internal/must"
-	"stock/internal/servers"
-	"stock/internal/servers/serverstest"
 	"stock/internal/stock"
 	"stock/internal/stock/stocktest"
 )
@@ -82,34 +78,6 @@ func TestMetricsCountTheWaitsOfBusyRequests(t *testing.T) {
 	holder.resume().want(t, 200, "")
 }
 
-// There are histograms of many combinations of strategy and store, of which few are used.
-func TestOnlyStrategiesThatWereUsedHaveHistograms(t *testing.T) {
-	t.Parallel()
-	r := newReplica(t, options{deps: stock.Deps{MySQL: database(t)}})
-	post(t, r.public+"/stock/deduct/update?goods_id=1&count=1", "").want(t, 200, "")
-	got, err := try(t.Context(), request{
-		method: "GET", url: r.admin + "/metrics", header: map[string]string{"Accept-Encoding": "identity"},
-	})
-	must.Succeed(t, err)
-	if len(got.raw) > 64<<10 {
-		t.Errorf("/metrics has %d bytes after one deduction, want at most 64 KiB", len(got.raw))
-	}
-	for _, outcome := range []string{"done", "busy", "unavailable"} { // rates see the first of them, too
-		sample := `stock_deductions_total{outcome="` + outcome + `",store="redis",strategy="redis-script"} 0`
-		if !strings.Contains(string(got.raw), sample) {
-			t.Errorf("/metrics lacks %s", sample)
-		}
-	}
-	strategies := map[string]bool{}
-	for _, series := range regexp.MustCompile(
-		`(?m)^stock_\w+_seconds_count{.*strategy="([^"]+)"`).FindAllSubmatch(got.raw, -1) {
-		strategies[string(series[1])] = true
-	}
-	if len(strategies) != 1 || !strategies["update"] {
-		t.Errorf("there are histograms of %v, want only of update", strategies)
-	}
-}
-
 func TestReadyzAsksOnAConnectionOfItsOwn(t *testing.T) {
 	t.Parallel()
 	dsn := shared.Database(t)
@@ -122,54 +90,6 @@ func TestReadyzAsksOnAConnectionOfItsOwn(t *testing.T) {
 	got := get(t, r.public+"/readyz").want(t, 200, "")
 	if got.text(t, "checks") != `{"mysql":{"status":"up"}}` || got.text(t, "status") != `"ready"` {
 		t.Errorf("while the pool is full: %s", got.raw)
-	}
-}
-
-func TestReadyzAnswers503DuringTheDrainWhileRequestsAreServed(t *testing.T) {
-	t.Parallel()
-	r := newReplica(t, options{deps: stock.Deps{MySQL: database(t)}})
-	if got := get(t, r.public+"/readyz"); got.status != 200 || got.text(t, "checks") != `{"mysql":{"status":"up"}}` {
-		t.Errorf("before: %d %s", got.status, got.raw)
-	}
-	r.Drain()
-	for _, url := range []string{r.public, r.admin} {
-		if got := get(t, url+"/readyz"); got.status != 503 || got.text(t, "status") != `"draining"` {
-			t.Errorf("after: %d %s", got.status, got.raw)
-		}
-	}
-	get(t, r.public+"/livez").want(t, 200, "")
-	post(t, r.public+"/stock/deduct/update?goods_id=1&count=1", "").want(t, 200, "")
-}
-
-func TestAServerThatGoesDownAndUpAgain(t *testing.T) {
-	t.Parallel()
-	server := serverstest.StartRedis(t, servers.RedisOptions{})
-	client := serverstest.RedisClient(t, &redis.Options{Addr: server.Addr})
-	r := newReplica(t, options{deps: stock.Deps{MySQL: database(t), Redis: client}})
-	do(t, request{method: "PUT", url: r.admin + "/admin/stock/1", body: `{"stock":10}`}).want(t, 200, "")
-	const locked = "/stock/deduct/lock-redis-lua?goods_id=1&count=1"
-	post(t, r.public+locked, "").want(t, 200, "")
-
-	server.Kill()
-	wantReady(t, r, stock.NeedRedis, false)
-	// Eventually: the connections that were open end with another error.
-	eventually(t, "/readyz of the admin listener has the reason", func() bool {
-		return strings.Contains(string(get(t, r.admin+"/readyz").raw), "refused")
-	})
-	post(t, r.public+locked, "").want(t, 503, "unavailable")
-	get(t, r.public+"/stock/1?store=redis").want(t, 503, "unavailable")
-	do(t, request{method: "PUT", url: r.admin + "/admin/stock/1", body: `{"stock":10}`}).want(t, 503, "unavailable")
-	post(t, r.public+"/stock/deduct/update?goods_id=1&count=1", "").want(t, 200, "")
-	get(t, r.public+"/livez").want(t, 200, "")
-
-	must.Succeed(t, server.Restart(t.Context()))
-	wantReady(t, r, stock.NeedRedis, true)
-	do(t, request{method: "PUT", url: r.admin + "/admin/stock/1", body: `{"stock":10}`}).want(t, 200, "")
-	post(t, r.public+locked, "").want(t, 200, "")
-	for _, change := range []string{`"not ready: a server is down or takes no writes"`, `"ready again"`} {
-		if n := strings.Count(r.log.String(), change); n != 1 {
-			t.Errorf("the log has %q %d times, want once: %s", change, n, r.log)
-		}
 	}
 }
 
@@ -206,20 +126,13 @@ func TestTheDocsLoadNothingFromOtherServersAndAreShownInNoFrame(t *testing.T) {
 	}
 }
 
-func TestProfilesAreOnTheAdminListener(t *testing.T) {
-	t.Parallel()
-	r := newReplica(t, options{})
-	for _, path := range []string{"/debug/pprof/", "/debug/pprof/goroutine?debug=1", "/debug/pprof/cmdline"} {
-		got, err := try(t.Context(), request{method: "GET", url: r.admin + path})
-		if err != nil || got.status != 200 {
-			t.Errorf("%s: %d, %v", path, got.status, err)
-		}
-	}
-}
-
 func TestAProfileThatCannotBeTakenIsAnsweredWithAProblem(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t, options{})
+	taken, err := try(t.Context(), request{method: "GET", url: r.admin + "/debug/pprof/goroutine?debug=1"})
+	if err != nil || taken.status != 200 {
+		t.Errorf("a profile of goroutines: %d, %v", taken.status, err)
+	}
 	for _, kind := range []string{"profile", "trace"} {
 		url := r.admin + "/debug/pprof/" + kind + "?seconds="
 		ctx, end := context.WithCancel(t.Context())
