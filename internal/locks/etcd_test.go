@@ -2,16 +2,13 @@ package locks_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
@@ -106,35 +103,6 @@ func TestAnEtcdWaiterThatGaveUpIsNotQueuedByALateRequest(t *testing.T) {
 		marks, err := observer.Get(t.Context(), "withdrawn/locks/"+locks.NodeName(key)+"/", clientv3.WithPrefix())
 		return err == nil && marks.Count == 0
 	})
-}
-
-func TestAFullEtcdRefusesLocksAndReleasesThoseHeld(t *testing.T) {
-	t.Parallel()
-	// The file grows by pages of 4 KiB, so small values fill it to the last byte.
-	server := serverstest.StartEtcd(t, servers.EtcdOptions{
-		Relaxed: true, Args: []string{"--quota-backend-bytes=" + strconv.Itoa(64*4096)},
-	})
-	observer := connectEtcd(t, server.Addr)
-	lock := newEtcd(t, server.Addr, locks.Options{})
-	held := mustLock(t, lock, "held")
-	for small := strings.Repeat("x", 2000); ; {
-		_, err := observer.Put(t.Context(), "small", small)
-		if errors.Is(err, rpctypes.ErrNoSpace) {
-			break
-		}
-		must.Succeed(t, err)
-	}
-	_, err := lock.Lock(t.Context(), "refused")
-	wantNotAcquired(t, err, rpctypes.ErrNoSpace)
-	if !strings.Contains(err.Error(), "etcdctl alarm disarm") {
-		t.Errorf("Lock: %v, want it to say how to clear the alarm", err)
-	}
-	mustUnlock(t, held)
-	for _, key := range []string{"held", "refused"} {
-		if keys, _ := etcdQueue(t, observer, key); len(keys) != 0 {
-			t.Errorf("the queue of %s is %v, want it empty", key, keys)
-		}
-	}
 }
 
 // A watch that begins anew after a lost connection may ask for history that is gone.

@@ -167,8 +167,8 @@ func TestAFullEtcdIsUnavailableUntilItIsRepaired(t *testing.T) {
 		must.Succeed(t, err)
 	}
 
-	if err := deduct(); !errors.Is(err, stock.ErrUnavailable) {
-		t.Errorf("Deduct: %v, want unavailable", err)
+	if err := deduct(); !errors.Is(err, stock.ErrUnavailable) || !strings.Contains(err.Error(), "etcdctl alarm disarm") {
+		t.Errorf("Deduct: %v, want unavailable, and how to clear the alarm", err)
 	}
 	service.WantLeft(t, stock.Redis, item, 9)
 	if down := unready(service); !slices.Equal(down, []stock.Need{stock.NeedEtcd}) {
