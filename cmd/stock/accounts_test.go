@@ -206,7 +206,7 @@ func TestEveryStrategyWorksWithTLSAndTheDocumentedAccounts(t *testing.T) {
 	s.migrate(t, env)
 	replicas := []*program{launch(t, env, "serve"), launch(t, env, "serve")}
 	p := replicas[0]
-	p.expect(t, "GET", p.url+"/readyz", 200)
+	p.awaitReady(t)
 	for item := range int64(4) {
 		p.setStock(t, item+1, 10_000)
 	}
@@ -466,7 +466,7 @@ func TestTheDocumentedAccountsSufficeForAServiceWithAKeyPrefix(t *testing.T) {
 	env := s.with(s.startRedis(t, 1), s.startEtcd(t),
 		environment{"STOCK_KEY_PREFIX": s.prefix, "STOCK_MAX_HOLD": "1s"})
 	p := launch(t, env, "serve")
-	p.expect(t, "GET", p.url+"/readyz", 200)
+	p.awaitReady(t)
 	p.setStock(t, 1, 100)
 	for _, strategy := range append(sellsInRedis, "lock-etcd") {
 		sellAtOnce(t, []*program{p}, inRedis(strategy, 1)+"&hold_ms=5", inRedis(strategy, 1)+"&hold_ms=20&wait_ms=10")
@@ -508,37 +508,6 @@ func TestOnlyTheAccountMayTouchTheNodesOfItsLocksInZooKeeper(t *testing.T) {
 		t.Errorf("with a wrong password: %d %v", status, body)
 	}
 	wrong.expectReasons(t, map[string]string{"zookeeper": "belong to another account"})
-}
-
-func TestTheServiceGetsATokenOfEtcdWhenItIsUpAgain(t *testing.T) {
-	t.Parallel()
-	s := newSecured(t)
-	env := s.with(s.startEtcd(t), s.startRedis(t, 1), environment{"STOCK_LEASE": "2s"})
-	s.etcd.Kill()
-	p := launch(t, env, "serve")
-	p.setStock(t, 1, 10)
-	deduct := p.url + "/stock/deduct/lock-etcd?goods_id=1&count=1&store=redis"
-	var last string
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("the last answer was %s, and the service logged:\n%s", last, p.log())
-		}
-	})
-	for again := range 2 {
-		if again == 1 {
-			must.Succeed(t, s.etcd.Process.Stop(t.Context())) // after SIGTERM, unlike SIGKILL, etcd forgets the token
-		}
-		must.Succeed(t, s.etcd.Restart(t.Context()))
-		eventually(t, "the service sells", func() bool {
-			status, body := p.call("POST", deduct)
-			last = fmt.Sprint(status, " ", body)
-			return status == 200
-		})
-		eventually(t, "the service is ready", func() bool {
-			status, _ := p.call("GET", p.admin+"/readyz")
-			return status == 200
-		})
-	}
 }
 
 func TestEtcdKnowsTheServiceByItsCertificate(t *testing.T) {
@@ -594,7 +563,7 @@ func (s *secured) sellInRedis(t *testing.T, stores, sentinels []*servers.Redis, 
 		serverstest.SetUser(t, &redis.Options{Addr: server.Addr}, s.redisRules(t))
 	}
 	p := launch(t, s.with(env, environment{"STOCK_REDIS_USER": "stock", "STOCK_REDIS_TLS": s.client}), "serve")
-	p.expect(t, "GET", p.url+"/readyz", 200)
+	p.awaitReady(t)
 	for item := range int64(9) {
 		p.setStock(t, item+1, 100)
 		for _, strategy := range sellsInRedis {

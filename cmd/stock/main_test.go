@@ -312,7 +312,7 @@ func launch(t *testing.T, env environment, args ...string) *program {
 	case <-serving:
 	case <-p.exited:
 		t.Fatalf("the program did not start: %v\n%s", p.err, p.log())
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatalf("the program does not serve:\n%s", p.log())
 	}
 	return p
@@ -353,6 +353,15 @@ func (p *program) expect(t *testing.T, method, url string, status int) map[strin
 	return body
 }
 
+// awaitReady waits until the service is ready: on a busy machine, a server may answer too late at first.
+func (p *program) awaitReady(t *testing.T) {
+	t.Helper()
+	eventually(t, "the service is ready", func() bool {
+		status, _ := p.call("GET", p.url+"/readyz")
+		return status == http.StatusOK
+	})
+}
+
 func (p *program) setStock(t *testing.T, goodsID, units int64) {
 	t.Helper()
 	url := fmt.Sprintf("%s/admin/stock/%d", p.admin, goodsID)
@@ -371,7 +380,7 @@ func (p *program) wait(t *testing.T) *os.ProcessState {
 	t.Helper()
 	select {
 	case <-p.exited:
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatalf("the program does not end:\n%s", p.log())
 	}
 	return p.cmd.ProcessState

@@ -33,7 +33,7 @@ func TestARedisCommandIsNeverSentTwice(t *testing.T) {
 	redisDeployments(t, func(t *testing.T, master string, addresses, masters []string) {
 		client := new(storeOptions).openRedis(master, addresses...)
 		defer client.Close()
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		asked := make(chan error, 1)
 		go func() { asked <- client.BLPop(ctx, 0, "list").Err() }()
@@ -63,7 +63,7 @@ func TestAReplicaIsNotReadyIfTheRedisClusterLacksAMaster(t *testing.T) {
 	t.Parallel()
 	cluster := serverstest.StartCluster(t)
 	p := launch(t, environment{"STOCK_REDIS": strings.Join(cluster.Addrs, ",")}, "serve")
-	p.expect(t, "GET", p.url+"/readyz", 200)
+	p.awaitReady(t)
 	cluster.Masters[2].Kill()
 	eventually(t, "readyz answers 503", func() bool {
 		status, _ := p.call("GET", p.url+"/readyz")

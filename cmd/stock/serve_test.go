@@ -306,18 +306,6 @@ func TestTheAdminListenerCanBeOmitted(t *testing.T) {
 	}
 }
 
-func TestTheDSNIsNormalised(t *testing.T) {
-	t.Parallel()
-	options := storeOptions{mysqlDSN: "root@tcp(h:1)/stock?interpolateParams=false&parseTime=false&clientFoundRows=false" +
-		"&multiStatements=false"}
-	config, err := options.mysqlConfig()
-	must.Succeed(t, err)
-	if !config.InterpolateParams || !config.ParseTime || !config.ClientFoundRows || !config.MultiStatements ||
-		config.Timeout == 0 {
-		t.Errorf("%+v", config)
-	}
-}
-
 func TestInnerWaitsAreShorterThanOuterOnes(t *testing.T) {
 	t.Parallel()
 	const lockWait, requestTimeout = 10 * time.Second, 15 * time.Second
