@@ -36,7 +36,7 @@ test-tidb: tidb servers ## test every strategy on TiDB instead of MySQL
 up: servers build ## start two replicas behind nginx, their servers and a page for the browser, until Ctrl-C
 	@$(WITH_MAKE) bin/loadtest up
 
-judge: servers build ## test the judge: it must find each planted bug, and no other (6 minutes; JUDGE=--help)
+judge: servers build ## test the judge: it must find each planted bug, and no other (8 minutes; JUDGE=--help)
 	@$(WITH_MAKE) bin/loadtest plant $(JUDGE)
 
 # The benchmark of the locks is a module of its own, which ./... does not include.
