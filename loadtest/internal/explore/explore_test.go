@@ -130,24 +130,6 @@ func TestWhatNeedsAReplicaOfRedisIsNotExplored(t *testing.T) {
 	}
 }
 
-// The write of a late holder needs no fault of its own: its lease ends, and all others go first.
-func TestALateHolderWritesLast(t *testing.T) {
-	r := explored(t, "lock-redis-lua", "enough", explore.LeaseEnds)
-	late := wantDamage(t, r, explore.LeaseEnds, trace.LostUpdate)
-	sold, written := "", ""
-	for _, step := range late.Execution.Steps {
-		if step.Kind == trace.Answers && sold == "" {
-			sold = step.Actor
-		}
-		if strings.HasPrefix(step.Text, "UPDATE") {
-			written = step.Actor
-		}
-	}
-	if sold == written {
-		t.Errorf("the last write is that of %s, who was answered first", sold)
-	}
-}
-
 func TestASearchThatEndsWithARefutedClaimIsNotExhausted(t *testing.T) {
 	r := start(t)
 	r.explorer.Workloads, r.explorer.Faults, r.explorer.UntilRefuted = []string{"enough", "last"}, nil, true
@@ -160,69 +142,100 @@ func TestASearchThatEndsWithARefutedClaimIsNotExhausted(t *testing.T) {
 	}
 }
 
-// What the schedules of a strategy lead to without a fault, and with this one: nothing wrong, unless damage is named.
-// Then it is found again by its token. All that the catalogue claims about them holds.
+// What the schedules of a strategy lead to without a fault, and with each of these: nothing wrong, unless damage is
+// named. Then it is found again by its token. All that the catalogue claims about them holds.
+//
+// Each mechanism of the strategies and of the explorer is here once; "make explored" explores the others. redlock and
+// redis-stream are left out: a lease of redlock's is over in a few schedules on a busy machine, and what a stream writes
+// later comes when it can.
 func TestSchedulesLeadToWhatIsKnownOfAStrategy(t *testing.T) {
-	const crash, again, late, set = explore.LostReply, explore.SentAgain, explore.LeaseEnds, explore.StockSet
-	keyed := []string{"update", "for-update", "batch", "redis-script", "redis-watch"}
+	const again, late, set, restocked = explore.SentAgain, explore.LeaseEnds, explore.StockSet, explore.Restocked
+	const request, crash, dies = explore.LostRequest, explore.LostReply, explore.ReplicaDies
 	for _, c := range []struct {
-		strategies []string
-		workload   string
-		fault      string // empty: none
-		damage     string // empty: the schedules with the fault are right
+		strategy, workload string
+		damage             string   // empty: the schedules are right
+		faults             []string // if there is damage, the first one leads to it
 	}{
-		{[]string{"none", "mutex", "optimistic-timestamp"}, "enough", "", trace.LostUpdate},
-		{[]string{"decrement"}, "last", "", trace.Oversold},
-		{[]string{"update"}, "last", crash, ""},
-		{[]string{"update"}, "last", explore.LostRequest, ""},
-		{[]string{"update"}, "last", explore.ReplicaDies, ""},
-		{[]string{"lock-redis-lua", "lock-redlock"}, "enough", late, trace.LostUpdate},
-		{[]string{"lock-mysql-getlock", "lock-mysql-row"}, "enough", late, trace.LostUpdate},
-		{[]string{"lock-redis-fenced", "lock-etcd", "lock-zookeeper"}, "enough", late, ""},
-		{[]string{"lock-etcd"}, "enough", explore.ReplicaDies, ""},
-		{[]string{"lock-redis-setnx"}, "enough", explore.KeyGone, trace.LostUpdate},
-		{[]string{"redis-script"}, "enough", explore.Promoted, trace.LostUpdate}, // only Redis knows of a sale
-		{[]string{"update"}, "one-order", crash, ""},
-		{[]string{"update", "lock-redis-fenced"}, "orders", "", ""},
-		{append([]string{"lock-redis-lua"}, keyed...), "same-key", crash, ""},
-		{append([]string{"lock-redis-lua"}, keyed...), "one-key", again, ""},
-		{[]string{"update", "redis-script"}, "one", again, trace.SoldTwice}, // without a key
-		{append([]string{"lock-redis-lua"}, keyed...), "two-keys", "", ""},
-		{[]string{"update"}, "same-order", "", ""},
-		{keyed, "cancel-sale", crash, ""},
-		{keyed, "sold-again", "", ""},
-		{[]string{"lock-redis-lua", "redis-stream"}, "cancel-sale", "", ""},
-		{[]string{"reserve"}, "confirm", explore.TimeOver, ""},
-		{[]string{"reserve"}, "hold", set, ""},
-		{[]string{"reserve"}, "same-hold", explore.TimeOver, ""},
-		{[]string{"reserve"}, "enough", explore.ReplicaDies, ""},
+		// What excludes others: a statement, the time of the row, a lock of the row, and nothing.
+		{"update", "last", "", []string{request, crash, dies}},
+		{"optimistic-timestamp", "enough", trace.LostUpdate, nil},
+		{"for-update", "last", "", nil},
+		{"decrement", "last", trace.Oversold, nil},
+		{"none", "enough", trace.LostUpdate, nil},
+		// Locks in each store, and their leases.
+		{"lock-redis-lua", "enough", trace.LostUpdate, []string{late}},
+		{"lock-mysql-getlock", "enough", trace.LostUpdate, []string{late}},
+		{"lock-mysql-row", "enough", trace.LostUpdate, []string{late}},
+		{"lock-zookeeper", "enough", "", []string{late}},
+		{"lock-etcd", "enough", "", []string{late, dies}},
+		{"lock-redis-fenced", "enough", "", []string{late}},
+		{"lock-redis-setnx", "enough", trace.LostUpdate, []string{explore.KeyGone}},
+		{"redis-script", "enough", trace.LostUpdate, []string{explore.Promoted}}, // only Redis knows of a sale
+		// Orders, and stock in slots.
+		{"update", "one-order", "", []string{crash}},
+		{"update", "orders", "", nil},
+		{"slots", "last", "", nil},
+		// Keys: in a transaction, of requests that share one, in a script, in MULTI, and behind a lock.
+		{"update", "same-key", "", []string{crash}},
+		{"batch", "same-key", "", nil},
+		{"redis-script", "same-key", "", []string{crash}},
+		{"redis-watch", "two-keys", "", nil},
+		{"lock-redis-lua", "one-key", "", []string{again, set}},
+		{"update", "same-order", "", nil},
+		{"update", "cancel-sale", "", []string{crash}},
+		{"redis-script", "sold-again", "", nil},
+		{"update", "one", trace.SoldTwice, []string{again}}, // without a key
+		// Reservations.
+		{"reserve", "confirm", "", []string{explore.TimeOver}},
+		{"reserve", "hold", "", []string{set}},
+		{"reserve", "same-hold", "", []string{explore.TimeOver}},
+		{"reserve", "enough", "", []string{dies}},
 		// A late write overwrites a stock that was set, unless the sale is recorded with the epoch of its stock.
-		{[]string{"lock-redis-lua"}, "one", set, trace.LostUpdate},
-		{[]string{"lock-redis-lua"}, "one", explore.Restocked, trace.Leaked},
-		{[]string{"lock-redis-lua"}, "one-key", set, ""},
-		{[]string{"update"}, "one", set, ""},
-		{[]string{"update"}, "one", explore.Restocked, ""},
+		{"lock-redis-lua", "one", trace.LostUpdate, []string{set}},
+		{"lock-redis-lua", "one", trace.Leaked, []string{restocked}},
+		{"update", "one", "", []string{set, restocked}},
 	} {
-		for _, strategy := range c.strategies {
-			var faults []string
-			if c.fault != "" {
-				faults = []string{c.fault}
-			}
-			r := explored(t, strategy, c.workload, faults...)
-			if !r.Held() {
-				t.Errorf("%s: a claim is refuted: %+v", strategy, r.Cells)
-			}
-			if c.damage != "" {
-				s := wantDamage(t, r, c.fault, c.damage)
-				if c.fault == "" && c.damage == trace.LostUpdate && s.Preemptions != 1 {
-					t.Errorf("%s: the shortest trace has %d preemptions, want 1: %s", strategy, s.Preemptions, s.Token)
-				}
-				replay(t, strategy, s, c.damage)
-			} else {
-				wantRight(t, r)
-				cell(t, r, c.fault)
-			}
+		r := explored(t, c.strategy, c.workload, c.faults...)
+		if !r.Held() {
+			t.Errorf("%s: a claim is refuted: %+v", c.strategy, r.Cells)
 		}
+		if c.damage == "" {
+			wantRight(t, r)
+			for _, fault := range c.faults {
+				cell(t, r, fault)
+			}
+			continue
+		}
+		fault := ""
+		if len(c.faults) > 0 {
+			fault = c.faults[0]
+		}
+		s := wantDamage(t, r, fault, c.damage)
+		if fault == "" && c.damage == trace.LostUpdate && s.Preemptions != 1 {
+			t.Errorf("%s: the shortest trace has %d preemptions, want 1: %s", c.strategy, s.Preemptions, s.Token)
+		}
+		if fault == late && c.strategy == "lock-redis-lua" {
+			wantLateWriteLast(t, s)
+		}
+		replay(t, c.strategy, s, c.damage)
+	}
+}
+
+// wantLateWriteLast fails the test unless the holder whose lease has ended writes last, after the other one was served.
+// That needs no fault of its own: its lease ends, and all others go first.
+func wantLateWriteLast(t *testing.T, s trace.Schedule) {
+	t.Helper()
+	sold, written := "", ""
+	for _, step := range s.Execution.Steps {
+		if step.Kind == trace.Answers && sold == "" {
+			sold = step.Actor
+		}
+		if strings.HasPrefix(step.Text, "UPDATE") {
+			written = step.Actor
+		}
+	}
+	if sold == written {
+		t.Errorf("the last write is that of %s, who was answered first", sold)
 	}
 }
 
@@ -241,21 +254,15 @@ func TestWhatFollowsTheAnswerBelongsToTheSchedule(t *testing.T) {
 	}
 }
 
-// replay executes a schedule three times, which must do the same damage by the same steps.
+// replay executes a schedule again, which must do the same damage by the same steps. Not all that happens in some
+// servers is held, and whether a request has been sent when its connection is cut depends on the time.
 func replay(t *testing.T, strategy string, s trace.Schedule, kind string) {
 	t.Helper()
-	if slices.Contains([]string{"lock-mysql-getlock", "lock-mysql-row", "lock-redlock"}, strategy) {
-		return // not all that happens in these servers is held
-	}
 	r := start(t)
-	for range 3 {
-		o, err := r.explorer.Replay(t.Context(), r.choices[strategy], s.Token)
-		if err != nil {
-			t.Fatalf("%s %s: %v", strategy, s.Token, err)
-		}
-		if o.Kind != kind || shape(o) != shape(s.Execution) {
-			t.Errorf("%s %s: %s:\n%s\nand it was %s:\n%s", strategy, s.Token, o.Kind, shape(o), kind, shape(s.Execution))
-		}
+	o, err := r.explorer.Replay(t.Context(), r.choices[strategy], s.Token)
+	steady := !slices.Contains([]string{"lock-mysql-getlock", "lock-mysql-row", "redis-script"}, strategy)
+	if err != nil || o.Kind != kind || steady && shape(o) != shape(s.Execution) {
+		t.Errorf("%s %s: %v, %s:\n%s\nand it was %s:\n%s", strategy, s.Token, err, o.Kind, shape(o), kind, shape(s.Execution))
 	}
 }
 

@@ -2,7 +2,6 @@ package explore
 
 import (
 	"fmt"
-	"maps"
 	"os"
 	"regexp"
 	"slices"
@@ -22,8 +21,8 @@ func TestScriptsOnPostgres(t *testing.T) {
 	x := startScripts(t, 2, PostgreSQL)
 	t.Run("gallery", func(t *testing.T) { testGallery(t, x, "../../scripts/postgres", 25) })
 	t.Run("isolation", func(t *testing.T) { testIsolation(t, x) })
-	t.Run("mistakes", func(t *testing.T) { testPostgresMistakes(t, x) })
-	t.Run("values", func(t *testing.T) { testPostgresValues(t, x) })
+	t.Run("mistakes", func(t *testing.T) { testMistakes(t, x, mistakesOnPostgres) })
+	t.Run("values", func(t *testing.T) { testValues(t, x, valuesOnPostgres) })
 	t.Run("not one step", func(t *testing.T) { testNotOneStep(t, x, notOneStepOnPostgres) })
 	t.Run("waits", func(t *testing.T) { testPostgresWaits(t, x) })
 	t.Run("lost connections", func(t *testing.T) { testPostgresLosses(t, x) })
@@ -43,30 +42,14 @@ var isolation = map[string]map[string]string{
 		"A.A.B.B": "A1=3 A2 B1=3 B2", "A.B.A.B": "A1=3 B1!55P03 A2 B2", "A.B.B.A": "A1=3 B1!55P03 B2 A2",
 		"B.A.A.B": "B1=3 A1!55P03 A2 B2", "B.A.B.A": "B1=3 A1!55P03 B2 A2", "B.B.A.A": "B1=3 B2 A1=3 A2",
 	},
-	"skip-locked": {
-		"A.A.A.B.B.B": "A1=1 A2=1 A3 B1=1 B2=1 B3", "A.A.B.A.B.B": "A1=1 A2=1 B1=2 A3 B2=1 B3",
-		"A.A.B.B.A.B": "A1=1 A2=1 B1=2 B2=2 A3 B3", "A.A.B.B.B.A": "A1=1 A2=1 B1=2 B2=2 B3 A3",
-		"A.B.A.A.B.B": "A1=1 B1=2 A2=1 A3 B2=1 B3", "A.B.A.B.A.B": "A1=1 B1=2 A2=1 B2=2 A3 B3",
-		"A.B.A.B.B.A": "A1=1 B1=2 A2=1 B2=2 B3 A3", "A.B.B.A.A.B": "A1=1 B1=2 B2=2 A2=1 A3 B3",
-		"A.B.B.A.B.A": "A1=1 B1=2 B2=2 A2=1 B3 A3", "A.B.B.B.A.A": "A1=1 B1=2 B2=2 B3 A2=1 A3",
-		"B.A.A.A.B.B": "B1=1 A1=2 A2=2 A3 B2=1 B3", "B.A.A.B.A.B": "B1=1 A1=2 A2=2 B2=1 A3 B3",
-		"B.A.A.B.B.A": "B1=1 A1=2 A2=2 B2=1 B3 A3", "B.A.B.A.A.B": "B1=1 A1=2 B2=1 A2=2 A3 B3",
-		"B.A.B.A.B.A": "B1=1 A1=2 B2=1 A2=2 B3 A3", "B.A.B.B.A.A": "B1=1 A1=2 B2=1 B3 A2=1 A3",
-		"B.B.A.A.A.B": "B1=1 B2=1 A1=2 A2=2 A3 B3", "B.B.A.A.B.A": "B1=1 B2=1 A1=2 A2=2 B3 A3",
-		"B.B.A.B.A.A": "B1=1 B2=1 A1=2 B3 A2=1 A3", "B.B.B.A.A.A": "B1=1 B2=1 B3 A1=1 A2=1 A3",
+	"simple-write-skew": {
+		"A.A.B.B": "A1 A2 B1 B2", "A.B.A.B": "A1 B1 A2 B2!40001", "A.B.B.A": "A1 B1 B2 A2!40001",
 	},
 	"insert-conflict-do-nothing":       {"A.B.A.B.B": "A1 B1~ A2 B1 B2='first' B3"},
 	"insert-conflict-do-nothing-abort": {"A.B.A.B.B": "A1 B1~ A2 B1 B2='second' B3"},
 	"insert-conflict-do-update":        {"A.B.A.B.B": "A1 B1~ A2 B1 B2=11 B3"},
 	"insert-conflict-do-update-abort":  {"A.B.A.B.B": "A1 B1~ A2 B1 B2=10 B3"},
 	"fk-contention":                    {"A.A.B": "A1 A2 B1", "A.B.A": "A1 B1 A2", "B.A.A": "B1 A1 A2"},
-}
-
-// overlapping are the tests of which every permutation is listed, by their number. If the transactions overlap, the one
-// that commits last fails: in the statement before COMMIT, if the other one has committed by then, or else in COMMIT.
-var overlapping = map[string]int{
-	"simple-write-skew": 6, "total-cash": 20, "project-manager": 20, "classroom-scheduling": 20,
-	"temporal-range-integrity": 20, "referential-integrity": 35,
 }
 
 func testIsolation(t *testing.T, x *Explorer) {
@@ -78,40 +61,6 @@ func testIsolation(t *testing.T, x *Explorer) {
 			}
 		}
 	}
-	for name, permutations := range overlapping {
-		got := allSteps(t, x, name)
-		if len(got) != permutations {
-			t.Errorf("%s: %d permutations, want %d: %q", name, len(got), permutations, slices.Sorted(maps.Keys(got)))
-		}
-		for token, steps := range got {
-			failed := regexp.MustCompile(`[AB]\d!\w+`).FindAllString(steps, -1)
-			if want := failure(token); !slices.Equal(failed, want) {
-				t.Errorf("%s: in %s, %q failed, want %q: %s", name, token, failed, want, steps)
-			}
-		}
-	}
-}
-
-// failure returns the step that fails in a permutation of two transactions that must not overlap.
-func failure(token string) []string {
-	steps := strings.Split(token, ".")
-	last := steps[len(steps)-1]
-	alone := slices.Index(steps, last) // steps of the other one before the first of this one
-	own, before := 0, 0                // before the other one's COMMIT
-	for i, actor := range steps {
-		if actor == last {
-			own++
-		} else if !slices.Contains(steps[i+1:], actor) {
-			before = own
-		}
-	}
-	switch {
-	case alone == len(steps)-own: // one after the other
-		return nil
-	case before == own-1:
-		return []string{fmt.Sprintf("%s%d!40001", last, own)}
-	}
-	return []string{fmt.Sprintf("%s%d!40001", last, own-1)}
 }
 
 // allSteps executes all interleavings of a script, and tells what each led to.
@@ -170,51 +119,34 @@ func steps(o trace.Execution) string {
 	return strings.Join(steps, " ")
 }
 
-// What is wrong with a session is told with its place.
-func testPostgresMistakes(t *testing.T, x *Explorer) {
-	for _, c := range []struct{ text, want string }{
-		{"def buy():\n    sql('SELEC 1')", "shop.star:2:8: in buy: error 42601: syntax error"},
-		{"def buy():\n  x = 1\n  sql('SELECT stock FROM no_such_table')", "shop.star:3:6: in buy: error 42P01"},
-		{"def buy():\n    try_sql('SELECT no_such_column FROM good_stock')", "shop.star:2:12: in buy: error 42703"},
-		{"def buy():\n    sql('SELECT $1', [1])", "shop.star:2:8: in buy: sql: [1] (list) cannot be sent"},
-		{"def buy():\n    sql('SELECT $2', 1)", "shop.star:2:8: in buy: sql: there is no argument for $2"},
-		{"def buy():\n    sql('SELECT ?', 1)", "shop.star:2:8: in buy: sql: argument 1 is not used"},
-		{"def setup():\n    sql('nonsense')\ndef buy(): pass", "shop.star:2:8: in setup: error 42601"},
-		{
-			"def buy():\n    sql('BEGIN')\n    sql('SELECT 1/0')",
-			"shop.star: no session has succeeded in any of 2 schedules: busy: error 22012: division by zero",
-		},
-	} {
-		_, err := x.ExploreScript(t.Context(), loadScript(t, c.text), trace.Bounds{Preemptions: -1})
-		if err == nil || !strings.HasPrefix(err.Error(), c.want) {
-			t.Errorf("%q: %v, want %q", c.text, err, c.want)
-		}
-	}
+var mistakesOnPostgres = [][2]string{
+	{"def buy():\n    sql('SELEC 1')", "shop.star:2:8: in buy: error 42601: syntax error"},
+	{"def buy():\n  x = 1\n  sql('SELECT stock FROM no_such_table')", "shop.star:3:6: in buy: error 42P01"},
+	{"def buy():\n    try_sql('SELECT no_such_column FROM good_stock')", "shop.star:2:12: in buy: error 42703"},
+	{"def buy():\n    sql('SELECT $1', [1])", "shop.star:2:8: in buy: sql: [1] (list) cannot be sent"},
+	{"def buy():\n    sql('SELECT $2', 1)", "shop.star:2:8: in buy: sql: there is no argument for $2"},
+	{"def buy():\n    sql('SELECT ?', 1)", "shop.star:2:8: in buy: sql: argument 1 is not used"},
+	{"def setup():\n    sql('nonsense')\ndef buy(): pass", "shop.star:2:8: in setup: error 42601"},
+	{
+		"def buy():\n    sql('BEGIN')\n    sql('SELECT 1/0')",
+		"shop.star: no session has succeeded in any of 2 schedules: busy: error 22012: division by zero",
+	},
 }
 
-// Arguments reach the server as they are, and so do its values.
-func testPostgresValues(t *testing.T, x *Explorer) {
-	for _, c := range []struct{ call, want string }{
-		{"sql('SELECT 41')", "41"},
-		{"sql('SELECT 1-$1', -1)", "2"},
-		{"sql('SELECT $1', \"it's $1 \\\\ ?\")", "\"it's $1 \\\\ ?\""},
-		{"sql('SELECT \\'$1\\', \"$2\" FROM (SELECT $1 AS \"$2\") AS a -- $3', 5)", "('$1', 5)"},
-		{"sql('SELECT $$a$1$$, $1::text', None)", "('a$1', None)"},
-		{"sql('SELECT $1 AND $2, $3', True, False, 0.5)", "(False, '0.5')"},
-		{"sql('SELECT SUM(n), AVG(n) FROM generate_series(1, 2) AS n')", "(3, '1.5000000000000000')"},
-		{"sql('SELECT n FROM generate_series(1, 2) AS n')", "[1, 2]"},
-		{"sql('SELECT 1 WHERE FALSE')", "None"},
-		{"sql('INSERT INTO t VALUES (7) RETURNING n')", "7"},
-		{"sql('INSERT INTO t VALUES (8), (9)')", "2"},
-		{"try_sql('SELECT 1/0').code", "'22012'"},
-		{"try_sql('SELECT 5').code", "0"},
-	} {
-		text := "def setup():\n    sql('CREATE TABLE t (n INT)')\ndef buy():\n    got = " + c.call +
-			"\n    if got != " + c.want + ":\n        fail(repr(got))\ndef check(): return True"
-		if _, err := x.ExploreScript(t.Context(), loadScript(t, text), trace.Bounds{Preemptions: -1}); err != nil {
-			t.Errorf("%s: %v, want %s", c.call, err, c.want)
-		}
-	}
+var valuesOnPostgres = [][2]string{
+	{"sql('SELECT 41')", "41"},
+	{"sql('SELECT 1-$1', -1)", "2"},
+	{"sql('SELECT $1', \"it's $1 \\\\ ?\")", "\"it's $1 \\\\ ?\""},
+	{"sql('SELECT \\'$1\\', \"$2\" FROM (SELECT $1 AS \"$2\") AS a -- $3', 5)", "('$1', 5)"},
+	{"sql('SELECT $$a$1$$, $1::text', None)", "('a$1', None)"},
+	{"sql('SELECT $1 AND $2, $3', True, False, 0.5)", "(False, '0.5')"},
+	{"sql('SELECT SUM(n), AVG(n) FROM generate_series(1, 2) AS n')", "(3, '1.5000000000000000')"},
+	{"sql('SELECT n FROM generate_series(1, 2) AS n')", "[1, 2]"},
+	{"sql('SELECT 1 WHERE FALSE')", "None"},
+	{"sql('INSERT INTO t VALUES (7) RETURNING n')", "7"},
+	{"sql('INSERT INTO t VALUES (8), (9)')", "2"},
+	{"try_sql('SELECT 1/0').code", "'22012'"},
+	{"try_sql('SELECT 5').code", "0"},
 }
 
 // A step waits if PostgreSQL says so, not because it takes long.
@@ -293,11 +225,9 @@ def three():
     return 0
 sessions = [one, two, three]
 `
-	for range 5 {
-		o, err := x.ReplayScript(t.Context(), loadScript(t, text), "script:A.B.A.B.C.A")
-		if got, want := steps(o), "A1='' B1='' A2~ B2!40P01 A2='' C1=3 A3"; err != nil || got != want {
-			t.Errorf("%s, want %s, %v", got, want, err)
-		}
+	o, err := x.ReplayScript(t.Context(), loadScript(t, text), "script:A.B.A.B.C.A")
+	if got, want := steps(o), "A1='' B1='' A2~ B2!40P01 A2='' C1=3 A3"; err != nil || got != want {
+		t.Errorf("%s, want %s, %v", got, want, err)
 	}
 }
 

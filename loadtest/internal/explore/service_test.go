@@ -3,7 +3,6 @@ package explore_test
 import (
 	"context"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -17,27 +16,11 @@ import (
 	"stock/loadtest/internal/service"
 )
 
-// need skips the test if what a service needs is not installed: a command that then fails.
-func need(t *testing.T, check []string) {
-	t.Helper()
-	if text, err := exec.CommandContext(t.Context(), check[0], check[1:]...).CombinedOutput(); err != nil {
-		const fix = `"sh internal/servers/install.sh --all" installs what it needs`
-		if os.Getenv("STOCK_REQUIRE_SERVICES") != "" {
-			t.Fatalf("%s: %v: %s%s", strings.Join(check, " "), err, text, fix)
-		}
-		t.Skipf("%s: %v; %s", strings.Join(check, " "), err, fix)
-	}
-}
-
-// python is Debian's, which has the packages of Debian.
-const python = "/usr/bin/python3"
-
-var pythonCheck = []string{python, "-c", "import pymysql"}
-
+// inPython returns the command of a service in Python.
 func inPython(t *testing.T, file string, args ...string) []string {
 	t.Helper()
-	need(t, pythonCheck)
-	return append([]string{python, file}, args...)
+	serverstest.NeedService(t, "python")
+	return append([]string{"/usr/bin/python3", file}, args...)
 }
 
 // read reads the description of an example.
@@ -72,62 +55,40 @@ func exploreOwn(t *testing.T, x *explore.Explorer, s explore.Service, bounds tra
 }
 
 func TestServicesInOtherLanguages(t *testing.T) {
-	// What the service of a directory needs, and what its mistake looks like.
-	for name, example := range map[string]struct {
-		check  []string
-		damage string
-		update string
-	}{
-		"python": {pythonCheck, trace.LostUpdate, "UPDATE products SET quantity = "},
-		"python-postgres": {
-			[]string{python, "-c", "import psycopg2"}, trace.LostUpdate, "UPDATE products SET quantity = ",
-		},
-		"php": {
-			[]string{"php", "-r", `exit((int)!in_array("mysql", PDO::getAvailableDrivers()));`},
-			trace.LostUpdate, "UPDATE products SET quantity = ",
-		},
-		"node": {
-			[]string{"env", "NODE_PATH=/usr/share/nodejs", "node", "-e", "require('mysql')"},
-			trace.Oversold, "UPDATE products SET quantity = quantity - ",
-		},
-		"java": {
-			[]string{"sh", "-c", "java --list-modules && cat /usr/share/java/mariadb-java-client.jar >/dev/null"},
-			trace.LostUpdate, "UPDATE products SET quantity = ",
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			need(t, example.check)
-			wrong := read(t, name, "wrong")
-			x := startOwn(t, explore.Options{Lanes: 1, Requests: 2, Subject: wrong})
-			x.Workloads = []string{"enough", "last"}
-			r := exploreOwn(t, x, wrong, trace.Bounds{Preemptions: 1})
-			s := wantDamage(t, r, "", example.damage)
-			if r.Held() || r.Cells[0].Claim != "" {
-				t.Errorf("a service that is wrong is held to be right, or to claim %q", r.Cells[0].Claim)
-			}
-			if trace := text(t, s.Execution); !strings.Contains(trace, example.update) {
-				t.Errorf("the trace lacks the UPDATE:\n%s", trace)
-			}
-			file := filepath.Join("../../examples", name, "wrong.yaml")
-			if got, want := r.Replay(s.Token), "loadtest explore --service "+file+" --replay "+s.Token; got != want {
-				t.Errorf("the replay is %q, want %q", got, want)
-			}
-			again, err := x.Replay(t.Context(), load.OwnService(wrong.Description), s.Token)
-			if err != nil || shape(again) != shape(s.Execution) {
-				t.Errorf("%v: the replay is\n%s\nand was\n%s", err, shape(again), shape(s.Execution))
-			}
-			right := read(t, name, "right")
-			x = startOwn(t, explore.Options{Lanes: 1, Requests: 2, Subject: right})
-			x.Workloads, x.Faults = []string{"one", "enough"}, []string{explore.LostReply, explore.SentAgain}
-			r = exploreOwn(t, x, right, trace.Bounds{Preemptions: 1, Faults: 1})
-			wantRight(t, r, "", explore.LostReply)
-			wantDamage(t, r, explore.SentAgain, trace.SoldTwice) // it is told so, and not blamed for it
-			if !r.Held() {
-				t.Error("the service that is right is said to be wrong")
-			}
-		})
-	}
+	serverstest.EachService(t, func(t *testing.T, language string) {
+		damage, update := trace.LostUpdate, "UPDATE products SET quantity = "
+		if language == "node" {
+			damage, update = trace.Oversold, "UPDATE products SET quantity = quantity - "
+		}
+		wrong := read(t, language, "wrong")
+		x := startOwn(t, explore.Options{Lanes: 1, Requests: 2, Subject: wrong})
+		x.Workloads = []string{"enough", "last"}
+		r := exploreOwn(t, x, wrong, trace.Bounds{Preemptions: 1})
+		s := wantDamage(t, r, "", damage)
+		if r.Held() || r.Cells[0].Claim != "" {
+			t.Errorf("a service that is wrong is held to be right, or to claim %q", r.Cells[0].Claim)
+		}
+		if trace := text(t, s.Execution); !strings.Contains(trace, update) {
+			t.Errorf("the trace lacks the UPDATE:\n%s", trace)
+		}
+		file := filepath.Join("../../examples", language, "wrong.yaml")
+		if got, want := r.Replay(s.Token), "loadtest explore --service "+file+" --replay "+s.Token; got != want {
+			t.Errorf("the replay is %q, want %q", got, want)
+		}
+		again, err := x.Replay(t.Context(), load.OwnService(wrong.Description), s.Token)
+		if err != nil || shape(again) != shape(s.Execution) {
+			t.Errorf("%v: the replay is\n%s\nand was\n%s", err, shape(again), shape(s.Execution))
+		}
+		right := read(t, language, "right")
+		x = startOwn(t, explore.Options{Lanes: 1, Requests: 2, Subject: right})
+		x.Workloads, x.Faults = []string{"one", "enough"}, []string{explore.LostReply, explore.SentAgain}
+		r = exploreOwn(t, x, right, trace.Bounds{Preemptions: 1, Faults: 1})
+		wantRight(t, r, "", explore.LostReply)
+		wantDamage(t, r, explore.SentAgain, trace.SoldTwice) // it is told so, and not blamed for it
+		if !r.Held() {
+			t.Error("the service that is right is said to be wrong")
+		}
+	})
 }
 
 func text(t *testing.T, o trace.Execution) string {
