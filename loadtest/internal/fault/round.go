@@ -177,12 +177,22 @@ func (c *cell) result() report.Fault {
 		r.Effect = report.Safe
 	}
 	r.Windows = s.windows(&c.history)
-	r.ClaimHeld = c.held(r.Effect)
 	if c.first != nil {
 		r.First = c.first.Found()
 		r.Evidence = append(r.Evidence, "played again, alone: at first it was "+r.First)
+		if contradicts(*c.first, r) {
+			r.Evidence = slices.Insert(r.Evidence, 0, fmt.Sprintf("not judged: first %s, then %s", c.first, r))
+			r.Effect, r.Seconds, r.Until = report.Inconclusive, 0, ""
+		}
 	}
+	r.ClaimHeld = c.held(r.Effect)
 	return r
+}
+
+// contradicts reports whether two outcomes of a cell differ, of which nobody knows which one counts. Damage always does,
+// and a fault that missed the first time has shown nothing.
+func contradicts(first, then report.Fault) bool {
+	return first.Effect != report.Inconclusive && then.Effect != report.Unsafe && then.Effect != first.Effect
 }
 
 // until says what the next buyer waited for, if the lab has set how long that takes, and empty otherwise.

@@ -20,7 +20,7 @@ const (
 	Unsafe       Effect = "unsafe"
 	Blocked      Effect = "blocked"      // nobody could buy the item for a while
 	Unavailable  Effect = "unavailable"  // nobody could buy the item as long as the scenario went on
-	Inconclusive Effect = "inconclusive" // the fault did not strike as it should
+	Inconclusive Effect = "inconclusive" // the fault did not strike as it should, or it ended in two ways
 	Skipped      Effect = "skipped"      // something that the scenario needs is missing
 )
 
@@ -46,8 +46,8 @@ type Fault struct {
 	ClaimHeld bool        `json:"claim_held"` // false if it was skipped, which does not count as failed
 	Replay    string      `json:"replay"`     // the command that plays this again, step by step
 	Steps     []FaultStep `json:"steps"`
-	// First says what came of it beside others, if that was in doubt, so that it was played again, alone: this is what
-	// came of it then.
+	// First says what came of it beside others, if that was in doubt, so that it was played again, alone. This is what
+	// came of it then, or Inconclusive if that was something else.
 	First string `json:"first,omitempty"`
 	Place int    `json:"-"` // among those of a run; they may be added in another order
 	// Windows shows the requests and critical sections, on a time axis that begins with the scenario.
