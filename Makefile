@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help servers lab faults tidb lab-tidb test-tidb up judge bench-locks pictures explored record test lint build
+.PHONY: help servers lab faults tidb lab-tidb test-tidb up judge bench-locks pictures explored record test test-all lint build
 
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1	\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -81,6 +81,9 @@ test: servers ## run all tests on real servers, with the race detector where gor
 	@# one that counts allocations cannot run with it, so they run without it.
 	$(IN_MEMORY) go test -run 'ZooKeeper|/zookeeper|Allocations' ./internal/locks ./loadtest/internal/traffic
 	cd $(BENCH_MODULE) && go test -race ./...
+
+test-all: ## as test, and also what takes long: the examples in all languages, and the whole console in a browser
+	STOCK_TEST_ALL=1 $(MAKE) test
 
 # golangci-lint comes from a module of its own, so that its dependencies stay out of the service's.
 GOLANGCI_LINT := "$$(go -C $(CURDIR)/tools tool -n golangci-lint)"
