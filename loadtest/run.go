@@ -39,6 +39,7 @@ Before them it runs small workloads once. They are judged and not measured. Stra
   orders         up to five items per order, of strategies that take orders
   retries        requests are sent with a key, and again while stock is left, to strategies that keep an Idempotency-Key
   cancellations  sales are cancelled, wholly or in part, twice, or before they are answered
+  reservations   units are held, and then confirmed, cancelled or left to expire
   tail           up to eight units per request of items with little stock
   rest           the same, with five times the demand
 

@@ -138,8 +138,7 @@ func (o *serveOptions) serverFlags(f *pflag.FlagSet) {
 	o.dsnFlag(f)
 	f.IntVar(&o.mysqlConns, "mysql-conns", 32, "most `connections` to MySQL, in addition to those of --mysql-lock-conns")
 	f.IntVar(&o.mysqlLockConns, "mysql-lock-conns", 32,
-		"most `connections` to MySQL for named locks: one per item that is locked or waited for; "+
-			"an order may have half as many items, less one")
+		"most `connections` to MySQL for named locks: one per item that is locked or waited for")
 	f.DurationVar(&o.mysqlIdle, "mysql-idle-timeout", 0,
 		"time after which MySQL ends a silent session and frees what it has locked, as when the host has vanished; "+
 			"0 is --request-timeout plus 5 s")

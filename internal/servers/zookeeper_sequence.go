@@ -17,8 +17,8 @@ import (
 // WithoutDigest is an option of Java that SetSequence needs: snapshots are written without a digest of all nodes.
 const WithoutDigest = "-Dzookeeper.digest.enabled=false"
 
-// SetSequence makes the server give the number next to the next sequential child of each node, as if it had numbered
-// that many before. It restarts the server with a changed snapshot.
+// SetSequence makes the server number the next sequential child of each node with next, as if it had numbered that many
+// before. It restarts the server with a changed snapshot.
 func (z *ZooKeeper) SetSequence(ctx context.Context, next int32, nodes ...string) error {
 	if err := z.Restart(ctx); err != nil { // writes a snapshot when it starts
 		return err
@@ -54,8 +54,8 @@ func (z *ZooKeeper) changeSnapshot(next int32, nodes []string) error {
 // withCversion changes the cversion of a node in a snapshot: the number that the server gives to its next sequential
 // child.
 func withCversion(snapshot []byte, node string, cversion int32) ([]byte, error) {
-	// A node is its path, its data, the id of its ACL, four times, its version, and its cversion. A string is its
-	// length and its bytes; a buffer that is nil has the length -1.
+	// A node is its path, its data, the id of its ACL, czxid, mzxid, ctime, mtime, its version, and its cversion. A
+	// string is its length and its bytes; a buffer that is nil has the length -1.
 	name := append(binary.BigEndian.AppendUint32(nil, uint32(len(node))), node...)
 	at := bytes.Index(snapshot, append(name, 0xff, 0xff, 0xff, 0xff))
 	if at < 0 {
@@ -63,7 +63,7 @@ func withCversion(snapshot []byte, node string, cversion int32) ([]byte, error) 
 	}
 	at += len(name) + 4 + 8 + 4*8 + 4
 	binary.BigEndian.PutUint32(snapshot[at:], uint32(cversion))
-	// The path "/" ends the nodes. The checksum of all that follows it, and another "/".
+	// The list of nodes ends with the path "/". Then come the checksum of all before it, and "/" again.
 	end := []byte{0, 0, 0, 1, '/'}
 	last := bytes.Index(snapshot[at:], end)
 	if last < 0 {

@@ -10,8 +10,8 @@ import (
 	"stock/internal/stock/stocktest"
 )
 
-// A later holder sells one of two items before the order is written: the other item is not written either. The stock is
-// what the order has read, so only the token tells.
+// A later holder writes one of two items before the order does, and leaves its stock as it was: only the token shows
+// that. The other item is not written either.
 func TestALateOrderIsRefusedCompletely(t *testing.T) {
 	t.Parallel()
 	o := stocktest.NewOrders(t, stocktest.NewAddresses(t, stock.NeedMySQL, stock.NeedRedis))

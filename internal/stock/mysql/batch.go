@@ -20,7 +20,7 @@ import (
 // behind it.
 //
 // A request with work to do inside the critical section does not join a batch, because all others would wait for it.
-// Nor does one that waits less than the others (stock.LimitWait), because a batch waits for the row as long as it may.
+// Nor does one with a shorter limit (stock.LimitWait), because a batch may wait for the row up to the full limit.
 // Such a request is a transaction by itself, as with update.
 //
 // The rows of members with keys are inserted together, in the batch's transaction. If one of the keys has an answer
@@ -57,7 +57,7 @@ func (s *batch) Deduct(ctx context.Context, req stock.Request) (stock.Receipt, e
 }
 
 // Order does not join a batch: while it waited in one item's queue, it would keep the rows of earlier items locked.
-// If the order has no work to do, its critical section is the time of the reply, as that of a batch is.
+// An order without work reports the time of the reply as its critical section, as a batch does.
 func (s batchWithOrders) Order(ctx context.Context, req stock.OrderRequest) (stock.OrderReceipt, error) {
 	section := stock.Arrive()
 	receipt, err := s.orders.Order(ctx, req)
@@ -141,8 +141,8 @@ func answerKnown(ctx context.Context, conn *conn, b *batching.Batch) error {
 	return nil
 }
 
-// tryBatch needs one message if there is enough for all, as there is until the item runs out, and a second one, to read
-// the stock, if there is too little for any. Otherwise a third one takes what fits.
+// tryBatch needs one message if there is enough for all, as there is until the item runs out. If not, a second one reads
+// the stock, and if some members fit, a third one takes their units.
 //
 // Each message commits by itself. A transaction that read the stock under the row's lock would block the item for as
 // long as the replica is stopped in between.
@@ -164,7 +164,7 @@ func tryBatch(ctx context.Context, conn *conn, b *batching.Batch) error {
 }
 
 // deductTogether grants a whole batch, or writes nothing. If it has several keys, it first looks whether there is
-// enough: until the client has rolled back a message that found too little, the item would be locked.
+// enough: a message that finds too little locks the item until the client has rolled it back.
 func deductTogether(ctx context.Context, conn *conn, b *batching.Batch) (granted bool, err error) {
 	asked := batching.Total(b.Undecided)
 	batching.Allot(b.Undecided, asked)
@@ -188,9 +188,9 @@ func deductTogether(ctx context.Context, conn *conn, b *batching.Batch) (granted
 	return true, nil
 }
 
-// deductFitting deducts for those members that fit into the units that were read. If there are fewer units by now, but
-// enough for these members, all others still fit no better; if there are more, one of them might. The statement then
-// writes nothing, and stock.ErrChanged makes the batch start anew.
+// deductFitting deducts for those members that fit into the units that were read. If the stock has fallen
+// but suffices for these, the others still do not fit. If it has risen, one of them might: then the statement writes
+// nothing, and stock.ErrChanged makes the batch start anew.
 func deductFitting(ctx context.Context, conn *conn, b *batching.Batch, read readStock) error {
 	left := batching.Allot(b.Undecided, read.Units)
 	asked := read.Units - left
@@ -233,7 +233,7 @@ func (s Store) rowsOfBatchStatement(members []*batching.Member, left int64) []le
 	return rows
 }
 
-// recordRefusals records that members were refused: rows has those that have keys.
+// recordRefusals records that members were refused. The rows are those of the members with keys.
 func recordRefusals(ctx context.Context, conn *conn, members []*batching.Member, rows []ledgerRow) error {
 	err := conn.record(ctx, rows)
 	if err == nil || conn.mayRetry(err) {

@@ -39,8 +39,8 @@ type conn struct {
 	store  Store
 	shares []int64 // what it counts against
 
-	// How long its server waits for a row, in seconds: usually, now, and at least. All are 0 until the wait is first
-	// shortened.
+	// The usual, the present and the shortest wait of its server for a row, in seconds. All are 0 until the wait is
+	// first shortened.
 	usualRowWait, rowWait, minRowWait int
 	broken                            bool // not to be used again
 }
@@ -134,8 +134,8 @@ func (c *conn) GetContext(ctx context.Context, dest any, query string, args ...a
 	return c.read(ctx, c.Conn, dest, query, args...)
 }
 
-// sender is the connection itself or, while it has a transaction, only that. A sql.Conn that finds the connection
-// broken closes it, and would wait for the transaction to end.
+// sender is the transaction of a connection if it has one, and else the connection: during a transaction, a sql.Conn
+// that finds its connection broken would close it, and wait for the transaction to end.
 type sender interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	GetContext(ctx context.Context, dest any, query string, args ...any) error
@@ -153,7 +153,7 @@ func (c *conn) SelectContext(ctx context.Context, dest any, query string, args .
 	return refusal(c.Conn.SelectContext(ctx, dest, query, args...))
 }
 
-// ExecContext runs a statement after which nothing is kept if it fails, or that may be repeated. See exec.
+// ExecContext runs a statement that leaves nothing if it fails, or that may be repeated. See exec.
 func (c *conn) ExecContext(ctx context.Context, query string, args ...any) (Changed, error) {
 	done, err := changed(c.Conn.ExecContext(ctx, query, args...))
 	return done, refusal(err)

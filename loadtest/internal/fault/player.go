@@ -62,8 +62,8 @@ func (p *Player) Run(ctx context.Context, o Options) error {
 // againTime is how long cells are played again at most. Those whose turn does not come keep their first outcome.
 const againTime = 5 * time.Minute
 
-// playAgain plays cells once more, one after the other. A fault that missed, and a block that is not claimed, may come
-// of a machine that was too busy with everything that was played side by side. A real one shows again.
+// playAgain plays cells once more, one after the other. If a fault missed, or an item was blocked although
+// that is not claimed, the machine may have been too busy. A real failure shows again.
 func (p *Player) playAgain(ctx context.Context, cells []*cell, o Options) error {
 	for began := time.Now(); len(cells) > 0; cells = cells[1:] {
 		c := cells[0]
@@ -129,7 +129,7 @@ func (p *Player) Cells(o Options) (n int) {
 	return n
 }
 
-// families are what is played, by the name of the scenario, or by its part before the slash.
+// families map the name of a scenario, or its part before the slash, to what plays it.
 var families = []map[string]func(*Stage){
 	holderPlays, crowdPlays, limitPlays, redisPlays, ghostPlays, masterPlays, rowPlays, retryPlays,
 }

@@ -9,8 +9,8 @@ import (
 	"stock/nginx"
 )
 
-// StartBalancer starts an nginx that balances replicas (host:port) as that of the topology does, and returns its URL.
-// If resend is set, it also does what that one never does: it sends a POST again whose connection broke.
+// StartBalancer starts an nginx that is configured like the topology's for other replicas (host:port), and returns its
+// URL. With resend, it also sends a POST again whose connection broke, which the topology's never does.
 func StartBalancer(ctx context.Context, resend bool, replicas ...string) (n *servers.Nginx, url string, err error) {
 	listen, err := freeAddr()
 	if err != nil {
