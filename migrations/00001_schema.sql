@@ -79,13 +79,13 @@ CREATE TABLE IF NOT EXISTS ledger (
     line        SMALLINT UNSIGNED                             NOT NULL DEFAULT 0,
     -- If an order is refused as sold out, only line 0 is kept, with the item that was sold out.
     goods_id    BIGINT                                        NOT NULL,
-    -- Units sold; 0 if sold out.
+    -- Units sold; 0 otherwise.
     count       INT                                           NOT NULL,
     -- Units left, as in the receipt.
     remaining   BIGINT                                        NOT NULL,
     -- 'cancelled': nothing was sold under the key, and nothing may be sold any more, because its request was refused
     -- and then cancelled, or because the cancellation came first. Then goods_id is 0.
-    -- 'held': the key is that of a hold, and the reservation has the units.
+    -- 'held': the key is that of a hold. The reservation tells what became of it.
     outcome     ENUM('done', 'sold-out', 'cancelled', 'held') NOT NULL,
     -- SHA-256 of the request: the same key with a different request is refused.
     fingerprint BINARY(32)                                    NOT NULL,
@@ -96,7 +96,7 @@ CREATE TABLE IF NOT EXISTS ledger (
     -- Units of the sale that were cancelled, and how many of these were put back into the stock.
     cancelled   INT                                           NOT NULL DEFAULT 0,
     given_back  INT                                           NOT NULL DEFAULT 0,
-    -- The id of the reservation.
+    -- The id of the reservation, if the outcome is 'held'.
     reservation BINARY(16)                                    NULL,
     created_at  DATETIME(6)                                   NOT NULL,
     PRIMARY KEY (order_key, line),

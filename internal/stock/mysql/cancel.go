@@ -20,7 +20,7 @@ import (
 //
 // If the key is not in the ledger, a cancellation of everything inserts a row of its own, a tombstone. As the key is
 // unique, either the sale or the tombstone is committed first. The other one waits for it, and then finds the key
-// taken: the sale is rolled back, and the cancellation begins anew, and cancels the sale.
+// taken: the sale is rolled back, and the cancellation begins anew, and cancels the sale. The key of a hold is refused then.
 
 // soldRow is a row of the ledger, and the epoch and the units of the stock as it is now: none if the item is gone.
 type soldRow struct {
@@ -145,7 +145,11 @@ func (s Store) whyUnknown(ctx context.Context, key string) error {
 // insertTombstone takes a key, so that nothing is sold or held for it. It fails with errKeyTaken if the key is not new.
 func (s Store) insertTombstone(ctx context.Context, key string) error {
 	row := ledgerRow{Key: []byte(key), Outcome: ledgerCancelled, Fingerprint: make([]byte, 32), Store: s.name}
-	err := s.use(ctx, []int64{share.Sales}, func(conn *conn) error { return conn.record(ctx, []ledgerRow{row}) })
+	query, args := recordAlone([]ledgerRow{row})
+	err := s.use(ctx, []int64{share.Sales}, func(conn *conn) error {
+		_, err := conn.together(ctx, query, args...)
+		return orTaken(err)
+	})
 	if hasNumber(err, erLockWaitTimeout) { // a sale or a hold with this key has not committed yet
 		return fmt.Errorf("%w: %q: %v", stock.ErrInProgress, key, err)
 	}

@@ -172,7 +172,7 @@ func classifyTogether(err error) error {
 	return classifyWrite(err)
 }
 
-// otherRowCount reports whether expectOneRow has ended a transaction.
+// otherRowCount reports whether expectOneRow or expectBefore has ended a transaction.
 func otherRowCount(err error) bool { return hasNumber(err, erWrongValueForVar) }
 
 // errKeyTaken ends a transaction because its key has an answer already.

@@ -49,5 +49,8 @@ func (r *results) of(statement int) Changed { return Changed{r.rows[statement], 
 // ROW_COUNT() is -1 after a statement whose answer could not be sent. The variable has no other value than 0 and 1.
 const expectOneRow = "SET foreign_key_checks = IF(ROW_COUNT() = 1, 1, 2)"
 
+// expectBefore is like expectOneRow, and ends a transaction after a time, which is its argument.
+const expectBefore = "SET foreign_key_checks = IF(UTC_TIMESTAMP(6) <= ?, 1, 2)"
+
 // expectNoRow is like expectOneRow for a statement that must not match a row.
 const expectNoRow = "SET foreign_key_checks = IF(ROW_COUNT() = 0, 1, 2)"

@@ -21,8 +21,8 @@ import (
 // the item as all requests do, and then get its answer. They are refused with ErrInProgress only if the winner does not
 // commit in time.
 //
-// Only "done", "sold out" and "cancelled" are answers. A refusal is inserted after the transaction has been rolled
-// back. After any other outcome the key stays new. See package retention for how long answers are kept.
+// Only "done", "sold out", "cancelled" and "held" are answers. A refusal is inserted after the transaction has been
+// rolled back. After any other outcome the key stays new. See package retention for how long answers are kept.
 
 // Once makes sure that a deduction with a key is carried out once. deduct must record what it sells: see rowsOf. With
 // or without a key, it tries again if the server has rolled the request back because of a conflict.

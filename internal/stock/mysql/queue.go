@@ -10,7 +10,7 @@ import (
 	"stock/internal/stock/retry"
 )
 
-// tryFunc decides on a batch in one transaction. An error is the outcome of all undecided members.
+// tryFunc decides on a batch. An error is the outcome of all undecided members.
 type tryFunc func(ctx context.Context, conn *conn, b *batching.Batch) error
 
 // runner carries out the batches of a queue, each on one connection and in as many tries as conflicts cost.

@@ -10,6 +10,7 @@ import (
 	"stock/internal/must"
 	"stock/internal/servers/serverstest"
 	"stock/internal/stock"
+	"stock/internal/stock/retention"
 	"stock/internal/stock/stocktest"
 	"stock/internal/tcpproxy"
 )
@@ -196,6 +197,50 @@ func TestAHoldThatWaitedForItsItemIsAsLongAsAsked(t *testing.T) {
 	}
 }
 
+// The key is taken by a transaction that is rolled back in the end.
+func TestAHoldThatWaitedForItsKeyIsAsLongAsAsked(t *testing.T) {
+	t.Parallel()
+	for _, work := range []time.Duration{0, time.Millisecond} {
+		s := newShop(t)
+		other := stocktest.Begin(t, s.deps.MySQL)
+		_, err := other.Exec("INSERT INTO ledger (order_key, goods_id, count, remaining, outcome, fingerprint, created_at) " +
+			"VALUES ('a', 1, 1, 0, 'done', '', UTC_TIMESTAMP(6))")
+		must.Succeed(t, err)
+		req := keyed(s.request(1, time.Minute))
+		req.Hold = work
+		done := s.start(t, req)
+		stocktest.WaitForRowLock(t, s.deps.MySQL)
+		// Longer than a hold may be shorter than asked.
+		_, err = s.deps.MySQL.Exec("DO SLEEP(0.2)")
+		must.Succeed(t, err)
+		var granted int64
+		must.Succeed(t, s.deps.MySQL.Get(&granted, "SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"))
+		must.Succeed(t, other.Rollback())
+		if a := <-done; a.err != nil || a.held.Created.UnixMicro() < granted {
+			t.Errorf("with work of %v: %+v, %v: the hold began %v before its key was free", work, a.held, a.err,
+				time.UnixMicro(granted).Sub(a.held.Created))
+		}
+	}
+}
+
+func TestTheKeyOfAHoldIsPrunedWithItsReservation(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	req := keyed(s.request(1, time.Hour))
+	first, _, err := s.Hold(t.Context(), req)
+	must.Succeed(t, err)
+	_, err = s.Cancel(t.Context(), first.ID)
+	must.Succeed(t, err)
+	_, err = s.deps.MySQL.Exec("UPDATE reservation SET expires_at = UTC_TIMESTAMP(6) - INTERVAL 2 HOUR")
+	must.Succeed(t, err)
+	deleted, err := retention.PruneReservations(t.Context(), s.deps.MySQL, time.Hour)
+	if err != nil || deleted != 1 {
+		t.Errorf("deleted %d reservations, %v, want 1", deleted, err)
+	}
+	if next, receipt, err := s.Hold(t.Context(), req); err != nil || receipt.Replayed || next.ID == first.ID {
+		t.Errorf("a hold with the pruned key: %+v, %+v, %v, want a new one", next, receipt, err)
+	}
+}
 // A hold that may not wait takes the row only if it is free.
 func TestAHoldThatDoesNotWaitIsRefusedWhileTheItemIsLocked(t *testing.T) {
 	t.Parallel()

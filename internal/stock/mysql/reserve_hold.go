@@ -37,6 +37,12 @@ func (s *reserve) hold(
 	} else {
 		receipt, err = s.Do(ctx, req.Request, h)
 	}
+	if req.Key != "" && IsBusy(err) { // maybe because of a request with this key that has not committed yet
+		entry := s.store.newRow(req.Key, req.GoodsID, req.Fingerprint(s.store.name))
+		if _, why := s.store.settle(ctx, entry, err); why != nil {
+			err = why
+		}
+	}
 	switch {
 	case !h.replayed:
 		return h.row, receipt, err
@@ -88,14 +94,17 @@ func (s *reserve) holdWithWork(ctx context.Context, m *batching.Member, section 
 		if err != nil || len(fresh) == 0 {
 			return err
 		}
-		if taken, err = holdWhatFits(ctx, tx, m.GoodsID, fresh, section); err != nil || m.Err != nil {
+		var present stockForHold
+		if present, taken, err = holdWhatFits(ctx, tx, m.GoodsID, fresh, section); err != nil {
 			return err
 		}
-		if err := stock.Work(ctx, m.Request.Hold); err != nil {
-			return err
+		if m.Err == nil {
+			if err := stock.Work(ctx, m.Request.Hold); err != nil {
+				return err
+			}
+			section.Leave()
 		}
-		section.Leave()
-		return nil
+		return recordHolds(ctx, tx, fresh, present.latest(m.Request.Hold))
 	})
 	switch {
 	case err == nil:
@@ -235,16 +244,18 @@ func (s Store) replay(m *batching.Member, first *ledgerRow, row *reservationRow)
 		m.Refuse(err)
 		return
 	}
+	err := first.refusal(stock.Line{GoodsID: m.GoodsID, Count: m.Count})
+	if err == nil && row == nil {
+		m.Refuse(fmt.Errorf("%w, or was pruned just now: %q", stock.ErrInProgress, m.Key))
+		return
+	}
 	h := m.Detail.(*hold)
 	h.row, h.replayed = row, true
-	switch err := first.refusal(stock.Line{GoodsID: m.GoodsID, Count: m.Count}); {
-	case err != nil:
+	if err != nil {
 		m.Refuse(err)
-	case row == nil:
-		m.Refuse(fmt.Errorf("%w, or was pruned just now: %q", stock.ErrInProgress, m.Key))
-	default:
-		m.Grant(0)
+		return
 	}
+	m.Grant(0)
 }
 
 // decideHolds needs one INSERT and one UPDATE if there is enough for all, as there is until the item runs out. If there
@@ -256,8 +267,11 @@ func (s *reserve) decideHolds(ctx context.Context, conn *conn, goodsID int64, me
 	}
 	var taken []reservationRow
 	err := conn.inTx(ctx, ReadCommitted, func(tx Tx) (err error) {
-		taken, err = holdWhatFits(ctx, tx, goodsID, members, new(stock.Section))
-		return err
+		var present stockForHold
+		if present, taken, err = holdWhatFits(ctx, tx, goodsID, members, new(stock.Section)); err != nil {
+			return err
+		}
+		return recordHolds(ctx, tx, members, present.latest(0))
 	})
 	if err == nil {
 		s.count(stock.Expired, taken)
@@ -267,8 +281,8 @@ func (s *reserve) decideHolds(ctx context.Context, conn *conn, goodsID int64, me
 
 // holdTogether grants all members, or refuses all, or decides nothing. It sends its transaction in one message, so that
 // the item is not blocked if the replica is stopped. It adds the reservations before it locks the item's row; nobody
-// else waits for them. It adds nothing and decides nothing if the units were sold meanwhile, or if the wait for the
-// item's row has cost the reservations more than holdSlack of their time.
+// else waits for them. It adds nothing and decides nothing if the units were sold meanwhile, or if the waits for the
+// item's row and for keys have cost the reservations more than holdSlack of their time.
 func holdTogether(
 	ctx context.Context, conn *conn, goodsID int64, members []*batching.Member,
 ) (decided bool, err error) {
@@ -282,16 +296,14 @@ func holdTogether(
 	}
 	batching.Allot(members, present.Units)
 	query, args := insertSQL(present.rows(members))
-	// The SELECT waits for the row, so that the UPDATE begins, and reads the time, after the wait.
-	query += "; " + selectSQL + forUpdateSQL(ctx) + "; " + deductSQL + " AND epoch = ? AND UTC_TIMESTAMP(6) <= ?; " +
-		expectOneRow
-	args = append(args, goodsID, asked, goodsID, asked, present.Epoch, datetime(present.Now+holdSlack.Microseconds()))
-	after := 2 // statements after the deduction: expectOneRow and COMMIT
+	query += "; " + selectSQL + forUpdateSQL(ctx) + "; " + deductSQL + " AND epoch = ?; " + expectOneRow
+	args = append(args, goodsID, asked, goodsID, asked, present.Epoch)
+	after := 3 // statements after the deduction: expectOneRow, expectBefore and COMMIT
 	if keyed := conn.store.rowsOfHolds(members); len(keyed) > 0 {
 		insert, of := recordAlone(keyed)
 		query, args, after = query+"; "+insert, append(args, of...), after+1
 	}
-	all, err := conn.together(ctx, query, args...)
+	all, err := conn.together(ctx, query+"; "+expectBefore, append(args, present.latest(0))...)
 	switch {
 	case otherRowCount(err):
 		return false, nil
@@ -315,6 +327,11 @@ func readForHold(ctx context.Context, in session, goodsID int64) (present stockF
 	err = in.GetContext(ctx, &present, "SELECT goods_id, stock AS units, epoch, "+
 		sinceEpoch+"UTC_TIMESTAMP(6)) AS now FROM good_stock WHERE goods_id = ?", goodsID)
 	return present, orMissing(goodsID, err)
+}
+
+// latest is the time until which reservations must be made, in addition to the time for work while they are made.
+func (p stockForHold) latest(work time.Duration) string {
+	return datetime(p.Now + (holdSlack + work).Microseconds())
 }
 
 // rows makes the reservations of members that were granted.
@@ -370,23 +387,23 @@ func refuseHolds(
 }
 
 // holdWhatFits grants some of the members under the lock of the item's row, so that it decides by the current stock. If
-// that is too little for all, it takes back the reservations that have expired, and returns them.
+// that is too little for all, it takes back the reservations that have expired, and returns them. The caller must then
+// record the keys.
 func holdWhatFits(
 	ctx context.Context, tx Tx, goodsID int64, members []*batching.Member, section *stock.Section,
-) (taken []reservationRow, err error) {
+) (present stockForHold, taken []reservationRow, err error) {
 	units, err := tx.readForUpdate(ctx, goodsID)
 	if err != nil {
-		return nil, err
+		return present, nil, err
 	}
 	section.Enter()
-	present, err := readForHold(ctx, tx, goodsID) // the time after the wait for the lock
-	if err != nil {
-		return nil, err
+	if present, err = readForHold(ctx, tx, goodsID); err != nil { // the time after the wait for the lock
+		return present, nil, err
 	}
 	for asked := batching.Total(members); units < asked; {
 		more, err := takeBack(ctx, tx, []int64{goodsID})
 		if err != nil {
-			return nil, err
+			return present, nil, err
 		}
 		if len(more) == 0 {
 			break
@@ -400,11 +417,25 @@ func holdWhatFits(
 	}
 	if left := batching.Allot(members, units); left != present.Units {
 		if err := tx.Write(ctx, goodsID, left); err != nil {
-			return nil, err
+			return present, nil, err
 		}
 	}
-	if err := insertReservations(ctx, tx, present.rows(members)); err != nil {
-		return nil, err
+	return present, taken, insertReservations(ctx, tx, present.rows(members))
+}
+
+// recordHolds records the keys of holds before COMMIT. It fails with ErrChanged if the wait for a key has lasted until
+// the latest time for the reservations.
+func recordHolds(ctx context.Context, tx Tx, members []*batching.Member, latest string) error {
+	rows := tx.conn.store.rowsOfHolds(members)
+	if len(rows) == 0 {
+		return nil
 	}
-	return taken, tx.record(ctx, tx.conn.store.rowsOfHolds(members))
+	if err := tx.record(ctx, rows); err != nil {
+		return err
+	}
+	_, err := tx.ExecContext(ctx, expectBefore, latest)
+	if otherRowCount(err) {
+		return fmt.Errorf("%w: the reservation is late", stock.ErrChanged)
+	}
+	return err
 }

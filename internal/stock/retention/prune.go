@@ -41,7 +41,7 @@ func PruneReservations(ctx context.Context, db *sqlx.DB, age time.Duration) (del
 // deleted with all of its lines, and a replay never finds only some; it is as old as its first line.
 type oldRows struct {
 	find   string
-	delete []string // one statement after the other, the one that counts last
+	delete []string // run in order; the number of rows is that of the last
 }
 
 // olderThan selects rows that are older than a number of microseconds.
@@ -58,9 +58,8 @@ var (
 		"SELECT id FROM reservation FORCE INDEX (reservation_state) WHERE state = ? " +
 			"AND expires_at < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND ORDER BY expires_at",
 		[]string{
-			// The key goes with its reservation.
 			"DELETE ledger FROM reservation FORCE INDEX (PRIMARY) STRAIGHT_JOIN ledger FORCE INDEX (PRIMARY) " +
-				"ON ledger.order_key = reservation.order_key AND line = 0 AND outcome = 'held' WHERE id IN ",
+				"ON ledger.order_key = reservation.order_key AND line = 0 AND ledger.reservation = id WHERE id IN ",
 			"DELETE reservation FROM reservation FORCE INDEX (PRIMARY) WHERE id IN ",
 		},
 	}
