@@ -241,6 +241,7 @@ func TestTheKeyOfAHoldIsPrunedWithItsReservation(t *testing.T) {
 		t.Errorf("a hold with the pruned key: %+v, %+v, %v, want a new one", next, receipt, err)
 	}
 }
+
 // A hold that may not wait takes the row only if it is free.
 func TestAHoldThatDoesNotWaitIsRefusedWhileTheItemIsLocked(t *testing.T) {
 	t.Parallel()
