@@ -1,14 +1,11 @@
 package page
 
 import (
-	"cmp"
 	"fmt"
 	"html"
 	"html/template"
 	"math"
 	"strings"
-
-	"stock/loadtest/internal/report"
 )
 
 // chart collects the elements of an SVG of a fixed size, which the style sheet scales.
@@ -93,72 +90,6 @@ func short(v float64) string {
 		return "0"
 	}
 	return fmt.Sprintf("%g", v)
-}
-
-// latencyChart draws the distribution of the latencies on a logarithmic axis. It is empty if it was not recorded.
-func latencyChart(row *report.Row) template.HTML {
-	b := row.LatencyBuckets
-	if b == nil {
-		return ""
-	}
-	first, last := math.Log(b.Start(0)), math.Log(b.Start(len(b.Counts)))
-	at := func(ms float64) float64 { return (math.Log(ms) - first) / (last - first) }
-	most, sum := int64(0), int64(0)
-	for _, n := range b.Counts {
-		most, sum = max(most, n), sum+n
-	}
-	c := newChart(360, 180)
-	c.top = 34
-	end := c.yAxis(100 * float64(most) / float64(sum))
-	c.WriteString(`<path class="column" d="`)
-	for i, n := range b.Counts {
-		if n > 0 {
-			x, next := c.x(at(b.Start(i)))+.5, c.x(at(b.Start(i+1)))-.5
-			fmt.Fprintf(c, "M%.1f %.1fV%.1fH%.1fV%.1fz", x, c.y(0), c.y(100*float64(n)/float64(sum)/end), next, c.y(0))
-		}
-	}
-	c.WriteString(`"/>`)
-	c.latencyTicks(b.Start(0), b.Start(len(b.Counts)), at)
-	l := row.LatencyMS
-	text := func(ms float64) string { return cmp.Or(latency(ms), "unknown") }
-	if l.P50 > 0 {
-		c.mark(at(l.P50), "median "+text(l.P50)+" ms", 26, true)
-	}
-	if l.P99 > 0 {
-		c.mark(at(l.P99), "99 % "+text(l.P99)+" ms", 12, at(l.P99) > .6)
-	}
-	return c.finish(fmt.Sprintf("Latencies in milliseconds: median %s, 90 %% %s, 99 %% %s, longest %s.",
-		text(l.P50), text(l.P90), text(l.P99), milliseconds(l.Max)))
-}
-
-// latencyTicks labels a logarithmic axis: each power of ten, and 2 and 5 times these on a short axis.
-func (c *chart) latencyTicks(from, to float64, at func(float64) float64) {
-	digits := []float64{1}
-	if to/from < 100 {
-		digits = []float64{1, 2, 5}
-	}
-	for power := math.Pow(10, math.Floor(math.Log10(from))); power < to; power *= 10 {
-		for _, n := range digits {
-			if ms := n * power; ms >= from && ms <= to && at(ms) < .93 {
-				c.line(c.x(at(ms)), c.y(0), c.x(at(ms)), c.y(0)+4, "axis")
-				c.text(c.x(at(ms)), c.height-9, "tick middle", fmt.Sprintf("%g", ms))
-			}
-		}
-	}
-	c.text(c.x(1), c.height-9, "tick end", "ms")
-}
-
-// mark draws a vertical line up to a text that stands above the plot, and to the left of the line or to its right. A
-// text to the left of the median is crossed by no mark of a longer latency.
-func (c *chart) mark(part float64, text string, y float64, left bool) {
-	x := c.x(min(max(part, 0), 1))
-	c.line(x, y+3, x, c.y(0), "mark")
-	if left {
-		const letter = 6.5 // the width of one, about
-		c.text(max(x, letter*float64(len(text))), y, "note end", text)
-		return
-	}
-	c.text(x, y, "note", text)
 }
 
 // logScale is a logarithmic scale of whole powers of ten.

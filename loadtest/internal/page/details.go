@@ -2,7 +2,6 @@ package page
 
 import (
 	"fmt"
-	"html/template"
 	"slices"
 	"strings"
 
@@ -25,8 +24,22 @@ func (v *rowView) FirstEvidence() []string {
 // MoreEvidence is how many findings are only in the JSON.
 func (v *rowView) MoreEvidence() int { return len(v.ShownEvidence()) - len(v.FirstEvidence()) }
 
-// Latencies draws the distribution of the latencies.
-func (v *rowView) Latencies() template.HTML { return latencyChart(v.Row) }
+// Latencies lists the latencies that are known.
+func (v *rowView) Latencies() (facts []fact) {
+	l := v.LatencyMS
+	for _, part := range []struct {
+		name string
+		ms   float64
+	}{
+		{"Shortest", l.Min}, {"Mean", l.Mean}, {"Median", l.P50}, {"90 %", l.P90}, {"99 %", l.P99}, {"99.9 %", l.P999},
+		{"Longest", l.Max},
+	} {
+		if part.ms > 0 {
+			facts = append(facts, fact{part.name, milliseconds(part.ms) + " ms"})
+		}
+	}
+	return facts
+}
 
 // Answers counts the requests by their outcomes. The baseline confirms requests, but sells nothing.
 func (v *rowView) Answers() (facts []fact) {

@@ -257,9 +257,6 @@ func (c *collected) row() *Row {
 	row.addCPU()
 	seconds := row.seconds() / float64(len(rounds))
 	row.LatencyMS = latency(c.latencies, seconds)
-	if !row.JudgedOnly {
-		row.LatencyBuckets = c.latencies.buckets()
-	}
 	row.WaitedUS, row.HeldUS = wait(c.waited, seconds), wait(c.held, seconds)
 	return row
 }

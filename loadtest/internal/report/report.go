@@ -94,10 +94,8 @@ type Row struct {
 	ShareOfNoop   *float64        `json:"share_of_noop"`
 	ShareInterval *stats.Interval `json:"share_interval,omitempty"` // nil as GoodputInterval is
 
-	LatencyMS Latency `json:"latency_ms"` // from the (intended) sending to the answer, whatever its outcome
-	// LatencyBuckets is the distribution of these latencies. Older reports have none, nor do rows that are judged only.
-	LatencyBuckets  *Buckets `json:"latency_buckets,omitempty"`
-	AttemptsPerSale float64  `json:"attempts_per_sale"`
+	LatencyMS       Latency `json:"latency_ms"` // from the (intended) sending to the answer, whatever its outcome
+	AttemptsPerSale float64 `json:"attempts_per_sale"`
 	// All statements, as the servers count them. They include the cost of the refusals.
 	MySQLStatementsPerSale float64 `json:"mysql_statements_per_sale"`
 	RedisCommandsPerSale   float64 `json:"redis_commands_per_sale"`
