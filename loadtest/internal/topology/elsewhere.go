@@ -16,8 +16,8 @@ import (
 	"stock/internal/servers"
 )
 
-// orElsewhere returns r.ready, whose error also says at which other addresses the program listens: it may ignore LISTEN,
-// or open another port before.
+// orElsewhere returns r.ready, whose error also says at which other addresses the program listens: it may ignore
+// LISTEN, or open another port before.
 func (r *Replica) orElsewhere(process **servers.Process) func(context.Context) error {
 	var looked time.Time
 	var elsewhere []string
