@@ -11,8 +11,9 @@ import (
 )
 
 const (
-	// leastRequests is what a brief cell sends however slow it is: with fewer, existing races do not show.
-	leastRequests = 200
+	// leastRequests is what a brief cell sends however slow it is: with fewer, existing races do not show. A strategy that
+	// claims to be wrong must be seen to be: it sends leastOfWrong.
+	leastRequests, leastOfWrong = 200, 600
 	// longestCell ends a brief cell that is much slower than its warm-up was. Units then remain.
 	longestCell = 20 * time.Second
 )
@@ -21,14 +22,14 @@ const (
 // the end of a cell, requests wait for fewer others.
 func (c Config) cellTime(w row) time.Duration {
 	latencies := c.Rate > 0 || w.strategy.Own || slices.Contains(c.Compared, w.Strategy)
-	switch {
-	case w.claim() != verify.ClaimCorrect && !w.strategy.Baseline():
-		return 200 * time.Millisecond // its speed means nothing
-	case latencies && w.Workload.Name != FlashSale:
+	if latencies && w.Workload.Name != FlashSale && !w.wrong() {
 		return 2 * time.Second
 	}
 	return 400 * time.Millisecond
 }
+
+// wrong reports whether the strategy claims to be wrong.
+func (r row) wrong() bool { return r.claim() != verify.ClaimCorrect && !r.strategy.Baseline() }
 
 // bound decides how many requests a cell sends, and returns how many to expect, which decides the stock.
 func (c *cellRun) bound() (expected int) {
@@ -45,8 +46,11 @@ func (c *cellRun) bound() (expected int) {
 	case load.Requests == 0:
 		return 3*inTime(load.Duration) + load.Users // the service may become faster
 	case c.config.Brief:
-		limit := c.config.cellTime(c.row)
-		if most := max(leastRequests, inTime(limit)); most < load.Requests {
+		limit, least := c.config.cellTime(c.row), leastRequests
+		if c.row.wrong() {
+			least = leastOfWrong
+		}
+		if most := max(least, inTime(limit)); most < load.Requests {
 			c.header.Bounded = limited(most, load.Requests, limit)
 			load.Requests, load.Duration = most, longestCell
 		}
