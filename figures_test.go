@@ -99,17 +99,13 @@ func (r *report) conditions() string {
 			servers = append(servers, s.String())
 		}
 	}
-	fewest, most, users := math.MaxInt, 0, 0
+	rounds, users := 0, 0
 	for _, row := range r.Rows {
-		if !row.Baseline && !row.JudgedOnly {
-			fewest, most, users = min(fewest, len(row.Rounds)), max(most, len(row.Rounds)), row.Users
+		if !row.JudgedOnly {
+			rounds, users = len(row.Rounds), row.Users
 		}
 	}
-	rounds := fmt.Sprintf("%d rounds", most)
-	if fewest < most {
-		rounds = fmt.Sprintf("%d to %s", fewest, rounds)
-	}
-	return fmt.Sprintf("Means of %s, %d users, two replicas behind nginx, "+
+	return fmt.Sprintf("Means of %d rounds, %d users, two replicas behind nginx, "+
 		"%d cores (%s) for load and servers; %s; %s; seed %d.",
 		rounds, users, e.Cores, strings.ReplaceAll(e.CPU, "(R)", ""),
 		strings.Join(servers, ", "), e.Go, e.Seed)

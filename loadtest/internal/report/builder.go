@@ -198,8 +198,8 @@ func (b *Builder) Report() *Report {
 	return r
 }
 
-// missing counts the planned runs that were not added. The number of a round does not matter: a row that is not in
-// every round may run in any.
+// missing counts the planned runs that were not added. The number of a round does not matter: in a run of an earlier
+// commit, a row was not in every round.
 func (b *Builder) missing() int {
 	left := map[history.Cell]int{}
 	for _, c := range b.rows {

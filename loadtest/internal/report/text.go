@@ -3,7 +3,6 @@ package report
 import (
 	"fmt"
 	"io"
-	"math"
 	"strings"
 
 	"stock/internal/stats"
@@ -201,15 +200,13 @@ func title(rows []*Row) string {
 	}
 	// Bounded rows have fewer requests and less stock: the title states the largest.
 	var planned, stock int64
-	fewest, most := math.MaxInt, 0
+	rounds := 0
 	for _, row := range rows {
 		for _, round := range row.Rounds {
 			planned = max(planned, int64(round.RequestsPlanned))
 			stock = max(stock, round.Initial)
 		}
-		if !row.Baseline || len(rows) == 1 { // noop runs in every round
-			fewest, most = min(fewest, len(row.Rounds)), max(most, len(row.Rounds))
-		}
+		rounds = max(rounds, len(row.Rounds))
 	}
 	add(planned > 0, "%s requests on %s units", stats.Grouped(planned), stats.Grouped(stock))
 	add(first.Users > 0, "%s", plural(first.Users, "user"))
@@ -220,11 +217,7 @@ func title(rows []*Row) string {
 	add(first.Counts != "", "%s units per %s", first.Counts, line)
 	add(first.Lines > 0, "up to %s per order", plural(first.Lines, "line"))
 	add(first.Restock > 0, "%s units put back each time", stats.Grouped(first.Restock))
-	rounds := plural(most, "round")
-	if fewest < most {
-		rounds = fmt.Sprintf("%d to %s", fewest, rounds)
-	}
-	return strings.Join(append(parts, rounds), " · ")
+	return strings.Join(append(parts, plural(rounds, "round")), " · ")
 }
 
 // ShownEvidence is the evidence to show: that the baseline sells nothing is not worth mentioning.
