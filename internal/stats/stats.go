@@ -1,9 +1,9 @@
 // Package stats computes means, intervals and p-values of repeated measurements.
 //
-// There are two estimators. The benchmark of the locks has six rounds or more of everything, which is enough for a median with its
-// interval: Summarize assumes nothing about how the values are distributed. The lab has only three rounds of some
-// rows, for which there is no such interval, so it uses Mean, which assumes that the logarithms are distributed
-// normally, apart from spoilt rounds.
+// There are two estimators. The benchmark of the locks has six rounds or more of everything, which is enough for a
+// median with its interval: Summarize assumes nothing about how the values are distributed. The lab has only three
+// rounds of some rows, for which there is no such interval, so it uses Mean, which assumes that the logarithms are
+// distributed normally, apart from spoilt rounds.
 package stats
 
 import (

@@ -141,8 +141,8 @@ func answerKnown(ctx context.Context, conn *conn, b *batching.Batch) error {
 	return nil
 }
 
-// tryBatch needs one message if there is enough for all, as there is until the item runs out. If not, a second one reads
-// the stock, and if some members fit, a third one takes their units.
+// tryBatch needs one message if there is enough for all, as there is until the item runs out. If not, a second one
+// reads the stock, and if some members fit, a third one takes their units.
 //
 // Each message commits by itself. A transaction that read the stock under the row's lock would block the item for as
 // long as the replica is stopped in between.

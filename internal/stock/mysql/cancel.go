@@ -20,7 +20,8 @@ import (
 //
 // If the key is not in the ledger, a cancellation of everything inserts a row of its own, a tombstone. As the key is
 // unique, either the sale or the tombstone is committed first. The other one waits for it, and then finds the key
-// taken: the sale is rolled back, and the cancellation begins anew, and cancels the sale. The key of a hold is refused then.
+// taken: the sale is rolled back, and the cancellation begins anew, and cancels the sale. The key of a hold is refused
+// then.
 
 // soldRow is a row of the ledger, and the epoch and the units of the stock as it is now: none if the item is gone.
 type soldRow struct {

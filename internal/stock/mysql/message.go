@@ -51,6 +51,3 @@ const expectOneRow = "SET foreign_key_checks = IF(ROW_COUNT() = 1, 1, 2)"
 
 // expectBefore is like expectOneRow, and ends a transaction after a time, which is its argument.
 const expectBefore = "SET foreign_key_checks = IF(UTC_TIMESTAMP(6) <= ?, 1, 2)"
-
-// expectNoRow is like expectOneRow for a statement that must not match a row.
-const expectNoRow = "SET foreign_key_checks = IF(ROW_COUNT() = 0, 1, 2)"

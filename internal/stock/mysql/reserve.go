@@ -24,8 +24,8 @@ import (
 //
 // A transaction that puts units back first locks the rows of the items, in ascending order, and then the reservations,
 // by id. So there are no deadlocks, and a hold that has locked the item's row sees all of its expired reservations. A
-// batch of holds adds its reservations, for which nobody waits, then locks the item, and adds its keys last. Only batches
-// of different items that share several keys can deadlock: the server rolls one back, and that one tries again.
+// batch of holds adds its reservations, for which nobody waits, then locks the item, and adds its keys last. Only
+// batches of different items that share several keys can deadlock: the server rolls one back, and that one tries again.
 type reserve struct {
 	*batching.Queue // of holds
 	stock.Canceller // of deductions

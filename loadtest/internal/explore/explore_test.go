@@ -146,8 +146,8 @@ func TestASearchThatEndsWithARefutedClaimIsNotExhausted(t *testing.T) {
 // named. Then it is found again by its token. All that the catalogue claims about them holds.
 //
 // Each mechanism of the strategies and of the explorer is here once; "make explored" explores the others. redlock and
-// redis-stream are left out: a lease of redlock's is over in a few schedules on a busy machine, and what a stream writes
-// later comes when it can.
+// redis-stream are left out: a lease of redlock's is over in a few schedules on a busy machine, and what a stream
+// writes later comes when it can.
 func TestSchedulesLeadToWhatIsKnownOfAStrategy(t *testing.T) {
 	const again, late, set, restocked = explore.SentAgain, explore.LeaseEnds, explore.StockSet, explore.Restocked
 	const request, crash, dies = explore.LostRequest, explore.LostReply, explore.ReplicaDies

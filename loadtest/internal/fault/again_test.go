@@ -61,8 +61,8 @@ func (p *playedTwice) scenario(name string, first func(*Stage)) Scenario {
 	}
 }
 
-// The machine may hold a buyer up, or let a fault miss. If nobody can tell, the cell is not judged. Damage is believed at
-// once.
+// The machine may hold a buyer up, or let a fault miss. If nobody can tell, the cell is not judged. Damage is believed
+// at once.
 func TestCellsInDoubtArePlayedAgainAlone(t *testing.T) {
 	t.Parallel()
 	lab, catalogue := startLab(t)

@@ -189,8 +189,8 @@ func (c *cell) result() report.Fault {
 	return r
 }
 
-// contradicts reports whether two outcomes of a cell differ, of which nobody knows which one counts. Damage always does,
-// and a fault that missed the first time has shown nothing.
+// contradicts reports whether two outcomes of a cell differ, of which nobody knows which one counts. Damage always
+// does, and a fault that missed the first time has shown nothing.
 func contradicts(first, then report.Fault) bool {
 	return first.Effect != report.Inconclusive && then.Effect != report.Unsafe && then.Effect != first.Effect
 }

@@ -119,13 +119,6 @@ func (g *gate) err(e *Exchange) error {
 	return g.errs[e]
 }
 
-func (g *gate) ended(e *Exchange) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	_, ended := g.errs[e]
-	return ended
-}
-
 // commands returns a client that tells the keys of commands.
 func commands(t testing.TB) *redis.Client {
 	t.Helper()
