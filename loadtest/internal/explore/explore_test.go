@@ -157,7 +157,7 @@ func TestSchedulesLeadToWhatIsKnownOfAStrategy(t *testing.T) {
 		faults             []string // if there is damage, the first one leads to it
 	}{
 		// What excludes others: a statement, the time of the row, a lock of the row, and nothing.
-		{"update", "last", "", []string{request, crash, dies}},
+		{"update", "last", "", []string{request, crash}},
 		{"optimistic-timestamp", "enough", trace.LostUpdate, nil},
 		{"for-update", "last", "", nil},
 		{"decrement", "last", trace.Oversold, nil},
