@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -64,6 +65,7 @@ type Setting struct {
 	Isolation      string                // the default of sessions with MySQL, as the system variable spells it
 	Database       bool                  // of the round's own, on the MySQL of the lab
 	MySQL          *servers.MySQLOptions // a MySQL of the round's own
+	Unmapped       bool                  // its log is not mapped into memory, as MariaDB does in /dev/shm
 	Redis          start                 // a Redis of the round's own
 	Locks          start                 // servers for locks, of the round's own
 	Options        servers.RedisOptions  // of Redis, or of each of the masters of Redlock
@@ -151,6 +153,10 @@ func (d *Deployment) startMySQL(ctx context.Context, l *Player, on Setting) (err
 			if err := servers.CheckMount(); err != nil {
 				return fmt.Errorf("%w: %w", errLeftOut, err)
 			}
+		}
+		if on.Unmapped && strings.HasPrefix(os.TempDir(), "/dev/shm") {
+			return fmt.Errorf("%w: in /dev/shm, MariaDB loses nothing that it has not flushed: set TMPDIR to a directory on a disk",
+				errLeftOut)
 		}
 		if server, err = servers.StartMySQL(ctx, *on.MySQL); err != nil {
 			return err
