@@ -14,7 +14,7 @@ func TestQuickRunOnClustersSaysSoAndHoldsItsClaims(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	ran := finish(t, "run", "--quick", "--redis-cluster", "--etcd-members", "3", "--goods", "6", "--requests", "150",
-		"--strategies", "redis-script,redis-watch,redis-stream,redis-then-mysql,lock-redis-pubsub,lock-redis-wait,lock-etcd",
+		"--strategies", "redis-watch,redis-stream,lock-redis-wait,lock-etcd",
 		"--out", dir)
 	ran.want(t, exitHeld)
 	r := mustReadReport(t, dir)
@@ -38,13 +38,11 @@ func TestFailoversOfClustersUnderLoadAreAsClaimed(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "out")
 	runHere(t.Context(), "faults", "--scenarios", "cluster-failover,etcd-leader-killed",
-		"--strategies", "redis-script,lock-redis-lua,lock-redis-queue,lock-redis-wait,lock-etcd", "--out", dir,
+		"--strategies", "redis-script,lock-redis-queue,lock-etcd", "--out", dir,
 	).want(t, exitHeld)
 	want := map[string][]report.Effect{
 		"redis-script":     {report.Unsafe},
-		"lock-redis-lua":   {report.Unsafe},
 		"lock-redis-queue": {report.Blocked},
-		"lock-redis-wait":  {report.Blocked},
 		"lock-etcd":        {report.Safe, report.Blocked},
 	}
 	for _, f := range mustReadReport(t, dir).Faults {

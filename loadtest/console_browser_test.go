@@ -9,6 +9,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
+	"stock/internal/servers/serverstest"
 	"stock/loadtest/internal/browsertest"
 )
 
@@ -17,6 +18,7 @@ const loaded = `document.body.dataset.busy !== undefined`
 
 func TestConsoleInABrowser(t *testing.T) {
 	t.Parallel()
+	serverstest.NeedAll(t)
 	d, _, _ := up(t)
 	page := browsertest.Open(t, d.Console)
 	page.WaitFor(loaded)

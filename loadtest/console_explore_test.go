@@ -8,11 +8,13 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
+	"stock/internal/servers/serverstest"
 	"stock/loadtest/internal/browsertest"
 )
 
 func TestConsoleExplores(t *testing.T) {
 	t.Parallel()
+	serverstest.NeedAll(t)
 	d, _, _ := up(t)
 	p := browsertest.Open(t, d.Console)
 	p.WaitFor(loaded)

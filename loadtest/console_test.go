@@ -242,9 +242,8 @@ func mustLeaveNoGoroutines(t *testing.T, cmd *exec.Cmd, stderr io.Reader) {
 	}
 }
 
-func TestConsoleStepsThroughAScenario(t *testing.T) {
-	t.Parallel()
-	d, cmd, _ := up(t)
+// stepThroughAScenario plays two scenarios step by step, and ends the lab with Ctrl-C during a third.
+func stepThroughAScenario(t *testing.T, d described, cmd *exec.Cmd) {
 	tab := watch(t, d.Console)
 	tab.post(http.StatusConflict, "fault/next", `{"id":1,"steps":1}`)
 	tab.post(http.StatusNoContent, "fault", `{"scenario":"late-write","strategy":"lock-redis-lua"}`)
@@ -296,11 +295,12 @@ func TestConsoleStepsThroughAScenario(t *testing.T) {
 	interrupt(t, cmd) // during a fault
 	d.gone(t)
 	serverstest.Gone(t, pids, nil)
+	for more := true; more; { // the stream ends, though some states may still be on their way
+		_, more = tab.next()
+	}
 }
 
-func TestConsoleRefusesOtherOriginsAndRubbish(t *testing.T) {
-	t.Parallel()
-	d, cmd, _ := up(t)
+func refuseOtherOriginsAndRubbish(t *testing.T, d described) {
 	for _, test := range []struct {
 		method, path, body string
 		header             map[string]string
@@ -347,14 +347,6 @@ func TestConsoleRefusesOtherOriginsAndRubbish(t *testing.T) {
 			!strings.HasPrefix(policy, "default-src 'none'") || strings.Contains(policy, "http") {
 			t.Errorf("%s /%s: the policy is %q", test.method, test.path, policy)
 		}
-	}
-
-	tab := watch(t, d.Console)
-	tab.begin()
-	interrupt(t, cmd) // during a run
-	d.gone(t)
-	for more := true; more; { // the stream ends, though some states may still be on their way
-		_, more = tab.next()
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -23,25 +22,20 @@ func TestAnInterruptedStartSaysWhatItCouldNotRemove(t *testing.T) {
 	endless := filepath.Join(t.TempDir(), "stock")
 	//nolint:gosec // a program must be executable
 	must.Succeed(t, os.WriteFile(endless, []byte("#!/bin/sh\nexec sleep 60\n"), 0o755))
-	use := []string{"--mysql-dsn=left_lab@" + server, "--stock-binary=" + endless}
-	for _, command := range [][]string{
-		{"run", "--out", filepath.Join(t.TempDir(), "new")},
-		{"faults", "--out", filepath.Join(t.TempDir(), "new")},
-		{"up", "--console=", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"},
-	} {
-		ctx, interrupt := context.WithCancel(t.Context())
-		var left string
-		ended := make(chan result, 1)
-		go func() { ended <- runHere(ctx, slices.Concat(command, use)...) }()
-		serverstest.Eventually(t, "the database has been created", func() bool {
-			return f.admin.QueryRowContext(t.Context(), "SHOW DATABASES LIKE 'stock\\_lab\\_%'").Scan(&left) == nil
-		})
-		interrupt()
-		got := <-ended
-		_, said, _ := strings.Cut(got.stderr, "loadtest: interrupted\n")
-		if got.code != exitInterrupted || !strings.Contains(said, "database "+left) || strings.Contains(said, "cancel") {
-			t.Errorf("%s: exit status %d, %s", command[0], got.code, got.stderr)
-		}
-		execute(t, f.admin, "DROP DATABASE "+left)
+	ctx, interrupt := context.WithCancel(t.Context())
+	var left string
+	ended := make(chan result, 1)
+	go func() {
+		ended <- runHere(ctx, "run", "--out", filepath.Join(t.TempDir(), "new"), "--mysql-dsn=left_lab@"+server,
+			"--stock-binary="+endless)
+	}()
+	serverstest.Eventually(t, "the database has been created", func() bool {
+		return f.admin.QueryRowContext(t.Context(), "SHOW DATABASES LIKE 'stock\\_lab\\_%'").Scan(&left) == nil
+	})
+	interrupt()
+	got := <-ended
+	_, said, _ := strings.Cut(got.stderr, "loadtest: interrupted\n")
+	if got.code != exitInterrupted || !strings.Contains(said, "database "+left) || strings.Contains(said, "cancel") {
+		t.Errorf("exit status %d, %s", got.code, got.stderr)
 	}
 }

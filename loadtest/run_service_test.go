@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -17,6 +16,7 @@ import (
 
 	"stock/internal/must"
 	"stock/internal/servers"
+	"stock/internal/servers/serverstest"
 	"stock/loadtest/internal/report"
 	"stock/loadtest/internal/service"
 )
@@ -24,46 +24,29 @@ import (
 // Each example is judged as its name says. Package explore has the test that explores all of them.
 func TestExamplesAreJudged(t *testing.T) {
 	t.Parallel()
-	for language, check := range map[string][]string{
-		"python":          {"/usr/bin/python3", "-c", "import pymysql"},
-		"python-postgres": {"/usr/bin/python3", "-c", "import psycopg2"},
-		"php":             {"php", "-r", `exit((int)!in_array("mysql", PDO::getAvailableDrivers()));`},
-		"node":            {"env", "NODE_PATH=/usr/share/nodejs", "node", "-e", "require('mysql')"},
-		"java":            {"sh", "-c", "java --list-modules && cat /usr/share/java/mariadb-java-client.jar >/dev/null"},
-	} {
-		t.Run(language, func(t *testing.T) {
-			if text, err := exec.CommandContext(t.Context(), check[0], check[1:]...).CombinedOutput(); err != nil {
-				const fix = `"sh internal/servers/install.sh --all" installs what it needs`
-				if os.Getenv("STOCK_REQUIRE_SERVICES") != "" {
-					t.Fatalf("%q: %v: %s%s", check, err, text, fix)
-				}
-				t.Skipf("%q: %v; %s", check, err, fix)
+	serverstest.EachService(t, func(t *testing.T, language string) {
+		var dirs []string
+		for _, variant := range []string{"wrong", "right"} {
+			file, dir := filepath.Join("examples", language, variant+".yaml"), t.TempDir()
+			dirs = append(dirs, dir)
+			ran := finish(t, "run", "--quick", "--users", "16", "--requests", "300", "--service", file, "--out", dir)
+			store := "mysql"
+			if language == "python-postgres" {
+				store = "postgres"
 			}
-			var dirs []string
-			for _, variant := range []string{"wrong", "right"} {
-				file, dir := filepath.Join("examples", language, variant+".yaml"), t.TempDir()
-				dirs = append(dirs, dir)
-				ran := finish(t, "run", "--quick", "--users", "16", "--requests", "300", "--service", file,
-					"--out", dir)
-				store := "mysql"
-				if language == "python-postgres" {
-					store = "postgres"
-				}
-				want, found := exitHeld, "sold correctly in every run"
-				if variant == "wrong" {
-					want, found = exitNotHeld, store+": wrong (item 1: units sold "
-				}
-				ran.want(t, want, found)
-				if !strings.HasPrefix(language, "python") {
-					continue
-				}
+			want, found := exitHeld, "sold correctly in every run"
+			if variant == "wrong" {
+				want, found = exitNotHeld, store+": wrong (item 1: units sold "
+			}
+			ran.want(t, want, found)
+			if language == "python" {
 				finish(t, "explore", "--quick", "--lanes", "1", "--service", file).
 					want(t, want, language+"-"+variant+" on "+store)
 			}
-			finish(t, "compare", dirs[0], dirs[1]).want(t, exitUnusable, "nothing in common")
-			finish(t, "compare", dirs[0], dirs[0]).want(t, exitHeld)
-		})
-	}
+		}
+		finish(t, "compare", dirs[0], dirs[1]).want(t, exitUnusable, "nothing in common")
+		finish(t, "compare", dirs[0], dirs[0]).want(t, exitHeld)
+	})
 }
 
 // shop is a service of which a test decides how it sells. It keeps its stock in memory.
@@ -371,9 +354,7 @@ func TestAnAnswerForSoldOutThatIsNotDescribedIsAClearError(t *testing.T) {
 
 func TestTheExplorerAsksForSoldOutToo(t *testing.T) {
 	t.Parallel()
-	if err := exec.CommandContext(t.Context(), "/usr/bin/python3", "-c", "import pymysql").Run(); err != nil {
-		t.Skip("Python has no client of MySQL")
-	}
+	serverstest.NeedService(t, "python")
 	program, err := filepath.Abs("internal/explore/testdata/odd.py")
 	must.Succeed(t, err)
 	file := filepath.Join(t.TempDir(), "shop.yaml")
@@ -469,9 +450,7 @@ runpy.run_path("%[2]s/python/right.py")
 func TestNothingOfAServiceThatDiesIsLeft(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if err := exec.CommandContext(t.Context(), "/usr/bin/python3", "-c", "import pymysql").Run(); err != nil {
-		t.Skip("Python has no client of MySQL")
-	}
+	serverstest.NeedService(t, "python")
 	examples, err := filepath.Abs("examples")
 	must.Succeed(t, err)
 	described, err := os.ReadFile("examples/python/right.yaml")

@@ -14,18 +14,18 @@ import (
 	"stock/internal/must"
 )
 
-// The more flags describe a running service, the more the lab can do with it.
-func TestTarget(t *testing.T) {
+// What up has started is looked at by others, one after the other.
+func TestUp(t *testing.T) {
 	t.Parallel()
-	d, _, _ := up(t, "--console=")
-	if d.Console != "" {
-		t.Errorf("the console is at %s, want none", d.Console)
-	}
+	d, cmd, _ := up(t)
+	t.Run("the console refuses other origins and rubbish", func(t *testing.T) { refuseOtherOriginsAndRubbish(t, d) })
+	// The more flags describe a running service, the more the lab can do with it.
 	target := target{d}
-	t.Run("without the DSN", target.withoutDSN)
-	t.Run("with the DSN", target.withDSN)
+	t.Run("target without the DSN", target.withoutDSN)
+	t.Run("target with the DSN", target.withDSN)
 	t.Run("admin listener fails during the run", target.failingAdmin)
 	t.Run("open loop", target.openLoop)
+	t.Run("the console steps through a scenario", func(t *testing.T) { stepThroughAScenario(t, d, cmd) })
 }
 
 // target is a service that the lab did not start.
