@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/chromedp/chromedp"
-	"github.com/chromedp/chromedp/kb"
 
 	"stock/internal/servers/serverstest"
 	"stock/loadtest/internal/browsertest"
@@ -21,7 +20,6 @@ func TestConsoleExplores(t *testing.T) {
 	p.Click("#tab-explore")
 	mustLookRight(p)
 	exploreAScript(t, p)
-	stepThroughATrace(t, p)
 	mustLookRight(p)
 	stopAnExploration(t, p, d.Console)
 }
@@ -51,23 +49,6 @@ func exploreAScript(t *testing.T, p *browsertest.Page) {
 	if got := p.Text("#explored-title"); got != "mine.star" {
 		t.Errorf("a script that was changed is called %q", got)
 	}
-}
-
-func stepThroughATrace(t *testing.T, p *browsertest.Page) {
-	t.Helper()
-	p.Click("#traces button")
-	p.WaitFor(`document.activeElement.getAttribute("aria-label") === "First step"`)
-	p.Press(kb.Enter)
-	const hidden = `document.querySelectorAll("#trace .later").length`
-	all := p.Count("#trace .schedule li")
-	if got := browsertest.Eval[int](p, hidden); got != all-1 || all < 5 {
-		t.Errorf("at the first step, %d of %d are hidden", got, all)
-	}
-	p.Press(kb.ArrowRight)
-	if got := browsertest.Eval[int](p, hidden); got != all-2 {
-		t.Errorf("at the second step, %d of %d are hidden", got, all)
-	}
-	p.Press(kb.End)
 }
 
 // stopAnExploration begins with a strategy that takes more than a minute, and stops when something was found.

@@ -59,22 +59,6 @@ func TestAFaultsDirectoryIsNotUsedTwice(t *testing.T) {
 	}
 }
 
-func TestTheListNamesTheScenarios(t *testing.T) {
-	t.Parallel()
-	var list bytes.Buffer
-	if err := writeScenarios(&list, []fault.Scenario{
-		{Name: "short", Title: "It breaks."}, {Name: "a-long-name", Title: "It breaks, too."},
-	}); err != nil {
-		t.Fatal(err)
-	}
-	const want = `short        It breaks.
-a-long-name  It breaks, too.
-`
-	if list.String() != want {
-		t.Errorf("the list is\n%s\nwant\n%s", &list, want)
-	}
-}
-
 func TestEachStepWaitsForEnter(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

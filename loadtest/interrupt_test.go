@@ -127,14 +127,6 @@ func TestCtrlCInTheMiddleOfAFaultLeavesNothing(t *testing.T) {
 	serverstest.Gone(t, r.pids, r.addresses)
 }
 
-func TestKillInTheMiddleOfAFaultLeavesNothing(t *testing.T) {
-	t.Parallel()
-	r := startFault(t)
-	must.Succeed(t, r.cmd.Process.Kill())
-	r.cmd.Wait()
-	serverstest.Gone(t, r.pids, r.addresses)
-}
-
 // startFault plays a fault, and returns when a replica is stopped (SIGSTOP). Until then, somebody presses Enter after
 // each step.
 func startFault(t *testing.T) runningRun {

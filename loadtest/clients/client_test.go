@@ -7,7 +7,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -272,44 +271,4 @@ func TestClientsSendAgainWhatMayBeSentAgain(t *testing.T) {
 			}
 		}
 	})
-}
-
-func TestCurlTakesNoAnswerOfAProxyForThatOfTheService(t *testing.T) {
-	t.Parallel()
-	if _, err := exec.LookPath("curl"); err != nil {
-		t.Skip(err)
-	}
-	service := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.WriteHeader(http.StatusEarlyHints)
-		w.WriteHeader(http.StatusConflict)
-	}))
-	defer service.Close()
-	var tunnels atomic.Int64
-	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		client, _, err := http.NewResponseController(w).Hijack()
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		defer client.Close()
-		_, _ = io.WriteString(client, "HTTP/1.1 200 Connection established\r\n\r\n")
-		if tunnels.Add(1) == 1 {
-			return // the first attempt gets no answer
-		}
-		server, err := (&net.Dialer{}).DialContext(r.Context(), "tcp", r.Host)
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		defer server.Close()
-		go func() { _, _ = io.Copy(server, client) }()
-		_, _ = io.Copy(client, server)
-	}))
-	defer proxy.Close()
-	settings := t.TempDir()
-	must.Succeed(t, os.WriteFile(filepath.Join(settings, ".curlrc"), []byte("insecure"), 0o600))
-	curl := program{"env", "CURL_HOME=" + settings, "https_proxy=" + proxy.URL, "no_proxy=", "sh", "client.sh"}
-	if _, outcomes := curl.sell(t, service.URL, 1, 1); outcomes[0] != "refused 409" || tunnels.Load() != 2 {
-		t.Errorf("%q after %d attempts, want refused 409 after 2", outcomes[0], tunnels.Load())
-	}
 }

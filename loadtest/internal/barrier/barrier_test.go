@@ -43,22 +43,6 @@ func TestSomethingIsDoneOnceWhenEveryMemberIsReady(t *testing.T) {
 	}
 }
 
-func TestEveryMemberLearnsThatItFailed(t *testing.T) {
-	t.Parallel()
-	failed := errors.New("no such process")
-	meeting := barrier.New(2)
-	var all sync.WaitGroup
-	for range 2 {
-		all.Go(func() {
-			err := meeting.Meet(t.Context(), func(context.Context) error { return failed })
-			if !errors.Is(err, failed) {
-				t.Errorf("got %v, want %v", err, failed)
-			}
-		})
-	}
-	all.Wait()
-}
-
 func TestAMemberWaitsNoLongerThanItsContext(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -5,7 +5,6 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
-	"sync"
 	"testing"
 
 	"stock/internal/must"
@@ -61,29 +60,6 @@ func TestReadReturnsWhatWasWritten(t *testing.T) {
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v\nwant %+v", got, want)
-	}
-}
-
-func TestConcurrentClientsRecordEveryOp(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "h.jsonl")
-	w, err := history.Create(path, run)
-	must.Succeed(t, err)
-	const clients, each = 8, 200
-	var wg sync.WaitGroup
-	for range clients {
-		wg.Go(func() {
-			for range each {
-				w.Op(sold)
-			}
-		})
-	}
-	wg.Wait()
-	must.Succeed(t, w.Close(end))
-	got, err := history.Read(path)
-	must.Succeed(t, err)
-	if len(got.Ops) != clients*each {
-		t.Errorf("got %d ops, want %d", len(got.Ops), clients*each)
 	}
 }
 

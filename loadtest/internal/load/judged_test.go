@@ -2,7 +2,6 @@ package load
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -63,49 +62,6 @@ func TestJudgedWorkloadsRunOnlyWithTheStandardOnes(t *testing.T) {
 		if config.Standard() {
 			t.Errorf("run with %+v", config)
 		}
-	}
-}
-
-func TestJudgedWorkloadsRunOnceAndFindWhatTheyAreFor(t *testing.T) {
-	t.Parallel()
-	s := &shop{judged: true}
-	runner := s.open(t, Config{Requests: 300, Replicas: 2, Rounds: 2})
-	ran := map[string]int{} // by workload
-	err := runner.Run(t.Context(), func(m Measured) error {
-		run, v := m.History.Run, m.Verdict
-		ran[run.Workload.Name]++
-		if run.JudgedOnly != judgedOnly(run.Workload.Name) || v.Result != verify.Correct {
-			t.Errorf("%s, judged only %v: %s: %q", run.Label(), run.JudgedOnly, v.Result, v.Evidence)
-		}
-		if run.JudgedOnly && (!v.DemandExceeded && !run.Cancels || run.Planned != v.Requests) {
-			t.Errorf("%s: %d of %d requests, demand exceeded %v", run.Label(), v.Requests, run.Planned, v.DemandExceeded)
-		}
-		again := run.Workload.Name == Retries
-		if run.Keys != (again || run.Workload.Name == Cancellations) {
-			t.Errorf("%s: keys %v, want them only where requests are sent again", run.Label(), run.Keys)
-		}
-		if run.Retries != again || again && (v.AgainInStock < 100 || v.AgainElsewhere < 100) {
-			t.Errorf("%s: %d were sent again, %d while stock was left, %d to the other replica",
-				run.Label(), v.SentAgain, v.AgainInStock, v.AgainElsewhere)
-		}
-		return nil
-	})
-	want := map[string]int{Plenty: 2, FlashSale: 2, Orders: 1, Retries: 1, Tail: 1, Cancellations: 1}
-	if err != nil || !maps.Equal(ran, want) {
-		t.Errorf("ran %v, %v, want %v", ran, err, want)
-	}
-	planned := map[string]int{}
-	for _, cell := range runner.Plan() {
-		planned[cell.Workload.Name]++
-	}
-	if !maps.Equal(planned, want) || runner.Progress().Cells != 8 {
-		t.Errorf("planned %v, %d shown, want %v", planned, runner.Progress().Cells, want)
-	}
-
-	s = &shop{judged: true, deductAgain: true}
-	m := runAll(t, s.open(t, Config{Requests: 300, Replicas: 2}))["retries on 2"]
-	if m.Verdict.Result != verify.Wrong || m.Verdict.Leaked < 100 {
-		t.Errorf("a service that deducts again: %s, %d leaked: %q", m.Verdict.Result, m.Verdict.Leaked, m.Verdict.Evidence)
 	}
 }
 

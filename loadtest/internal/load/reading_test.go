@@ -35,28 +35,6 @@ func TestFinalStockIncludesRequestsThatTimedOut(t *testing.T) {
 	}
 }
 
-func TestFinalStockIsReadWhenItHasStoppedChanging(t *testing.T) {
-	t.Parallel()
-	s := &shop{}
-	s.before = func(_ http.ResponseWriter, n int) bool {
-		if n != 300 {
-			return false
-		}
-		// Some units go after every request was answered.
-		go func() {
-			for range 10 {
-				time.Sleep(3 * time.Millisecond)
-				s.take()
-			}
-		}()
-		return false
-	}
-	m := runOne(t, s.open(t, Config{Requests: 300, Stock: 1000}))
-	if want := map[int64]int64{1: 690}; !maps.Equal(m.History.End.Final, want) {
-		t.Errorf("final stock %v, want %v", m.History.End.Final, want)
-	}
-}
-
 func TestStockThatNeverStopsChangingIsInconclusive(t *testing.T) {
 	t.Parallel()
 	s := &shop{}

@@ -1,7 +1,6 @@
 package load
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -35,11 +34,6 @@ type shop struct {
 
 	setWrong map[string]int64 // units that a store sets too few, by store
 
-	judged      bool // run the workloads that are judged only, too; remember answers by key, and take orders
-	deductAgain bool // deduct again for a key that is known
-	answers     map[string]answer
-	cancelled   map[string]*cancelledSale // by key
-
 	loseRestock int // the number of the restock that is confirmed and lost, from 1; 0: none
 
 	writesBehind bool            // sells in redis; every reading of mysql finds one more sale there
@@ -53,12 +47,6 @@ type shop struct {
 
 // ample is more stock than any run of these tests gets, and less than that of the warm-up.
 const ample = 1_000_000
-
-// answer is a reply that is remembered.
-type answer struct {
-	status int
-	body   []byte
-}
 
 func (s *shop) deduct(w http.ResponseWriter, r *http.Request) {
 	var asked struct {
@@ -85,121 +73,14 @@ func (s *shop) deduct(w http.ResponseWriter, r *http.Request) {
 	if warmUp {
 		time.Sleep(s.warmUpTakes)
 	}
-	a := s.answer(w, r, []history.Line{{GoodsID: asked.GoodsID, Count: asked.Count}}, func(lines []history.Line) any {
-		return lines[0]
-	})
-	w.WriteHeader(a.status)
-	_, _ = w.Write(a.body)
-}
-
-// order deducts every line or none.
-func (s *shop) order(w http.ResponseWriter, r *http.Request) {
-	var asked struct {
-		Lines []history.Line `json:"lines"`
-	}
-	if err := json.NewDecoder(r.Body).Decode(&asked); err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
+	left := s.stock[asked.GoodsID]
+	if left < asked.Count {
+		w.WriteHeader(http.StatusConflict)
+		fmt.Fprintf(w, `{"type":"/problems/sold-out","goods_id":%d,"remaining":%d}`, asked.GoodsID, left)
 		return
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.deductions++
-	a := s.answer(w, r, asked.Lines, func(lines []history.Line) any { return map[string]any{"lines": lines} })
-	w.WriteHeader(a.status)
-	_, _ = w.Write(a.body)
-}
-
-// answer returns the first answer to the request's key if there is one, and otherwise carries the request out.
-func (s *shop) answer(
-	w http.ResponseWriter, r *http.Request, lines []history.Line, receipt func([]history.Line) any,
-) answer {
-	key := r.Header.Get("Idempotency-Key")
-	first, known := s.answers[key]
-	if known && !s.deductAgain {
-		w.Header().Set("Idempotency-Replayed", "true")
-		return first
-	}
-	a := s.sell(lines, receipt)
-	if known {
-		return first
-	}
-	if key != "" {
-		s.answers[key] = a
-	}
-	return a
-}
-
-func (s *shop) sell(lines []history.Line, receipt func([]history.Line) any) answer {
-	for _, line := range lines {
-		if left := s.stock[line.GoodsID]; left < line.Count {
-			return newAnswer(http.StatusConflict, map[string]any{
-				"type": "/problems/sold-out", "goods_id": line.GoodsID, "remaining": left,
-			})
-		}
-	}
-	for i := range lines {
-		s.stock[lines[i].GoodsID] -= lines[i].Count
-		lines[i].Remaining = s.stock[lines[i].GoodsID]
-	}
-	return newAnswer(http.StatusOK, receipt(lines))
-}
-
-func newAnswer(status int, body any) answer {
-	text, err := json.Marshal(body)
-	if err != nil {
-		panic(err)
-	}
-	return answer{status, text}
-}
-
-// cancel cancels a sale by its key.
-func (s *shop) cancel(w http.ResponseWriter, r *http.Request) {
-	var body struct{ Cancelled int64 }
-	if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	key := r.PathValue("key")
-	first, known := s.answers[key]
-	sale := s.cancelled[key]
-	if sale == nil {
-		sale = &cancelledSale{}
-		if known && first.status == http.StatusOK {
-			_ = json.Unmarshal(first.body, &sale.Line) // written by newAnswer
-		}
-		s.cancelled[key] = sale
-	}
-	if body.Cancelled > sale.Count {
-		w.WriteHeader(http.StatusUnprocessableEntity)
-		fmt.Fprintf(w, `{"type":%q}`, history.ProblemMoreThanSold)
-		delete(s.cancelled, key)
-		return
-	}
-	total := max(sale.units, cmp.Or(body.Cancelled, sale.Count))
-	s.stock[sale.GoodsID] += total - sale.units
-	sale.units = total
-	reply := map[string]any{"key": key, "state": "sold"}
-	if total == sale.Count {
-		reply["state"] = history.Cancelled
-		s.answers[key] = newAnswer(http.StatusConflict, map[string]any{"type": history.ProblemSaleCancelled})
-	}
-	if sale.Count == 0 {
-		reply["state"] = history.NeverSold
-	} else {
-		reply["lines"] = []map[string]int64{
-			{"goods_id": sale.GoodsID, "count": sale.Count, "cancelled": total, "given_back": total},
-		}
-	}
-	_, _ = w.Write(newAnswer(http.StatusOK, reply).body)
-}
-
-// cancelledSale is a sale, and how many of its units were cancelled.
-type cancelledSale struct {
-	history.Line
-
-	units int64
+	s.stock[asked.GoodsID] -= asked.Count
+	fmt.Fprintf(w, `{"goods_id":%d,"count":%d,"remaining":%d}`, asked.GoodsID, asked.Count, left-asked.Count)
 }
 
 // take deducts a unit without a request.
@@ -286,17 +167,13 @@ func (s *shop) store() string {
 // open serves the shop, and returns a runner for its only strategy, which is correct on one replica only.
 func (s *shop) open(t *testing.T, config Config) *Runner {
 	t.Helper()
-	s.stock, s.mysql, s.answers = map[int64]int64{1: 0}, map[int64]int64{1: 0}, map[string]answer{}
-	s.cancelled = map[string]*cancelledSale{}
+	s.stock, s.mysql = map[int64]int64{1: 0}, map[int64]int64{1: 0}
 	store := s.store()
 	strategy := Strategy{
 		Name:        "any",
 		Stores:      []string{store},
 		Claim:       Claim{OneReplica: "correct", TwoReplicas: "loses-updates", Exclusive: true},
 		WriteBehind: s.writesBehind,
-	}
-	if s.judged {
-		strategy.Claim.TwoReplicas, strategy.Idempotent, strategy.Orders = "correct", true, []string{store}
 	}
 	config.Choices = []Choice{{strategy, store}}
 	if config.Replicas == 0 {
@@ -316,9 +193,7 @@ func (s *shop) open(t *testing.T, config Config) *Runner {
 	}
 	runner, err := New(target, config)
 	must.Succeed(t, err)
-	if !s.judged {
-		runner.plan = slices.DeleteFunc(runner.plan, func(row row) bool { return judgedOnly(row.Workload.Name) })
-	}
+	runner.plan = slices.DeleteFunc(runner.plan, func(row row) bool { return judgedOnly(row.Workload.Name) })
 	runner.patience = patience{
 		quietKnown: 5 * time.Millisecond,
 		quiet:      50 * time.Millisecond,
@@ -333,8 +208,6 @@ func (s *shop) serve(t *testing.T, replicas int64) *httptest.Server {
 	t.Helper()
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /stock/deduct", s.deduct)
-	mux.HandleFunc("POST /stock/orders", s.order)
-	mux.HandleFunc("POST /stock/sales/{key}/cancel", s.cancel)
 	mux.HandleFunc("GET /stock/{id}", s.read)
 	mux.HandleFunc("PUT /admin/stock/{id}", s.set)
 	mux.HandleFunc("POST /admin/stock/{id}/restock", s.restock)

@@ -150,20 +150,6 @@ func (b backend) testServers(t *testing.T) {
 	}
 }
 
-func TestNilOracleSeesNothing(t *testing.T) {
-	t.Parallel()
-	var o *Oracle
-	if o.Sees(MySQL) || o.Sees(Redis) || o.Sees(Slots) {
-		t.Error("a nil oracle sees a store")
-	}
-	if _, err := o.Stock(t.Context(), MySQL, []int64{1}); err == nil {
-		t.Error("a nil oracle reads stock")
-	}
-	if c, err := o.Counters(t.Context()); err != nil || c != (Counters{}) {
-		t.Errorf("a nil oracle counts %+v, %v", c, err)
-	}
-}
-
 func TestOpenNamesTheServerThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	port, err := servers.FreePort()

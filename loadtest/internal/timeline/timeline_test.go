@@ -149,14 +149,6 @@ func TestOverlapsAreNoFindingWhereTheyAreAllowed(t *testing.T) {
 	}
 }
 
-func TestSectionsThatTouchDoNotOverlap(t *testing.T) {
-	t.Parallel()
-	w := timeline.Around(recorded(2, true, sale("a", "a", 1, 2, 1), sale("b", "a", 2, 3, 0)))[0]
-	if len(w.Findings) > 0 || len(w.Lanes) != 1 || w.Sections[0].Overlap {
-		t.Errorf("got %+v", w)
-	}
-}
-
 func TestACrowdIsThinned(t *testing.T) {
 	t.Parallel()
 	var ops []history.Op

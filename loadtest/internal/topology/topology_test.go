@@ -68,26 +68,6 @@ func TestNginxBalancesAllReplicasOrTheFirst(t *testing.T) {
 	}
 }
 
-// Replicas get the name of the upstream as Host. Some servers, such as Tomcat, refuse one with an underscore.
-func TestUpstreamsHaveHostNames(t *testing.T) {
-	sites, err := filepath.Glob(filepath.Join(filepath.Dir(lab.Nginx.Conf), "conf.d", "*.conf"))
-	must.Succeed(t, err)
-	found := 0
-	for _, site := range sites {
-		text, err := os.ReadFile(site)
-		must.Succeed(t, err)
-		for _, upstream := range regexp.MustCompile(`(?m)^upstream (\S+)`).FindAllStringSubmatch(string(text), -1) {
-			found++
-			if strings.Contains(upstream[1], "_") {
-				t.Errorf("%s is no host name", upstream[1])
-			}
-		}
-	}
-	if found != 2 {
-		t.Errorf("there are %d upstreams, want 2", found)
-	}
-}
-
 func TestRestartedReplicaKeepsItsAddress(t *testing.T) {
 	replica := lab.Replicas[1]
 	url, pid := replica.URL, replica.PID
@@ -101,59 +81,6 @@ func TestRestartedReplicaKeepsItsAddress(t *testing.T) {
 	}
 	if err := lab.Check(); err != nil {
 		t.Error(err)
-	}
-}
-
-func TestPausedReplicaAnswersAfterContinue(t *testing.T) {
-	replica := lab.Replicas[1]
-	must.Succeed(t, replica.Pause())
-	ask := func() <-chan struct{} {
-		answered := make(chan struct{})
-		go func() {
-			defer close(answered)
-			do(t, http.MethodGet, replica.URL+"/livez", nil, "")
-		}()
-		return answered
-	}
-	// A thread on another core may still answer a request before the signal stops it.
-	answered := ask()
-	for deadline := time.Now().Add(20 * time.Second); ; answered = ask() {
-		select {
-		case <-answered:
-			if time.Now().After(deadline) {
-				t.Fatal("the replica still answers 20 s after it was paused")
-			}
-			continue
-		case <-time.After(50 * time.Millisecond):
-		}
-		break
-	}
-	must.Succeed(t, replica.Continue())
-	<-answered
-}
-
-func TestStoppedReplicaExitsWithStatus0(t *testing.T) {
-	replica := lab.Replicas[1]
-	if err := replica.Stop(t.Context()); err != nil {
-		t.Error(err)
-	}
-	restartAfter(t, replica)
-	if err := lab.Check(); err == nil || !strings.Contains(err.Error(), "replica-2 ended (exit status 0)") {
-		t.Errorf("Check() = %v, want exit status 0", err)
-	}
-}
-
-func TestDiedEndsWithItsContext(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	died := lab.Died(ctx)
-	cancel()
-	select {
-	case death, more := <-died:
-		if more {
-			t.Errorf("Died() reports %v while everything runs", death)
-		}
-	case <-time.After(20 * time.Second):
-		t.Error("Died() goes on after the end of its context")
 	}
 }
 
@@ -286,26 +213,6 @@ func TestTemplateBracesOnlyItsOwnVariables(t *testing.T) {
 			t.Errorf("%s is not in the template", variable)
 		}
 	}
-}
-
-// restartAfter restarts the replica after the test, and waits until nginx, which leaves a replica out for a second
-// after a failure, passes requests to it again.
-func restartAfter(t *testing.T, replica *topology.Replica) {
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		if err := replica.Restart(ctx); err != nil {
-			t.Error(err)
-			return
-		}
-		for do(t, http.MethodGet, lab.URL+"/livez", nil, "").replica != replica.Name {
-			if ctx.Err() != nil {
-				t.Errorf("nginx passes no request to %s after it was restarted", replica.Name)
-				return
-			}
-			time.Sleep(10 * time.Millisecond)
-		}
-	})
 }
 
 type reply struct {

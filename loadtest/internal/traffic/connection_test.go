@@ -93,16 +93,6 @@ func TestAServerWithTLSIsDriven(t *testing.T) {
 	}
 }
 
-func TestAnInvalidAddressOfRestocksIsRefused(t *testing.T) {
-	t.Parallel()
-	if _, err := drive(t, "http://127.0.0.1:1", 1).Run(t.Context(), Load{
-		Mix: one(t), Users: 1, Requests: 1, Timeout: time.Minute,
-		Restock: &Restock{Admin: "nowhere", Store: "mysql", Units: 1, Every: time.Millisecond},
-	}); err == nil || !strings.Contains(err.Error(), `"nowhere"`) {
-		t.Errorf("error %v, want it to name the address of the restocks", err)
-	}
-}
-
 // An answer that nobody asked for must not become that of the next request.
 func TestWhatFollowsAReplyIsDropped(t *testing.T) {
 	t.Parallel()
@@ -117,20 +107,4 @@ func TestWhatFollowsAReplyIsDropped(t *testing.T) {
 		}
 	})
 	mustSell(t, drive(t, url, 1), 3)
-}
-
-func TestConnectingAndTheReplyShareOneTimeout(t *testing.T) {
-	t.Parallel()
-	driver := serve(t, 1, func(http.ResponseWriter, *http.Request) {
-		t.Error("the request was sent although its time was over")
-	})
-	connection := newConnection(driver.servers[0])
-	defer connection.close()
-	var op history.Op
-	if connection.exchange(t.Context(), []byte("POST / HTTP/1.1\r\n\r\n"), -time.Second, &op) {
-		t.Error("the request was answered")
-	}
-	if op.Outcome != history.Unknown || op.Error != "not sent: "+TimedOut {
-		t.Errorf("outcome %s, error %q", op.Outcome, op.Error)
-	}
 }

@@ -1,7 +1,6 @@
 package traffic
 
 import (
-	"encoding/json"
 	"net/http"
 	"slices"
 	"sync"
@@ -129,38 +128,6 @@ func TestRetriesNeedKeysAndPairs(t *testing.T) {
 		change(&load)
 		if _, err := driver.Run(t.Context(), load); err == nil {
 			t.Errorf("%s: no error", name)
-		}
-	}
-}
-
-// An order that is sold out must be sent again as it was first asked.
-func TestARefusedOrderIsSentAgainUnchanged(t *testing.T) {
-	t.Parallel()
-	driver := serve(t, 2, func(w http.ResponseWriter, r *http.Request) {
-		var asked struct {
-			Lines []history.Line `json:"lines"`
-		}
-		if err := json.NewDecoder(r.Body).Decode(&asked); err != nil || len(asked.Lines) == 0 {
-			t.Errorf("%+v, %v", asked, err)
-			return
-		}
-		w.WriteHeader(http.StatusConflict)
-		_ = json.NewEncoder(w).Encode(map[string]any{
-			"type": "/problems/sold-out", "goods_id": asked.Lines[0].GoodsID, "remaining": 1,
-		})
-	})
-	load := orderLoad(t, 2, 40)
-	load.Keys, load.Retries = true, true
-	result := send(t, driver, load)
-	driver.SendAgain(t.Context(), load, &result)
-	for _, op := range result.Ops {
-		if op.Outcome != history.SoldOut || !op.Lines[0].Short {
-			t.Errorf("recorded %+v, want that its first item is sold out", op)
-		}
-		for _, line := range op.Lines[1:] {
-			if line.Short || line.Remaining != 0 {
-				t.Errorf("recorded %+v, want nothing of the other items", op)
-			}
 		}
 	}
 }

@@ -244,7 +244,7 @@ func (d *desk) tell(c *history.Op, held *booking) {
 
 func TestCorrectReservationsAreNeverFoundWrong(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(100) {
+	for seed := range uint64(24) {
 		lost := float64(seed%3) * 0.02
 		v := verify.Judge(reservations(seed, lost, bugs{}))
 		if v.Result == verify.Wrong || lost == 0 && v.Result != verify.Correct {
@@ -280,7 +280,7 @@ func TestBugsOfReservationsAreFound(t *testing.T) {
 		{"expires early", bugs{expiresEarlyNS: 95 * msNS},
 			func(v verify.Verdict) int64 { return v.Reservations.EndedEarly }, "left"},
 	} {
-		for seed := range uint64(5) {
+		for seed := range uint64(2) {
 			if v := expect(t, reservations(seed, 0, test.bugs), verify.Wrong, test.says); test.found(v) == 0 {
 				t.Errorf("%s, seed %d: %+v", test.name, seed, v.Figures)
 			}
@@ -332,30 +332,6 @@ func TestAnswersAboutReservationsThatCannotBe(t *testing.T) {
 			expect(t, h, verify.Wrong, test.says)
 		})
 	}
-}
-
-func TestAConfirmationThatWasCalledBusyIsWrong(t *testing.T) {
-	t.Parallel()
-	h := reservations(1, 0, bugs{})
-	var confirms []*history.Op // of one reservation
-	for _, held := range h.Ops {
-		confirms = nil
-		for i, c := range h.Ops {
-			if held.Reservation != "" && c.Reservation == held.Reservation && c.Kind == history.Confirm {
-				confirms = append(confirms, &h.Ops[i])
-			}
-		}
-		if len(confirms) > 0 && confirms[0].State == history.Confirmed {
-			break
-		}
-	}
-	if len(confirms) == 0 {
-		t.Fatal("nothing was confirmed")
-	}
-	for _, c := range confirms {
-		c.Outcome, c.State, c.Status, c.Error = history.Busy, "", 503, "/problems/busy"
-	}
-	expect(t, h, verify.Wrong, "is confirmed, which cannot be")
 }
 
 func TestReservationsThatProveTooLittle(t *testing.T) {
