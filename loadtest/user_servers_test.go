@@ -223,7 +223,7 @@ func (f foreign) judge(t *testing.T, strategies string, notes []string, args ...
 func TestARunOnServersWithTLSAndAccountsLeavesThemAsTheyWere(t *testing.T) {
 	t.Parallel()
 	// The usual connections of three replicas would not fit.
-	stderr := startSecured(t).judge(t, "none,update,redis-script,redis-stream,lock-redis-pubsub,lock-mysql-getlock",
+	stderr := startSecured(t).judge(t, "none,redis-stream,lock-redis-pubsub,lock-mysql-getlock",
 		[]string{
 			"were the user's", "with --redis-tls, there is none", "innodb_flush_log_at_trx_commit=0", "fewer connections",
 		}, "--replicas=3")
@@ -264,7 +264,7 @@ func TestFaultsOnServersOfTheUserLeaveOutAndNameThoseThatBreakThem(t *testing.T)
 	f, dir := startForeign(t), t.TempDir()
 	f.limitRedis(t)
 	stdout, _ := f.run(t, dir, "faults", "--out", dir, "--strategies", "update,lock-redlock,lock-redis-watchdog",
-		"--scenarios", "late-write,black-hole,no-index,database-crash,redis-restarts,redlock-restarts-empty")
+		"--scenarios", "late-write,no-index/repeatable-read,database-crash/flush-1,redis-restarts/aof")
 	played, leftOut := map[string]bool{}, ""
 	for _, fault := range mustReadReport(t, dir).Faults {
 		if fault.Effect == report.Skipped {
