@@ -318,19 +318,11 @@ func TestAnAnswerForSoldOutThatIsNotDescribedIsAClearError(t *testing.T) {
 		"field only in sales": {
 			200, `{"done":true,"left":"@"}`, 200, `{}`, "", "sold: {field: done, value: true}\nsold_out: {status: 200}",
 		},
-		"text within": {
-			200, `{"code":0,"data":{"msg":"order @"}}`, 200, `{"code":0,"data":{"msg":"too late"}}`, "",
-			`sold_out: {field: data.msg, value: "too late"}`,
-		},
-		"code": {200, `{"code":0,"took":@}`, 200, `{"code":1,"took":@}`, "", "sold_out: {field: code, value: 1}"},
 		"status": {201, `{"order":@}`, 200, `{"order":null}`, "",
 			"sold: {status: 201}\nsold_out: {status: 200}"},
 		"field, and sold has another": {
 			200, `{"code":0,"msg":"yours"}`, 200, `{"code":0,"msg":"gone"}`, "sold: {field: code, value: 0}",
 			"sold: {field: msg, value: yours}\nsold_out: {field: msg, value: gone}",
-		},
-		"not a sale": {
-			200, `{"code":0}`, 200, `{"code":1}`, "sold: {field: code, value: 0}", "sold_out: {field: code, value: 1}",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -380,21 +372,13 @@ stock:
 func TestASaleOfNothingIsNotTakenForSoldOut(t *testing.T) {
 	t.Parallel()
 	for name, answers := range map[string][]string{
-		"same":            {`{"ok":true}`},
 		"numbers and ids": {`{"ok":true,"left":%d,"id":"x@","at":"12:@","order":"abc"}`},
 		"servers":         {`{"server":"a"}`, `{"server":"b"}`, `{"server":"b"}`, `{"server":"b"}`},
-		"stock":           nil,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := &shop{sell: func(s *shop, w http.ResponseWriter, item string) {
-				had := s.stock[item]
-				s.stock[item] = max(0, had-1)
-				if answers == nil {
-					s.stock[item] = had - 1
-					fmt.Fprintf(w, `{"last": %v}`, had < 1)
-					return
-				}
+				s.stock[item] = max(0, s.stock[item]-1)
 				answer := strings.ReplaceAll(answers[s.asked%len(answers)], "@", strconv.Itoa(s.asked))
 				fmt.Fprint(w, strings.ReplaceAll(answer, "%d", strconv.FormatInt(s.stock[item], 10)))
 			}}

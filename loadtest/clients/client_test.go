@@ -9,7 +9,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -22,6 +21,7 @@ import (
 	"time"
 
 	"stock/internal/must"
+	"stock/internal/servers/serverstest"
 	"stock/internal/tcpproxy"
 	"stock/loadtest/internal/topology"
 )
@@ -46,13 +46,10 @@ func eachClient(t *testing.T, test func(t *testing.T, number int, client program
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			if text, err := exec.CommandContext(t.Context(), c.check[0], c.check[1:]...).CombinedOutput(); err != nil {
-				const fix = `"sh internal/servers/install.sh --all" installs what it needs`
-				if os.Getenv("STOCK_REQUIRE_SERVICES") != "" {
-					t.Fatalf("%q: %v: %s%s", c.check, err, text, fix)
-				}
-				t.Skipf("%q: %v; %s", c.check, err, fix)
+			if c.name == "Java" {
+				serverstest.NeedAll(t)
 			}
+			serverstest.NeedCommand(t, c.check...)
 			test(t, i, c.client)
 		})
 	}

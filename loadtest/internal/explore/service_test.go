@@ -1,7 +1,6 @@
 package explore_test
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -201,45 +200,5 @@ func TestACommandThatEndsIsAClearError(t *testing.T) {
 		if x != nil {
 			x.Close()
 		}
-	}
-}
-
-func TestNothingOfAServiceIsLeft(t *testing.T) {
-	t.Parallel()
-	pids := filepath.Join(t.TempDir(), "pids")
-	// A service with a process beside it, one that never listens, and the Explorer of either is closed.
-	child := "sleep 1000 & echo $! >> " + pids + "; "
-	shop := inPython(t, "../../examples/python/right.py")
-	x := startOwn(t, explore.Options{
-		Lanes: 1, Requests: 2, Subject: own([]string{"sh", "-c", child + "exec " + strings.Join(shop, " ")}),
-	})
-	x.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-	defer cancel()
-	go func() {
-		for ctx.Err() == nil {
-			if text, err := os.ReadFile(pids); err == nil && strings.Count(string(text), "\n") > 3 {
-				cancel()
-			}
-			time.Sleep(10 * time.Millisecond)
-		}
-	}()
-	never := own([]string{"sh", "-c", child + "wait"})
-	if _, err := explore.Start(ctx, start(t).lab.Topology, explore.Options{
-		Lanes: 1, Requests: 2, Subject: never,
-	}); err == nil {
-		t.Error("a service that never listens is explored")
-	}
-	text, err := os.ReadFile(pids)
-	must.Succeed(t, err)
-	started := strings.Fields(string(text))
-	if len(started) < 4 {
-		t.Fatalf("the commands started %v, want three processes and one more", started)
-	}
-	for _, pid := range started {
-		serverstest.Eventually(t, "process "+pid+" has ended", func() bool {
-			state, err := os.ReadFile("/proc/" + pid + "/stat")
-			return err != nil || strings.Contains(string(state), ") Z ")
-		})
 	}
 }

@@ -149,21 +149,6 @@ func TestOnlyRecordedSectionsCanBeFoundApart(t *testing.T) {
 	mustSay(t, details(t, &older), []string{apart, until}, []string{none, reply})
 }
 
-func TestTheBaselineConfirmsAndSellsNothing(t *testing.T) {
-	t.Parallel()
-	row := newRow("noop", verify.Correct)
-	row.Baseline, row.Claim, row.AttemptsPerSale = true, verify.ClaimSellsNothing, 1
-	row.Outcomes = map[history.Outcome]int{history.Sold: 600}
-	row.ReplicaShares = map[string]float64{"a": 1}
-	confirmed := []string{
-		"<dt>confirmed</dt><dd>600</dd>", "Who confirmed", "What a request costs",
-	}
-	sold := []string{"<dt>sold</dt>", "Who sold", "What a sale costs", "Attempts per sale"}
-	mustSay(t, details(t, row), confirmed, sold)
-	row.Baseline, row.Claim = false, verify.ClaimCorrect
-	mustSay(t, details(t, row), sold, confirmed)
-}
-
 func TestNamesAreEscaped(t *testing.T) {
 	t.Parallel()
 	row := newRow(`<img src=x>`, verify.Wrong)
@@ -226,25 +211,6 @@ func TestASweepDrawsNoWrongStrategy(t *testing.T) {
 	if solid, hollow := strings.Count(picture, `"solid"`), strings.Count(picture, `"hollow"`); solid != 5 ||
 		hollow != 1 {
 		t.Errorf("%d points are correct and %d are not judged, want 5 and 1", solid, hollow)
-	}
-}
-
-func TestABlockUntilALeaseEndsIsNoNumberOfSeconds(t *testing.T) {
-	t.Parallel()
-	m := newMatrix(&report.Report{Faults: []report.Fault{
-		{
-			Scenario: "holder-dies", Strategy: "a", Effect: report.Blocked, Seconds: 4.03,
-			Until: "the lease ends (here 4 s)", ClaimHeld: true,
-		},
-		{Scenario: "holder-dies", Strategy: "b", Effect: report.Blocked, Seconds: 1.53, ClaimHeld: true},
-	}})
-	for i, want := range []matrixCell{
-		{Label: "holder-dies, a: blocked until the lease ends (here 4 s)"},
-		{Text: "1.5", Label: "holder-dies, b: blocked 1.5 s"},
-	} {
-		if c := m.Scenarios[0].Cells[i]; c.Text != want.Text || c.Label != want.Label {
-			t.Errorf("got %+v, want %+v", c, want)
-		}
 	}
 }
 

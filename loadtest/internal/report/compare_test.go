@@ -11,19 +11,6 @@ import (
 	"stock/loadtest/internal/verify"
 )
 
-func TestReportDoesNotDifferFromItself(t *testing.T) {
-	t.Parallel()
-	c := Compare(sample(), sample())
-	for _, m := range c.Figures {
-		if m.Delta != "~" {
-			t.Errorf("%s, %s: a report differs from itself by %s", m.Row, m.Figure, m.Delta)
-		}
-	}
-	if len(c.Broken)+len(c.OnlyOld)+len(c.OnlyNew) != 0 {
-		t.Errorf("got %+v", c)
-	}
-}
-
 // rounds returns a report of one row, with a round for each goodput.
 func rounds(goodput ...float64) *Report {
 	row := &Row{Subject: history.Subject{Strategy: "update", Workload: history.Workload{Name: "plenty"}}}

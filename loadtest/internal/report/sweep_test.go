@@ -94,19 +94,3 @@ func TestUncontendedValueOfASweepIsUntested(t *testing.T) {
 		}
 	}
 }
-
-func TestSweepOverGoodsKeepsItsRowsApart(t *testing.T) {
-	t.Parallel()
-	r := reported(ofGoods(1), ofGoods(10))
-	if s := r.Sweep(); len(r.Rows) != 2 || len(s.Charts) != 1 || len(s.Charts[0].Curves) != 1 {
-		t.Fatalf("got %d rows, %+v", len(r.Rows), s)
-	}
-	for i, want := range []string{
-		"update, plenty, 2 replicas, mysql, 1 item",
-		"update, plenty, 2 replicas, mysql, 10 items",
-	} {
-		if got := r.Rows[i].Label(); got != want {
-			t.Errorf("row %d is %q, want %q", i, got, want)
-		}
-	}
-}

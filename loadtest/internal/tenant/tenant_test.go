@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -16,7 +15,6 @@ import (
 	"stock/internal/must"
 	"stock/internal/servers"
 	"stock/internal/servers/serverstest"
-	"stock/internal/tcpproxy"
 	"stock/loadtest/internal/oracle"
 	"stock/loadtest/internal/tenant"
 )
@@ -117,28 +115,6 @@ func TestADSNThatTheLabCannotUseIsRefused(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %v, want %q", dsn, err, want)
 		}
-	}
-}
-
-func TestKeysAreRemovedInFewRoundTrips(t *testing.T) {
-	t.Parallel()
-	server := serverstest.StartRedis(t, servers.RedisOptions{})
-	proxy := tcpproxy.New(t, server.Addr)
-	client := serverstest.RedisClient(t, &redis.Options{Addr: server.Addr})
-	k := createKeys(t, proxy.Addr())
-	const keys, tripsPerThousand = 3000, 10
-	for i := range keys {
-		must.Succeed(t, client.Set(t.Context(), "lab:"+strconv.Itoa(i), i, 0).Err())
-	}
-	before := proxy.Count()
-	if err := k.Remove(t.Context()); err != nil {
-		t.Error(err)
-	}
-	if trips := proxy.Count() - before; trips > keys/1000*tripsPerThousand {
-		t.Errorf("%d round trips for %d keys", trips, keys)
-	}
-	if left := client.DBSize(t.Context()).Val(); left > 0 {
-		t.Errorf("%d keys are left", left)
 	}
 }
 

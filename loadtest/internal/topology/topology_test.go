@@ -84,20 +84,6 @@ func TestRestartedReplicaKeepsItsAddress(t *testing.T) {
 	}
 }
 
-func wantDeath(t *testing.T, died <-chan error, want string) {
-	t.Helper()
-	var reported error
-	select {
-	case reported = <-died:
-	case <-time.After(20 * time.Second):
-	}
-	for source, err := range map[string]error{"Died() within 20 s": reported, "Check()": lab.Check()} {
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %s", source, err, want)
-		}
-	}
-}
-
 func TestFailedStartSaysWhyAndLeavesNothing(t *testing.T) {
 	temp, err := os.MkdirTemp("", "lab") // the name of t.TempDir is too long for sockets
 	must.Succeed(t, err)
@@ -157,44 +143,6 @@ func TestLabStartsWithoutEtcdAndZooKeeperAndSaysHowToInstallThem(t *testing.T) {
 	}
 	if err := without.Check(); err != nil {
 		t.Error(err)
-	}
-}
-
-func TestDiedReportsWhatWasKilled(t *testing.T) {
-	for name, process := range map[string]interface{ Restart(context.Context) error }{
-		"replica-1": lab.Replicas[0], "etcd": lab.Servers.Etcd, "zookeeper": lab.Servers.ZooKeeper,
-	} {
-		died := lab.Died(t.Context())
-		select {
-		case err := <-died:
-			t.Fatalf("Died() reports %v while everything runs", err)
-		default:
-		}
-		switch process := process.(type) {
-		case interface{ Kill() }:
-			process.Kill()
-		case *topology.Replica:
-			must.Succeed(t, process.Kill())
-		}
-		wantDeath(t, died, name+" ended (signal: killed)")
-		must.Succeed(t, process.Restart(t.Context()))
-	}
-	if err := lab.Check(); err != nil {
-		t.Error(err)
-	}
-}
-
-func TestReplicaStartedElsewhereCannotBeControlled(t *testing.T) {
-	replica := topology.Replica{Name: "replica-1", URL: "http://127.0.0.1:8080", PID: os.Getpid()}
-	for name, err := range map[string]error{
-		"kill":    replica.Kill(),
-		"pause":   replica.Pause(),
-		"stop":    replica.Stop(t.Context()),
-		"restart": replica.Restart(t.Context()),
-	} {
-		if err == nil {
-			t.Errorf("%s returns no error", name)
-		}
 	}
 }
 
