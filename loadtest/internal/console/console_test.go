@@ -64,26 +64,6 @@ func TestALockThatLosesALateWriteIsNotSimplyCorrect(t *testing.T) {
 	}
 }
 
-func TestALongCellKeepsItsRatesAndItsMaximum(t *testing.T) {
-	t.Parallel()
-	var live CellLive
-	for i := 1; i <= 3*maxSamples; i++ {
-		s := Sample{AtS: float64(i) / 4, Sold: int64(100 * i), Inside: 1}
-		if i == 2 {
-			s.Inside = 20
-		}
-		live.add(s)
-	}
-	if n := len(live.Samples); n > maxSamples || live.Most != 20 {
-		t.Errorf("%d samples and at most %d together, want at most %d samples and 20 together", n, live.Most, maxSamples)
-	}
-	for _, s := range live.Samples {
-		if math.Round(s.PerS) != 400 {
-			t.Fatalf("the rate at %v s is %v, want 400", s.AtS, s.PerS)
-		}
-	}
-}
-
 func TestASampleKeepsTheMostTogetherOfThoseItReplaces(t *testing.T) {
 	t.Parallel()
 	live := add(Sample{AtS: 0.5, Inside: 20})

@@ -25,9 +25,7 @@ func TestScriptsOnPostgres(t *testing.T) {
 	t.Run("values", func(t *testing.T) { testValues(t, x, valuesOnPostgres) })
 	t.Run("not one step", func(t *testing.T) { testNotOneStep(t, x, notOneStepOnPostgres) })
 	t.Run("waits", func(t *testing.T) { testPostgresWaits(t, x) })
-	t.Run("lost connections", func(t *testing.T) { testPostgresLosses(t, x) })
 	t.Run("deadlocks", func(t *testing.T) { testPostgresDeadlocks(t, x) })
-	t.Run("nothing is left", func(t *testing.T) { testNothingIsLeftOnPostgres(t, x) })
 }
 
 // isolation lists what PostgreSQL's own tests of isolation (src/test/isolation) expect, by the name of a test. A
@@ -178,36 +176,6 @@ def buy():
 	}
 }
 
-// A connection that is lost takes its transaction and its locks with it.
-func testPostgresLosses(t *testing.T, x *Explorer) {
-	const text = `
-faults = ["lost-request", "lost-reply", "replica-dies"]
-def buy(count):
-    sql("BEGIN")
-    sql("SELECT pg_advisory_lock(1)")
-    sql("UPDATE good_stock SET stock = stock - $1 WHERE goods_id = $2", count, item)
-    sql("COMMIT")
-    sql("SELECT pg_advisory_unlock(1)")
-`
-	for token, want := range map[string]string{
-		"A.B.A-.B.B.B":   "A1='' B1~ A2 B1='' B2 B3 B4=TRUE | 8",
-		"A.B.A~.B.B.B":   "A1='' B1~ A2 B1='' B2 B3 B4=TRUE | 8",
-		"A.B.A#.B.B.B":   "A1='' B1~ B1='' B2 B3 B4=TRUE | 8",
-		"A.A.A~.B.B.B.B": "A1='' A2 A3 B1='' B2 B3 B4=TRUE | 7",
-	} {
-		o, err := x.ReplayScript(t.Context(), loadScript(t, text), "script:"+token)
-		got := steps(o)
-		for _, step := range o.Steps {
-			if left, ok := strings.CutPrefix(step.Text, "the store has "); ok {
-				got += " | " + strings.Fields(left)[0]
-			}
-		}
-		if err != nil || o.Kind != trace.Right || got != want {
-			t.Errorf("%s: %s %s, want right %s, %v", token, o.Kind, got, want, err)
-		}
-	}
-}
-
 // The server ends a deadlock, and the third session comes neither too early nor too late.
 func testPostgresDeadlocks(t *testing.T, x *Explorer) {
 	const text = `
@@ -228,20 +196,6 @@ sessions = [one, two, three]
 	o, err := x.ReplayScript(t.Context(), loadScript(t, text), "script:A.B.A.B.C.A")
 	if got, want := steps(o), "A1='' B1='' A2~ B2!40P01 A2='' C1=3 A3"; err != nil || got != want {
 		t.Errorf("%s, want %s, %v", got, want, err)
-	}
-}
-
-func testNothingIsLeftOnPostgres(t *testing.T, x *Explorer) {
-	var open []string
-	for _, l := range x.lanes {
-		if err := l.db.Select(&open, `SELECT query FROM pg_stat_activity
-			WHERE datname = current_database() AND state <> 'idle' AND pid <> pg_backend_pid()`); err != nil || len(open) > 0 {
-			t.Errorf("%q, %v", open, err)
-		}
-		var locks int
-		if err := l.db.Get(&locks, "SELECT COUNT(*) FROM pg_locks WHERE locktype = 'advisory'"); err != nil || locks > 0 {
-			t.Errorf("%d locks, %v", locks, err)
-		}
 	}
 }
 

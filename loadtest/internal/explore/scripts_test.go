@@ -42,7 +42,6 @@ func TestScripts(t *testing.T) {
 	t.Run("hidden", func(t *testing.T) { testHidden(t, x) })
 	t.Run("not one step", func(t *testing.T) { testNotOneStep(t, x, notOneStep) })
 	t.Run("values", func(t *testing.T) { testValues(t, x, values) })
-	t.Run("nothing is left", func(t *testing.T) { testNothingIsLeft(t, x) })
 }
 
 // Each file of the gallery shows what it says.
@@ -265,15 +264,6 @@ var values = [][2]string{
 	{"sql('SELECT 41')", "41"}, {"sql('/* a comment */ (SELECT 41)')", "41"},
 	{`sql("\n-- a comment\n--\n# another\nselect 41")`, "41"},
 	{`sql("INSERT INTO t (n) VALUES (41)\nRETURNING n")`, "41"},
-}
-
-func testNothingIsLeft(t *testing.T, x *Explorer) {
-	for _, l := range x.lanes {
-		tables, err := l.tables(t.Context())
-		if err != nil || strings.Contains(strings.Join(tables, " "), "shelf") {
-			t.Errorf("tables %q, %v", tables, err)
-		}
-	}
 }
 
 // atOnce is a script with a message to the server that may be executed in several steps.

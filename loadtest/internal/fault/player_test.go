@@ -62,22 +62,6 @@ func TestResultsComeInTheOrderOfTheScenarios(t *testing.T) {
 	}
 }
 
-func TestNothingElseIsReportedAfterDoneHasFailed(t *testing.T) {
-	t.Parallel()
-	full := errors.New("the disk is full")
-	var done []string
-	err := noLab().Run(t.Context(), Options{
-		Scenarios: skipped(func(string) {}, "first", "second", "third"), Choices: anyone, Repeat: 1,
-		Done: func(f report.Fault, _ history.History) error {
-			done = append(done, f.Scenario)
-			return full
-		},
-	})
-	if !errors.Is(err, full) || !slices.Equal(done, []string{"first"}) {
-		t.Errorf("Run ended with %v after %q, want %v after the first", err, done, full)
-	}
-}
-
 func TestAnInterruptedScenarioIsNotReported(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())

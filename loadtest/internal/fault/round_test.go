@@ -109,25 +109,6 @@ func TestTheOutcomeOfACellFollowsFromItsProofAndVerdict(t *testing.T) {
 	}
 }
 
-func TestTheReportSaysWhyACellIsInconclusiveAndHowToPlayItAgain(t *testing.T) {
-	t.Parallel()
-	lateWrite := named(t, "late-write")
-	c := &cell{
-		scenario: lateWrite, command: "go run ./loadtest faults",
-		claim:   Claim{Words: "refused", Effects: []report.Effect{report.Safe}},
-		verdict: verify.Verdict{Result: verify.Correct},
-		stage:   &Stage{player: &Player{}, Sale: messages.Sale{Strategy: load.Strategy{Name: "s"}}},
-	}
-	got := c.result()
-	if len(got.Evidence) != 1 || got.Evidence[0] != unproved || got.Steps == nil {
-		t.Errorf("evidence %q, steps %v: want %q and no steps", got.Evidence, got.Steps, unproved)
-	}
-	const replay = "go run ./loadtest faults --scenarios late-write --strategies s --step"
-	if got.Replay != replay {
-		t.Errorf("replay with %q, want %q", got.Replay, replay)
-	}
-}
-
 func TestWhatAScenarioLeavesInTheBackgroundEndsWithIt(t *testing.T) {
 	t.Parallel()
 	ended := false

@@ -1,34 +1,12 @@
 package fault
 
 import (
-	"context"
-	"errors"
-	"net/http"
-	"net/http/httptest"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"stock/loadtest/internal/report"
 )
-
-func TestNobodyAsksAfterTheContextHasEnded(t *testing.T) {
-	t.Parallel()
-	ctx, cancel := context.WithCancel(t.Context())
-	var asked atomic.Int64
-	service := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-		asked.Add(1)
-		cancel()
-	}))
-	t.Cleanup(service.Close)
-	err := (&Stage{player: &Player{}, note: func(report.FaultStep) {}}).play(ctx, func(s *Stage) {
-		s.tryToBuy(order{client: "B", through: service.URL}, time.Now(), patience)
-	})
-	if !errors.Is(err, context.Canceled) || asked.Load() != 1 {
-		t.Errorf("asked %d times, %v, want once, and %v", asked.Load(), err, context.Canceled)
-	}
-}
 
 func TestTheTimeThatSomebodyReadsIsNotCounted(t *testing.T) {
 	t.Parallel()

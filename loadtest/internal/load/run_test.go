@@ -202,25 +202,6 @@ func TestInterruptedRunKeepsItsRequests(t *testing.T) {
 	}
 }
 
-func TestFailedReadingKeepsTheRequests(t *testing.T) {
-	t.Parallel()
-	s := &shop{}
-	s.onRead = func(n int) int {
-		if n > 1 {
-			return http.StatusInternalServerError
-		}
-		return 0
-	}
-	runner := s.open(t, Config{Requests: 300})
-	err := runner.Run(t.Context(), func(Measured) error { return nil })
-	if err == nil || !strings.Contains(err.Error(), "500") || !strings.Contains(err.Error(), "round 1") {
-		t.Errorf("Run returns %v, want what failed, and where", err)
-	}
-	if all := onDisk(t, runner); len(all) != 1 || all[0].End != nil || len(all[0].Ops) != 300 {
-		t.Errorf("%d histories on disk: want one with its requests and without an end", len(all))
-	}
-}
-
 func TestRejectedStrategyIsAnError(t *testing.T) {
 	t.Parallel()
 	s := &shop{}

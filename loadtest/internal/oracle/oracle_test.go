@@ -2,7 +2,6 @@ package oracle
 
 import (
 	"database/sql"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -147,24 +146,5 @@ func (b backend) testServers(t *testing.T) {
 				t.Errorf("the settings of %s lack %s: %v", found[i].Name, name, found[i].Settings)
 			}
 		}
-	}
-}
-
-func TestOpenNamesTheServerThatDoesNotAnswer(t *testing.T) {
-	t.Parallel()
-	port, err := servers.FreePort()
-	must.Succeed(t, err)
-	address := fmt.Sprintf("127.0.0.1:%d", port)
-	for _, config := range []Config{
-		{MySQLDSN: "root@tcp(" + address + ")/stock"},
-		{Redis: []string{address}},
-		{Redlock: []string{address}},
-	} {
-		if _, err := Open(t.Context(), config); err == nil || !strings.Contains(err.Error(), address) {
-			t.Errorf("%+v: error %v, want it to name %s", config, err, address)
-		}
-	}
-	if _, err := Open(t.Context(), Config{MySQLDSN: "localhost/stock"}); err == nil {
-		t.Error("a malformed DSN is accepted")
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -14,6 +15,17 @@ import (
 	"stock/loadtest/internal/explore/trace"
 	"stock/loadtest/internal/report"
 )
+
+// open opens a page in a browser.
+func open(t *testing.T, write func(io.Writer) error) *browsertest.Page {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "page.html")
+	file, err := os.Create(path)
+	must.Succeed(t, err)
+	defer file.Close()
+	must.Succeed(t, write(file))
+	return browsertest.Open(t, browsertest.File(t, path))
+}
 
 // recorded returns what an exploration found.
 func recorded(t *testing.T) (results []trace.Result) {

@@ -12,7 +12,6 @@ import (
 	"stock/internal/stats"
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/report"
-	"stock/loadtest/internal/timeline"
 	"stock/loadtest/internal/verify"
 )
 
@@ -125,28 +124,6 @@ func mustSay(t *testing.T, text string, all, none []string) {
 			t.Errorf("the page says %q", not)
 		}
 	}
-}
-
-func TestOnlyRecordedSectionsCanBeFoundApart(t *testing.T) {
-	t.Parallel()
-	const (
-		apart = "on 2 replicas, and that its critical sections never overlap. That held."
-		none  = "It also claims that its critical sections never overlap, but none are on record."
-		until = "Until the critical section, mean"
-		reply = "Until the store&#39;s reply, mean"
-	)
-	update := newRow("update", verify.Correct)
-	update.Exclusive, update.WaitedUS = true, report.Wait{Mean: 5, P99: 6, Max: 7}
-	update.Windows = []timeline.Window{{Requests: true}}
-	mustSay(t, details(t, update), []string{none, reply}, []string{apart, until})
-
-	short := *update // its sections take less than a microsecond
-	short.Windows = []timeline.Window{{}}
-	mustSay(t, details(t, &short), []string{apart, until}, []string{none, reply})
-
-	older := *update // its report has no windows
-	older.Windows, older.HeldUS = nil, report.Wait{Mean: 5, P99: 6, Max: 7}
-	mustSay(t, details(t, &older), []string{apart, until}, []string{none, reply})
 }
 
 func TestNamesAreEscaped(t *testing.T) {

@@ -403,16 +403,3 @@ func TestReadRefusesAnotherSchema(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
-
-func TestPasswordsStayOutOfTheReport(t *testing.T) {
-	t.Parallel()
-	given := []string{
-		"run", "--mysql-dsn", "root:s3:cr@t@tcp(db:3306)/stock", "--mysql-dsn=root:s3:cr@t@tcp(db:3306)/stock", "--users=5",
-	}
-	want := []string{
-		"run", "--mysql-dsn", "root:***@tcp(db:3306)/stock", "--mysql-dsn=root:***@tcp(db:3306)/stock", "--users=5",
-	}
-	if got := NewBuilder(Environment{Options: given}).Report().Environment.Options; !slices.Equal(got, want) {
-		t.Errorf("got  %q\nwant %q", got, want)
-	}
-}

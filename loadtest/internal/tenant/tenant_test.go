@@ -7,7 +7,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/go-sql-driver/mysql"
 	"github.com/redis/go-redis/v9"
@@ -86,22 +85,6 @@ func TestConnectionsThatTheAccountHasAreNotFree(t *testing.T) {
 		return d.Free == most-used-ofLab
 	})
 	execute(t, admin, "DROP USER limited@'127.0.0.1'")
-}
-
-func TestTheTimeoutsOfReplicasAreTheUsers(t *testing.T) {
-	t.Parallel()
-	server := shared.MySQL(t)
-	for parameters, want := range map[string]time.Duration{"": 0, "&timeout=7s": 7 * time.Second} {
-		d, err := tenant.CreateDatabase(t.Context(), server.DSN("")+parameters, oracle.Account{}, "timeouts")
-		must.Succeed(t, err)
-		config, err := mysql.ParseDSN(d.DSN)
-		if err != nil || config.Timeout != want || config.DBName != "timeouts" {
-			t.Errorf("%q: %v, timeout of %v, %v", parameters, d.DSN, config.Timeout, err)
-		}
-		if err := d.Remove(t.Context()); err != nil {
-			t.Error(err)
-		}
-	}
 }
 
 func TestADSNThatTheLabCannotUseIsRefused(t *testing.T) {

@@ -2,7 +2,6 @@ package topology_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -11,22 +10,7 @@ import (
 	"time"
 
 	"stock/internal/must"
-	"stock/loadtest/internal/topology"
 )
-
-func TestAReplicaThatCannotStartIsAnError(t *testing.T) {
-	at := lab.Addresses()
-	at.MySQLDSN = "no data source name"
-	if r, err := lab.StartIsolated(t.Context(), "victim", at, topology.Options{}); r != nil || err == nil {
-		t.Errorf("without a database: %v, %v, want an error alone", r, err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	r, err := lab.StartIsolated(ctx, "victim", lab.Addresses(), topology.Options{})
-	if r != nil || !errors.Is(err, context.Canceled) {
-		t.Errorf("after the end of the context: %v, %v, want %v alone", r, err, context.Canceled)
-	}
-}
 
 // openPorts is a service of the user's. It listens at LISTEN some time after it has opened another port.
 func openPorts(delay string) {

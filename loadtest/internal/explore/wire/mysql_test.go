@@ -119,24 +119,6 @@ func TestSeveralResults(t *testing.T) {
 	}
 }
 
-func TestLargeResult(t *testing.T) {
-	t.Parallel()
-	through, direct, _, g := openSQL(t, func(*mysql.Config) {})
-	exec(t, direct, "SET GLOBAL max_allowed_packet = 64*1024*1024")
-	var text string
-	must.Succeed(t, through.QueryRowContext(t.Context(), "SELECT REPEAT('x', 17000000)").Scan(&text))
-	if len(text) != 17_000_000 {
-		t.Errorf("%d bytes", len(text))
-	}
-	if e := g.find(t, "SELECT REPEAT('x', 17"); !strings.HasPrefix(e.Reply, "1 row") {
-		t.Errorf("the reply is %q", e.Reply)
-	}
-	got, err := rows(t, through, "SELECT seq, REPEAT('y', 100) FROM seq_1_to_20000")
-	if err != nil || len(got) != 20000 {
-		t.Errorf("%d rows, %v", len(got), err)
-	}
-}
-
 func TestAConnectionIsOpeningUntilItsClientHasLoggedIn(t *testing.T) {
 	t.Parallel()
 	through, _, p, _ := openSQL(t, func(*mysql.Config) {})

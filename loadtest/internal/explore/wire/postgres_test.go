@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"context"
 	"database/sql"
 	"encoding/binary"
 	"errors"
@@ -11,12 +10,10 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgproto3"
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"stock/internal/must"
-	"stock/internal/servers/serverstest"
 )
 
 // openPostgres returns a pool with one connection through a proxy, and one that connects directly.
@@ -114,16 +111,6 @@ func TestArgumentsOfStatementsOfPostgresAreShown(t *testing.T) {
 	}
 	if e := g.find(t, "PREPARE SELECT '$1'"); !e.Local {
 		t.Error("to prepare a statement is not local")
-	}
-}
-
-func TestSeveralStatementsOfPostgres(t *testing.T) {
-	t.Parallel()
-	through, direct, _, g := openPostgres(t, pgx.QueryExecModeSimpleProtocol)
-	items(t, direct)
-	exec(t, through, "UPDATE item SET stock = 11 WHERE id = 1; SELECT stock FROM item ORDER BY id; SELECT 'a', 2; ")
-	if e := g.find(t, "UPDATE"); e.Reply != "OK, 1 row; 2 rows: 11; 1 row: 'a', 2" {
-		t.Errorf("the reply is %q", e.Reply)
 	}
 }
 
@@ -229,37 +216,6 @@ func TestWhatNobodyNoticesInPostgres(t *testing.T) {
 			t.Errorf("%s: local %v, want %v", c.texts, local, c.local)
 		}
 	}
-}
-
-func TestAStatementOfPostgresIsCancelled(t *testing.T) {
-	t.Parallel()
-	through, direct, p, g := openPostgres(t, pgx.QueryExecModeSimpleProtocol)
-	items(t, direct)
-	holder, err := direct.Conn(t.Context())
-	must.Succeed(t, err)
-	defer holder.Close()
-	exec(t, holder, "BEGIN; UPDATE item SET stock = 9 WHERE id = 1")
-	conn := rawConn(t, through)
-	done := make(chan error, 1)
-	go func() {
-		_, err := conn.Exec(context.Background(), "UPDATE item SET stock = 8 WHERE id = 1")
-		done <- err
-	}()
-	serverstest.Eventually(t, "the statement waits", func() bool {
-		var waits bool
-		err := direct.QueryRowContext(t.Context(), "SELECT EXISTS (SELECT 1 FROM unnest(pg_blocking_pids($1)))",
-			conn.PgConn().PID()).Scan(&waits)
-		return err == nil && waits
-	})
-	must.Succeed(t, conn.PgConn().CancelRequest(t.Context()))
-	refused, ok := errors.AsType[*pgconn.PgError](<-done)
-	if !ok || refused.Code != "57014" {
-		t.Errorf("the error is %v", refused)
-	}
-	if e := g.find(t, "UPDATE"); e.Reply != "error 57014: canceling statement due to user request" {
-		t.Errorf("the reply is %q", e.Reply)
-	}
-	serverstest.Eventually(t, "the connection that has cancelled it is closed", func() bool { return !p.Busy() })
 }
 
 // rawConn returns the connection of the driver.

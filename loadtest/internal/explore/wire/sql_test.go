@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/go-sql-driver/mysql"
-	"github.com/redis/go-redis/v9"
 )
 
 func TestWhatStatementsTouch(t *testing.T) {
@@ -88,18 +87,6 @@ var statementsThatMayDoAnything = []string{
 	"RENAME TABLE t TO u", "TRUNCATE t", "LOCK TABLES t WRITE", "EXPLAIN ANALYZE UPDATE t SET a = 1",
 	"ANALYZE DELETE FROM t", "SET @x = 1, GLOBAL y = 2",
 	"SELECT a FROM { OJ t LEFT JOIN u ON t.a = u.a }",
-}
-
-func TestATransactionEndsLockTables(t *testing.T) {
-	t.Parallel()
-	s := sqlState{autocommit: true}
-	s.analyse(tokenize("LOCK TABLES t WRITE"))
-	if e := s.analyse(tokenize("BEGIN")); e.local || !slices.Contains(e.writes, everything) {
-		t.Errorf("BEGIN, which unlocks tables: %+v", e)
-	}
-	if e := s.analyse(tokenize("BEGIN")); !e.local {
-		t.Errorf("BEGIN: %+v", e)
-	}
 }
 
 // prefixAll returns names as an Exchange has them.
@@ -196,22 +183,6 @@ func TestWhatCommandsTouch(t *testing.T) {
 			t.Errorf("%s: %+v", command, e)
 		}
 	}
-}
-
-func TestOlderServersTellTheKeysOfCommandsToo(t *testing.T) {
-	t.Parallel()
-	direct := commands(t)
-	err := direct.ACLSetUser(t.Context(), "older", "on", "nopass", "+@all", "-command|getkeysandflags").Err()
-	if err != nil {
-		t.Skip("this server cannot refuse a part of a command: ", err)
-	}
-	options := *shared.Redis(t)
-	options.Username, options.Password = "older", "any"
-	older := redis.NewClient(&options)
-	defer older.Close()
-	s := redisSession{server: older}
-	e := s.exchange([][]string{{"MGET", "a", "b"}})
-	wantNames(t, "writes", e.Writes, "redis:a", "redis:b")
 }
 
 func prefixedBy(what string, names []string) []string {
