@@ -121,12 +121,11 @@ func mustReadReport(t *testing.T, dir string) *report.Report {
 	return r
 }
 
-// up runs `loadtest up` with more flags until the end of the test, on ports that are free.
-func up(t *testing.T, flags ...string) (d described, cmd *exec.Cmd, stderr *bufio.Reader) {
+// up runs `loadtest up` until the end of the test, on ports that are free.
+func up(t *testing.T) (d described, cmd *exec.Cmd, stderr *bufio.Reader) {
 	t.Helper()
 	const free = "127.0.0.1:0"
-	usual := []string{"up", "--json", "--console", free, "--listen", free, "--admin-listen", free}
-	cmd = command(t, append(usual, flags...)...)
+	cmd = command(t, "up", "--json", "--console", free, "--listen", free, "--admin-listen", free)
 	cmd.Dir = t.TempDir() // for the reports of the console
 	stderrPipe, err := cmd.StderrPipe()
 	must.Succeed(t, err)

@@ -15,11 +15,11 @@ import (
 	"stock/loadtest/internal/service"
 )
 
-// inPython returns the command of a service in Python.
-func inPython(t *testing.T, file string, args ...string) []string {
+// oddService returns the command of a service in Python that has a habit, or a task.
+func oddService(t *testing.T, does string) []string {
 	t.Helper()
 	serverstest.NeedService(t, "python")
-	return append([]string{"/usr/bin/python3", file}, args...)
+	return []string{"/usr/bin/python3", "testdata/odd.py", does}
 }
 
 // read reads the description of an example.
@@ -99,7 +99,7 @@ func text(t *testing.T, o trace.Execution) string {
 
 // odd returns the service of testdata/odd.py.
 func odd(t *testing.T, habit string) explore.Service {
-	s := own(inPython(t, "testdata/odd.py", habit))
+	s := own(oddService(t, habit))
 	s.Request = service.Request{
 		Method: "POST", Path: "/items/{item}/{count}", Headers: map[string]string{"Authorization": "secret"},
 	}
@@ -109,8 +109,8 @@ func odd(t *testing.T, habit string) explore.Service {
 
 func TestAProgramMakesTheTables(t *testing.T) {
 	t.Parallel()
-	s := own(inPython(t, "testdata/odd.py", "usual"))
-	s.SetupSQL, s.Migrate = "", inPython(t, "testdata/odd.py", "migrate")
+	s := own(oddService(t, "usual"))
+	s.SetupSQL, s.Migrate = "", oddService(t, "migrate")
 	x := startOwn(t, explore.Options{Lanes: 1, Requests: 2, Subject: s})
 	x.Workloads = []string{"last"}
 	wantRight(t, exploreOwn(t, x, s, trace.Bounds{Preemptions: 1}), "")
@@ -123,7 +123,7 @@ func TestAProgramMakesTheTables(t *testing.T) {
 
 func TestAStepThatIsRepeatedNeedNotWaitForOthers(t *testing.T) {
 	t.Parallel()
-	s := own(inPython(t, "testdata/odd.py", "rereads"))
+	s := own(oddService(t, "rereads"))
 	x := startOwn(t, explore.Options{Lanes: 1, Requests: 2, Subject: s})
 	x.Workloads = []string{"last"}
 	wantDamage(t, exploreOwn(t, x, s, trace.Bounds{Preemptions: 1}), "", trace.Oversold)
@@ -167,7 +167,7 @@ func TestAServiceMaySleepBetweenTwoTries(t *testing.T) {
 // What a service does when its clients have their answers is in no schedule. Its stock is read too early.
 func TestAServiceThatGoesOnAfterItsAnswerIsNotJudged(t *testing.T) {
 	t.Parallel()
-	s := own(inPython(t, "testdata/odd.py", "defers"))
+	s := own(oddService(t, "defers"))
 	x := startOwn(t, explore.Options{Lanes: 2, Requests: 2, Subject: s})
 	x.Workloads = []string{"enough"}
 	r, err := x.Explore(t.Context(), load.OwnService(s.Description), trace.Bounds{Preemptions: 1})

@@ -145,18 +145,23 @@ func (p *Player) deploy(ctx context.Context, on Setting) (d *Deployment, err err
 // ownDatabase reports whether the round has a database of its own.
 func (on Setting) ownDatabase() bool { return on.MySQL != nil || on.Database }
 
+// checkDisk returns why a MySQL of the round's own cannot have the disk that it needs.
+func (on Setting) checkDisk() error {
+	if on.MySQL.Disk > 0 {
+		return servers.CheckMount()
+	}
+	if on.Unmapped && strings.HasPrefix(os.TempDir(), "/dev/shm") {
+		return errors.New("in /dev/shm, MariaDB loses nothing that it has not flushed: set TMPDIR to a folder on a disk")
+	}
+	return nil
+}
+
 // startMySQL starts a MySQL, or makes a database, for the round, and sets the isolation level.
 func (d *Deployment) startMySQL(ctx context.Context, l *Player, on Setting) (err error) {
 	server, name := l.Topology.Servers.MySQL, fmt.Sprintf("round_%d", l.items.Add(1))
 	if on.MySQL != nil {
-		if on.MySQL.Disk > 0 {
-			if err := servers.CheckMount(); err != nil {
-				return fmt.Errorf("%w: %w", errLeftOut, err)
-			}
-		}
-		if on.Unmapped && strings.HasPrefix(os.TempDir(), "/dev/shm") {
-			return fmt.Errorf("%w: in /dev/shm, MariaDB loses nothing that it has not flushed: set TMPDIR to a directory on a disk",
-				errLeftOut)
+		if err := on.checkDisk(); err != nil {
+			return fmt.Errorf("%w: %w", errLeftOut, err)
 		}
 		if server, err = servers.StartMySQL(ctx, *on.MySQL); err != nil {
 			return err
