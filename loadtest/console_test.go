@@ -94,7 +94,7 @@ func (w *watching) next() (s consoleState, more bool) {
 func (w *watching) until(what string, is func(consoleState) bool) consoleState {
 	w.t.Helper()
 	var s consoleState
-	for began := time.Now(); time.Since(began) < time.Minute; {
+	for began := time.Now(); time.Since(began) < 5*time.Minute; {
 		var more bool
 		if s, more = w.next(); !more {
 			w.t.Fatalf("the stream ended before %s", what)
@@ -103,7 +103,7 @@ func (w *watching) until(what string, is func(consoleState) bool) consoleState {
 			return s
 		}
 	}
-	w.t.Fatalf("a minute went by without %s; the state is %+v", what, s)
+	w.t.Fatalf("minutes went by without %s; the state is %+v", what, s)
 	return s
 }
 

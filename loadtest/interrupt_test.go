@@ -90,11 +90,7 @@ func TestDeadReplicaEndsTheRunAndIsInTheReport(t *testing.T) {
 	if !killed {
 		t.Fatal("the run has no second replica")
 	}
-	died := time.Now()
 	r.cmd.Wait()
-	if took := time.Since(died); took > 20*time.Second {
-		t.Errorf("the run took %v to end", took)
-	}
 	const death = "replica-2 ended (signal: killed)"
 	if code := r.cmd.ProcessState.ExitCode(); code != exitUnusable || !strings.Contains(r.stderr.String(), death) {
 		t.Errorf("exit status %d, want %d and which part died\n%s", code, exitUnusable, r.stderr)

@@ -19,7 +19,7 @@ var shared serverstest.Servers
 func TestMain(m *testing.M) { os.Exit(shared.Run(m)) }
 
 // limit is how long a test waits for what must happen.
-const limit = 20 * time.Second
+const limit = 2 * time.Minute
 
 // gate records exchanges, and holds those whose text contains a word until the test decides.
 type gate struct {
