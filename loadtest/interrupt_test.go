@@ -22,20 +22,25 @@ import (
 	"stock/loadtest/internal/lab"
 )
 
-func TestCtrlCStopsRunAndServersAndLeavesAPartialReport(t *testing.T) {
+func TestCtrlCStopsEverythingAndLeavesAPartialReport(t *testing.T) {
 	t.Parallel()
-	r := startRun(t)
-	must.Succeed(t, r.cmd.Process.Signal(os.Interrupt))
-	r.cmd.Wait()
-	code := r.cmd.ProcessState.ExitCode()
-	if code != exitInterrupted || !strings.HasSuffix(r.stderr.String(), "\nloadtest: interrupted\n") {
-		t.Errorf("exit status %d, want %d\n%s", code, exitInterrupted, r.stderr)
+	for name, start := range map[string]func(*testing.T) runningRun{"a run": startRun, "in the middle of a fault": startFault} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := start(t)
+			must.Succeed(t, r.cmd.Process.Signal(os.Interrupt))
+			r.cmd.Wait()
+			code := r.cmd.ProcessState.ExitCode()
+			if code != exitInterrupted || !strings.HasSuffix(r.stderr.String(), "loadtest: interrupted\n") {
+				t.Errorf("exit status %d, want %d\n%s", code, exitInterrupted, r.stderr)
+			}
+			partial := mustReadReport(t, r.dir)
+			if partial.ClaimsHeld || len(partial.Faults) > 0 || !strings.Contains(partial.Problems[0], "interrupted") {
+				t.Errorf("%+v: want that it was interrupted", partial)
+			}
+			serverstest.Gone(t, r.pids, r.addresses)
+		})
 	}
-	partial := mustReadReport(t, r.dir)
-	if partial.ClaimsHeld || len(partial.Problems) == 0 || !strings.Contains(partial.Problems[0], "interrupted") {
-		t.Errorf("claims held %v, problems %q: want that it was interrupted", partial.ClaimsHeld, partial.Problems)
-	}
-	serverstest.Gone(t, r.pids, r.addresses)
 }
 
 func TestInterruptedStartSaysOnlyThat(t *testing.T) {
@@ -103,22 +108,6 @@ func TestDeadReplicaEndsTheRunAndIsInTheReport(t *testing.T) {
 		if _, err := os.Stat(filepath.Join(r.dir, name)); err != nil {
 			t.Error(err)
 		}
-	}
-	serverstest.Gone(t, r.pids, r.addresses)
-}
-
-func TestCtrlCInTheMiddleOfAFaultLeavesNothing(t *testing.T) {
-	t.Parallel()
-	r := startFault(t)
-	must.Succeed(t, r.cmd.Process.Signal(os.Interrupt))
-	r.cmd.Wait()
-	code := r.cmd.ProcessState.ExitCode()
-	if code != exitInterrupted || !strings.HasSuffix(r.stderr.String(), "loadtest: interrupted\n") {
-		t.Errorf("exit status %d, want %d\n%s", code, exitInterrupted, r.stderr)
-	}
-	partial := mustReadReport(t, r.dir)
-	if len(partial.Faults) > 0 || len(partial.Problems) == 0 || !strings.Contains(partial.Problems[0], "interrupted") {
-		t.Errorf("faults %v, problems %q: want that it was interrupted", partial.Faults, partial.Problems)
 	}
 	serverstest.Gone(t, r.pids, r.addresses)
 }
