@@ -24,7 +24,9 @@ import (
 
 func TestCtrlCStopsEverythingAndLeavesAPartialReport(t *testing.T) {
 	t.Parallel()
-	for name, start := range map[string]func(*testing.T) runningRun{"a run": startRun, "in the middle of a fault": startFault} {
+	for name, start := range map[string]func(*testing.T) runningRun{
+		"a run": startRun, "in the middle of a fault": startFault,
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := start(t)
