@@ -100,17 +100,6 @@ func TestAWrongStrategyHasNoBar(t *testing.T) {
 		[]string{`"damage">lost 1 321, oversold 500<`}, []string{`<span class="bar"`, "data-ranked>"})
 }
 
-// details returns what the opened row shows.
-func details(t *testing.T, row *report.Row) string {
-	t.Helper()
-	_, text, found := strings.Cut(written(t, &report.Report{Rows: []*report.Row{row}}), `<template id="details-row-1">`)
-	if !found {
-		t.Fatal("the page has no details")
-	}
-	text, _, _ = strings.Cut(text, "</template>")
-	return text
-}
-
 // mustSay fails the test unless a text has all of some parts, and none of others.
 func mustSay(t *testing.T, text string, all, none []string) {
 	t.Helper()
