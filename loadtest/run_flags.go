@@ -79,7 +79,7 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 	f.clusters.register(flags)
 	flags.StringVar(&f.sweepText, "sweep", "",
 		"vary users, hold, goods or replicas, such as users=1,8,32,128, to see how the cost grows")
-	flags.BoolVar(&f.quick, "quick", false, "a smoke test: one round of 600 requests, in a minute and a half")
+	flags.BoolVar(&f.quick, "quick", false, "a smoke test: one round of at most 600 requests, in two and a half minutes")
 	flags.BoolVar(&f.faults, "play-faults", true,
 		"after the load, play the fault scenarios about which strategies make claims, and execute every interleaving of "+
 			"two requests, as explore --quick does; never with --quick, --target, or a load other than the standard one")
