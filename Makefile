@@ -1,5 +1,6 @@
 .DEFAULT_GOAL := help
-.PHONY: help servers lab faults tidb lab-tidb test-tidb up judge bench-locks pictures explored record test test-all lint build
+.PHONY: help servers lab faults tidb lab-tidb test-tidb up judge bench-locks pictures explored record test test-all \
+	test-short lint build
 
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1	\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -63,24 +64,28 @@ explored: build ## explore every strategy, and update its page (20 minutes; or E
 record: servers build ## explore the checkout of real shops, from PyPI and npm (1.5 hours; or RECORD=NAME)
 	@$(WITH_MAKE) sh loadtest/record/run.sh $(RECORD)
 
-# Packages that start no goroutine, in tests either, are tested without the race detector, in a fraction of the time.
-PACKAGES = $(shell go list ./...)
-CONCURRENT = $(shell grep -rlE --include='*.go' '^\s+go |\.Go\b|httptest' . | sed 's|^\./|stock/|; s|/[^/]*$$||' | sort -u)
-# The tests that take minutes begin first.
-LONG := stock/loadtest stock/loadtest/internal/explore stock/internal/stock/catalogue
-SHORT = $(filter-out $(LONG),$(PACKAGES))
+# Packages that start goroutines, in tests as well: in the others, there is nothing for the race detector to find.
+CONCURRENT = $(shell grep -rlE --include='*.go' '^\s+go |\.Go\b|httptest' cmd internal loadtest migrations nginx | \
+	grep -v '^$(BENCH_MODULE)' | sed 's|^|./|; s|[^/]*$$||' | sort -u)
+# The detector doubles the time of a test. It watches the short tests, and of the others each mechanism once: what the
+# clients of locks do besides a request, batches and what is written behind, and the explorer's lanes.
+MECHANISMS := TestConformance/redis-watchdog$$|TestConformance/redlock$$|TestConformance/etcd$$
+MECHANISMS := $(MECHANISMS)|TestEveryStrategyKeepsItsClaim/batch$$|TestEveryStrategyKeepsItsClaim/redis-stream$$
+MECHANISMS := $(MECHANISMS)|TestScripts$$/replay|TestScripts$$/waits|TestAStrategyThatIsWrong|TestRequestsOneByOne|TestFaultsFinds
 
 # The servers of the tests keep their files in memory if it has room: on a disk, most tests would wait for it.
 IN_MEMORY = $(shell awk '$$2 == "/dev/shm" && $$4 !~ /noexec/' /proc/mounts 2>/dev/null | grep -q . && \
 	df -Pk /dev/shm | awk 'END { if ($$4 > 4e6) print "GOTMPDIR=$${TMPDIR:-/tmp} TMPDIR=/dev/shm" }')
 
-test: servers ## run all tests on real servers, with the race detector where goroutines are started
-	$(IN_MEMORY) go test -race -timeout 15m $(LONG) $(filter $(CONCURRENT),$(SHORT))
-	$(IN_MEMORY) go test $(filter-out $(CONCURRENT),$(SHORT))
-	@# Tests that cut the connections of ZooKeeper are skipped with the detector (internal/locks/race_test.go), and the
-	@# one that counts allocations cannot run with it, so they run without it.
-	$(IN_MEMORY) go test -run 'ZooKeeper|/zookeeper|Allocations' ./internal/locks ./loadtest/internal/traffic
-	cd $(BENCH_MODULE) && go test -race ./...
+test: servers ## run all tests on real servers, and some of each kind with the race detector (8 minutes)
+	$(IN_MEMORY) go test -timeout 30m ./...
+	$(IN_MEMORY) go test -timeout 30m -race -short $(CONCURRENT)
+	$(IN_MEMORY) go test -timeout 30m -race -run '$(MECHANISMS)' \
+		./internal/locks ./internal/stock/catalogue ./loadtest ./loadtest/internal/explore
+	cd $(BENCH_MODULE) && go test ./...
+
+test-short: ## run the tests that need no more than MySQL and Redis (1 minute)
+	$(IN_MEMORY) go test -short ./...
 
 test-all: ## as test, and also what takes long: the examples in all languages, and the whole console in a browser
 	STOCK_TEST_ALL=1 $(MAKE) test

@@ -127,6 +127,7 @@ func TestCommandsOfTheDocumentsWork(t *testing.T) {
 	if *update {
 		t.Skip("-update only rewrites the generated parts of the documents")
 	}
+	serverstest.Long(t)
 	t.Parallel()
 	lab := startLab(t)
 	documents := readDocuments(t)

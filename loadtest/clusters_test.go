@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"stock/internal/servers/serverstest"
 	"stock/loadtest/internal/report"
 	"stock/loadtest/internal/verify"
 )
@@ -35,6 +36,7 @@ func TestQuickRunOnClustersSaysSoAndHoldsItsClaims(t *testing.T) {
 }
 
 func TestFailoversOfClustersUnderLoadAreAsClaimed(t *testing.T) {
+	serverstest.Long(t)
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "out")
 	runHere(t.Context(), "faults", "--scenarios", "cluster-failover,etcd-leader-killed",

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"stock/internal/must"
+	"stock/internal/servers/serverstest"
 	"stock/loadtest/internal/fault"
 	"stock/loadtest/internal/lab"
 	"stock/loadtest/internal/report"
@@ -21,6 +22,7 @@ import (
 
 // The claims of these four differ for each of the first three scenarios.
 func TestFaultsFindsWhatTheStrategiesClaim(t *testing.T) {
+	serverstest.Long(t)
 	dir := filepath.Join(t.TempDir(), "out")
 	runHere(t.Context(),
 		"faults", "--scenarios", "holder-dies,late-write,client-retries,deletes-anothers-lock",
@@ -117,6 +119,7 @@ func (r *slowReader) Read(p []byte) (int, error) {
 }
 
 func TestAScenarioEndsAsClaimedHoweverSlowlyItIsRead(t *testing.T) {
+	serverstest.Long(t)
 	t.Parallel()
 	f := faultsFlags{
 		scenarios: []string{"late-write"}, strategies: []string{"lock-redis-lua"}, repeat: 1, step: true,
@@ -154,6 +157,7 @@ func TestAScenarioEndsWithItsOutcomeAndTheClaim(t *testing.T) {
 }
 
 func TestStrategiesThatPlayNoScenarioAreWrongUsage(t *testing.T) {
+	serverstest.Long(t)
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "out")
 	runHere(t.Context(), "faults", "--scenarios", "pass-after-loss", "--strategies", "update", "--out", dir).

@@ -29,10 +29,10 @@ import (
 
 // programs builds the programs under test once. The tests do not use `go run`, because it does not pass signals on.
 var programs = sync.OnceValues(func() (dir string, err error) {
-	dir, err = os.MkdirTemp("", "loadtest")
-	if err != nil {
+	if dir, err = os.MkdirTemp("", "loadtest"); err != nil {
 		return "", err
 	}
+	built = dir
 	cmd := exec.Command("go", "build", "-trimpath", "-o", dir+"/", "stock/loadtest", "stock/cmd/stock")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // as the lab and make build do, so that they share what is compiled
 	if output, err := cmd.CombinedOutput(); err != nil {
@@ -41,11 +41,14 @@ var programs = sync.OnceValues(func() (dir string, err error) {
 	return dir, nil
 })
 
+// built is the directory of the programs, once there is one.
+var built string
+
 func TestMain(m *testing.M) {
 	script.Interpret()
 	code := m.Run()
-	if dir, _ := programs(); dir != "" {
-		os.RemoveAll(dir)
+	if built != "" {
+		os.RemoveAll(built)
 	}
 	os.Exit(code)
 }
@@ -53,6 +56,7 @@ func TestMain(m *testing.M) {
 // command returns a command that runs loadtest.
 func command(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
+	serverstest.Long(t)
 	dir, err := programs()
 	must.Succeed(t, err)
 	return exec.Command(filepath.Join(dir, "loadtest"), args...)

@@ -54,6 +54,7 @@ func balance(t *testing.T, replicas ...string) string {
 // start starts nginx in front of the replicas and returns its address.
 func start(t *testing.T, main string, replicas ...string) (server *servers.Nginx, address string) {
 	t.Helper()
+	serverstest.Long(t)
 	address = serverstest.FreeAddress(t)
 	server, err := servers.StartNginx(t.Context(), servers.NginxOptions{
 		Main:  main,

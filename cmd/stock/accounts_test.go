@@ -526,6 +526,7 @@ func TestEtcdKnowsTheServiceByItsCertificate(t *testing.T) {
 }
 
 func TestTheAccountsSufficeInARedisClusterAndBehindSentinelsWithTLSAlsoAfterAFailover(t *testing.T) {
+	serverstest.Long(t)
 	t.Parallel()
 	t.Run("Cluster", func(t *testing.T) {
 		t.Parallel()

@@ -8,11 +8,13 @@ import (
 	"time"
 
 	"stock/internal/must"
+	"stock/internal/servers/serverstest"
 	"stock/internal/tcpproxy"
 )
 
 // A stopped replica is like a host that has vanished: its connections stay open.
 func TestMySQLFreesWhatAStoppedReplicaHasLocked(t *testing.T) {
+	serverstest.Long(t)
 	t.Parallel()
 	reads := 0
 	readingAgain := func(m tcpproxy.Message) bool { // the first time, it has no lock yet
@@ -57,6 +59,7 @@ func TestMySQLFreesWhatAStoppedReplicaHasLocked(t *testing.T) {
 
 // If MySQL closed an idle connection first, a request that was sent at that moment would have an unknown outcome.
 func TestThePoolClosesIdleConnectionsBeforeMySQLDoes(t *testing.T) {
+	serverstest.Long(t)
 	t.Parallel()
 	env := migrated(t)
 	options := storeOptions{mysqlDSN: env["STOCK_MYSQL_DSN"], mysqlIdle: 6 * time.Second}

@@ -203,6 +203,7 @@ func TestHelpListsTheVariables(t *testing.T) {
 
 // An image is built without the repository, so the Go command cannot record the revision.
 func TestVersionHasTheRevisionThatTheDockerfilePasses(t *testing.T) {
+	serverstest.Long(t)
 	t.Parallel()
 	dockerfile, err := os.ReadFile("../../Dockerfile")
 	must.Succeed(t, err)

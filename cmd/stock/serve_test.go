@@ -230,6 +230,7 @@ func TestTheDrainTimeoutCancelsTheRequestsInProgress(t *testing.T) {
 }
 
 func TestServiceStartsWhileItsServersAreDown(t *testing.T) {
+	serverstest.Long(t)
 	t.Parallel()
 	down := serverstest.FreeAddress(t)
 	p := launch(t, environment{

@@ -73,6 +73,7 @@ func TestWaitersThatQueueAreGrantedTheLockInOrderOfArrival(t *testing.T) {
 
 // A waiter that lost its network delays the next one only until its lease or its heartbeat has ended.
 func TestADeadWaiterIsPassedOver(t *testing.T) {
+	serverstest.Long(t)
 	t.Parallel()
 	const key = "dead-waiter"
 	for name, lease := range queueing {

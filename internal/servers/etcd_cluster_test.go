@@ -14,6 +14,7 @@ import (
 )
 
 func TestEtcdClusterElectsAnotherLeaderWhenItsLeaderIsCutOff(t *testing.T) {
+	serverstest.Long(t)
 	t.Parallel()
 	var links []*tcpproxy.Proxy
 	cluster := startEtcdCluster(t, func(addr string) (string, error) {

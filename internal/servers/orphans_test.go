@@ -100,6 +100,7 @@ func startServers(ctx context.Context) error {
 var versions = regexp.MustCompile(`^(MySQL|MariaDB|Redis|nginx|etcd|ZooKeeper|PostgreSQL) \d+\.\d`)
 
 func TestKillingTheParentLeavesNoProcessNoPortAndNoDirectory(t *testing.T) {
+	serverstest.Long(t)
 	if runtime.GOOS != "linux" {
 		t.Skip("only on Linux do children end with a parent that is killed")
 	}

@@ -9,9 +9,11 @@ import (
 
 	"stock/internal/must"
 	"stock/internal/servers"
+	"stock/internal/servers/serverstest"
 )
 
 func TestReplicasOfAClusterTakeTheirMastersPlaces(t *testing.T) {
+	serverstest.Long(t)
 	t.Parallel()
 	cluster, err := servers.StartRedisCluster(t.Context(), servers.RedisClusterOptions{Replicas: true})
 	must.Succeed(t, err)

@@ -77,6 +77,7 @@ func (p program) sell(t *testing.T, url string, item, sales int) (keys, outcomes
 }
 
 func TestEachKeySellsOnceThoughEveryThirdAnswerIsLost(t *testing.T) {
+	serverstest.Long(t)
 	t.Parallel()
 	lab, err := topology.Start(t.Context(), topology.Options{Relaxed: true})
 	must.Succeed(t, err)

@@ -173,6 +173,7 @@ func unlockIsCut(t *testing.T, s Subject, d Deployment) {
 }
 
 func unlockDuringOutage(t *testing.T, s Subject, d Deployment) {
+	serverstest.Long(t)
 	s.needs(t, Released)
 	s.cuts(t)
 	l, p := proxied(t, d, long)
@@ -223,6 +224,7 @@ func waitIsCut(t *testing.T, s Subject, d Deployment) {
 }
 
 func waitDuringOutage(t *testing.T, s Subject, d Deployment) {
+	serverstest.Long(t)
 	s.needs(t, NoticesSilence)
 	s.cuts(t)
 	o, key := long, freshKey()
@@ -248,6 +250,7 @@ func waitDuringOutage(t *testing.T, s Subject, d Deployment) {
 }
 
 func blackHole(t *testing.T, s Subject, d Deployment) {
+	serverstest.Long(t)
 	s.needs(t, Expiry)
 	s.cuts(t)
 	o, key := s.short(), freshKey()

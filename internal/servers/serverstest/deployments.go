@@ -10,6 +10,7 @@ import (
 // tests, and starts faster than three, which must find each other.
 func StartSentinel(t testing.TB) *servers.RedisSentinel {
 	t.Helper()
+	Long(t)
 	group, err := servers.StartRedisSentinel(t.Context(), servers.RedisSentinelOptions{Sentinels: 1})
 	return started(t, group, err)
 }
@@ -17,6 +18,7 @@ func StartSentinel(t testing.TB) *servers.RedisSentinel {
 // StartCluster starts a Redis Cluster of three masters for this test alone.
 func StartCluster(t testing.TB) *servers.RedisCluster {
 	t.Helper()
+	Long(t)
 	cluster, err := servers.StartRedisCluster(t.Context(), servers.RedisClusterOptions{})
 	return started(t, cluster, err)
 }

@@ -17,6 +17,9 @@
 //
 // A test that kills, pauses or restarts a server starts its own with StartMySQL, StartRedis, StartEtcd or
 // StartZooKeeper.
+//
+// With go test -short, there is no server but the shared MySQL and one shared Redis: a test that needs another is
+// skipped.
 package serverstest
 
 import (
@@ -54,6 +57,14 @@ type Servers struct {
 	zookeeper *servers.ZooKeeper
 	postgres  *servers.Postgres
 	used      atomic.Int64 // number of databases handed out
+}
+
+// Long skips the test in short mode.
+func Long(t testing.TB) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("it takes long, or needs more than the shared MySQL and Redis: leave -short out")
+	}
 }
 
 // Run runs the tests, stops the servers and returns the exit code. Call it from TestMain.
@@ -144,6 +155,9 @@ func (s *Servers) Redis(t testing.TB) *redis.Options {
 // other test has.
 func (s *Servers) Redlock(t testing.TB, n int) []*redis.Options {
 	t.Helper()
+	if n > 1 {
+		Long(t)
+	}
 	var options []*redis.Options
 	db := int(s.used.Add(1))
 	if db >= databases {
@@ -161,6 +175,7 @@ func (s *Servers) Redlock(t testing.TB, n int) []*redis.Options {
 // AddRedisReplica gives the shared Redis server a Redis replica, unless it has one.
 func (s *Servers) AddRedisReplica(t testing.TB) {
 	t.Helper()
+	Long(t)
 	master := s.Redis(t).Addr
 	once(t, s, &s.replica, func(ctx context.Context) (*servers.Redis, error) {
 		o := servers.RedisOptions{Name: "redis-replica", Databases: databases, ReplicaOf: master}
@@ -171,6 +186,7 @@ func (s *Servers) AddRedisReplica(t testing.TB) {
 // Etcd returns the host:port of the shared etcd server. Its durability is relaxed.
 func (s *Servers) Etcd(t testing.TB) (addr string) {
 	t.Helper()
+	Long(t)
 	return once(t, s, &s.etcd, func(ctx context.Context) (*servers.Etcd, error) {
 		return servers.StartEtcd(ctx, servers.EtcdOptions{Relaxed: true})
 	}).Addr
@@ -179,6 +195,7 @@ func (s *Servers) Etcd(t testing.TB) (addr string) {
 // ZooKeeper returns the host:port of the shared ZooKeeper server. Its durability is relaxed.
 func (s *Servers) ZooKeeper(t testing.TB) (addr string) {
 	t.Helper()
+	Long(t)
 	return once(t, s, &s.zookeeper, func(ctx context.Context) (*servers.ZooKeeper, error) {
 		return servers.StartZooKeeper(ctx, servers.ZooKeeperOptions{Relaxed: true})
 	}).Addr
@@ -188,6 +205,7 @@ func (s *Servers) ZooKeeper(t testing.TB) (addr string) {
 // DSN.
 func (s *Servers) Postgres(t testing.TB) (dsn string) {
 	t.Helper()
+	Long(t)
 	postgres := once(t, s, &s.postgres, func(ctx context.Context) (*servers.Postgres, error) {
 		return servers.StartPostgres(ctx, servers.PostgresOptions{Relaxed: true})
 	})
@@ -201,6 +219,7 @@ func (s *Servers) Postgres(t testing.TB) (dsn string) {
 // StartMySQL starts a server for this test alone, which may stop, kill or restart it.
 func StartMySQL(t testing.TB, o servers.MySQLOptions) *servers.MySQL {
 	t.Helper()
+	Long(t)
 	server, err := servers.StartMySQL(t.Context(), o)
 	return started(t, server, err)
 }
@@ -217,6 +236,7 @@ func StartDatabase(t testing.TB, o servers.MySQLOptions) (server *servers.MySQL,
 // StartRedis starts a server for this test alone, which may stop, kill or restart it.
 func StartRedis(t testing.TB, o servers.RedisOptions) *servers.Redis {
 	t.Helper()
+	Long(t)
 	server, err := servers.StartRedis(t.Context(), o)
 	return started(t, server, err)
 }
@@ -224,6 +244,7 @@ func StartRedis(t testing.TB, o servers.RedisOptions) *servers.Redis {
 // StartEtcd starts a server for this test alone, which may stop, kill or restart it.
 func StartEtcd(t testing.TB, o servers.EtcdOptions) *servers.Etcd {
 	t.Helper()
+	Long(t)
 	server, err := servers.StartEtcd(t.Context(), o)
 	return started(t, server, err)
 }
@@ -231,6 +252,7 @@ func StartEtcd(t testing.TB, o servers.EtcdOptions) *servers.Etcd {
 // StartZooKeeper starts a server for this test alone, which may stop, kill or restart it.
 func StartZooKeeper(t testing.TB, o servers.ZooKeeperOptions) *servers.ZooKeeper {
 	t.Helper()
+	Long(t)
 	server, err := servers.StartZooKeeper(t.Context(), o)
 	return started(t, server, err)
 }

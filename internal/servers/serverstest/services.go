@@ -48,6 +48,7 @@ func NeedAll(t testing.TB) {
 // NeedCommand skips the test if a command fails, because what it needs is not installed.
 func NeedCommand(t testing.TB, command ...string) {
 	t.Helper()
+	Long(t)
 	text, err := exec.CommandContext(t.Context(), command[0], command[1:]...).CombinedOutput()
 	if err == nil {
 		return

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"stock/internal/must"
+	"stock/internal/servers/serverstest"
 	"stock/internal/stock"
 	"stock/internal/stock/stocktest"
 	"stock/internal/tcpproxy"
@@ -35,6 +36,7 @@ func TestTheseStrategiesTakeOrders(t *testing.T) {
 
 // A lock wait that times out rolls back its statement only. The transaction, with what was deducted before, stays open.
 func TestALockWaitTimeoutLeavesNoHalfOrder(t *testing.T) {
+	serverstest.Long(t)
 	t.Parallel()
 	a := stocktest.NewAddresses(t, stock.NeedMySQL, stock.NeedRedis)
 	o := stocktest.NewOrders(t, a, 10, 10)

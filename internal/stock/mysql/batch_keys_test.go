@@ -26,6 +26,7 @@ func wantLedger(t testing.TB, r *stocktest.BatchReplica, rows, units int) {
 
 // The server stops waiting for the row because the first request's time is almost up. The batch tries again without it.
 func TestARepeatInABatchIsSoldIfTheFirstRequestRunsOutOfTime(t *testing.T) {
+	serverstest.Long(t)
 	t.Parallel()
 	r := newBatchReplica(t, "batch", 10)
 	sale := stock.Request{GoodsID: r.Item, Count: 2, Key: "a"}

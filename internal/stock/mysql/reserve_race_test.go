@@ -105,6 +105,7 @@ func TestTwoSweepersPutUnitsBackOnce(t *testing.T) {
 
 // The item that is locked must not keep the others from being put back.
 func TestASweeperPassesOverALockedItem(t *testing.T) {
+	serverstest.Long(t)
 	t.Parallel()
 	s := newShop(t)
 	locked := s.item
@@ -147,6 +148,7 @@ func TestASweeperAndAHoldTakeBackUnitsOnce(t *testing.T) {
 
 // The confirmation reached MySQL in time, and waits there until the time has passed. The sweeper comes later.
 func TestAConfirmationThatWasSentInTimeWinsOverTheSweeper(t *testing.T) {
+	serverstest.Long(t)
 	t.Parallel()
 	shops, outside := newShops(t, 10)
 	held, _, err := shops[0].Hold(t.Context(), shops[0].request(3, soon))
@@ -172,6 +174,7 @@ func TestAConfirmationThatWasSentInTimeWinsOverTheSweeper(t *testing.T) {
 
 // Whoever asks meanwhile waits for that confirmation, and is not told that the reservation has expired.
 func TestNobodyIsToldOfAnExpiryBeforeAConfirmationThatWasSentInTime(t *testing.T) {
+	serverstest.Long(t)
 	t.Parallel()
 	for name, ask := range map[string]func(shop, stock.Reservation) (stock.Reservation, error){
 		"read": func(s shop, held stock.Reservation) (stock.Reservation, error) {

@@ -6,12 +6,14 @@ import (
 	"testing"
 	"time"
 
+	"stock/internal/servers/serverstest"
 	"stock/internal/stock"
 	"stock/internal/stock/stocktest"
 )
 
 // Statements run without a context that ends only if the connection notices a silent server early enough.
 func TestASilentServerIsNoticedWithinTheTimeOfARequest(t *testing.T) {
+	serverstest.Long(t)
 	t.Parallel()
 	for _, test := range []struct {
 		name, readTimeout string

@@ -45,6 +45,9 @@ type Page struct {
 // Open opens a page of 1400 by 900 pixels in a new browser, which is closed at the end of the test.
 func Open(t testing.TB, address string) *Page {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("a browser takes long: leave -short out")
+	}
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(chromium(t)), chromedp.UserDataDir(t.TempDir()), chromedp.Flag("no-sandbox", os.Getuid() == 0))
 	ctx, stopAllocator := chromedp.NewExecAllocator(context.Background(), options...)

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"stock/internal/must"
+	"stock/internal/servers/serverstest"
 	"stock/loadtest/internal/explore"
 	"stock/loadtest/internal/explore/script"
 	"stock/loadtest/internal/explore/trace"
@@ -64,6 +65,7 @@ func TestMain(m *testing.M) {
 
 func start(t *testing.T) rig {
 	t.Helper()
+	serverstest.Long(t)
 	started.Store(true)
 	r, err := shared()
 	must.Succeed(t, err)

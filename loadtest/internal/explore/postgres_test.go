@@ -12,6 +12,7 @@ import (
 
 	"stock/internal/must"
 	"stock/internal/servers"
+	"stock/internal/servers/serverstest"
 	"stock/loadtest/internal/explore/trace"
 	"stock/loadtest/internal/service"
 )
@@ -19,7 +20,6 @@ import (
 func TestScriptsOnPostgres(t *testing.T) {
 	t.Parallel()
 	x := startScripts(t, 2, PostgreSQL)
-	t.Run("gallery", func(t *testing.T) { testGallery(t, x, "../../scripts/postgres", 25) })
 	t.Run("isolation", func(t *testing.T) { testIsolation(t, x) })
 	t.Run("mistakes", func(t *testing.T) { testMistakes(t, x, mistakesOnPostgres) })
 	t.Run("values", func(t *testing.T) { testValues(t, x, valuesOnPostgres) })
@@ -201,6 +201,7 @@ sessions = [one, two, three]
 
 // The server of a user needs no administrator, and is left as it was.
 func TestScriptsOnTheUsersPostgres(t *testing.T) {
+	serverstest.Long(t)
 	t.Parallel()
 	server, err := servers.StartPostgres(t.Context(), servers.PostgresOptions{Relaxed: true})
 	must.Succeed(t, err)

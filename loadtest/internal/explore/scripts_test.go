@@ -2,8 +2,6 @@ package explore
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strconv"
@@ -11,6 +9,7 @@ import (
 	"testing"
 
 	"stock/internal/must"
+	"stock/internal/servers/serverstest"
 	"stock/loadtest/internal/explore/trace"
 )
 
@@ -18,6 +17,7 @@ var unlimited = trace.Bounds{Preemptions: -1, Faults: 1}
 
 func startScripts(t *testing.T, lanes int, engine string) *Explorer {
 	t.Helper()
+	serverstest.Long(t)
 	x, err := StartScripts(t.Context(), lanes, engine)
 	must.Succeed(t, err)
 	t.Cleanup(x.Close)
@@ -34,7 +34,6 @@ func loadScript(t *testing.T, text string) *Script {
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	x := startScripts(t, 2, MySQL)
-	t.Run("gallery", func(t *testing.T) { testGallery(t, x, "../../scripts", 50) })
 	t.Run("replay", func(t *testing.T) { testReplay(t, x) })
 	t.Run("mistakes", func(t *testing.T) { testMistakes(t, x, mistakes) })
 	t.Run("waits", func(t *testing.T) { testWaits(t, x) })
@@ -42,35 +41,6 @@ func TestScripts(t *testing.T) {
 	t.Run("hidden", func(t *testing.T) { testHidden(t, x) })
 	t.Run("not one step", func(t *testing.T) { testNotOneStep(t, x, notOneStep) })
 	t.Run("values", func(t *testing.T) { testValues(t, x, values) })
-}
-
-// Each file of the gallery shows what it says.
-func testGallery(t *testing.T, x *Explorer, dir string, least int) {
-	files, err := filepath.Glob(dir + "/*.star")
-	if err != nil || len(files) < least {
-		t.Fatalf("%d files, %v", len(files), err)
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".star"), func(t *testing.T) {
-			text, err := os.ReadFile(file)
-			must.Succeed(t, err)
-			s, err := LoadScript(file, text, 2)
-			must.Succeed(t, err)
-			if s.Title == "" || s.Expect == nil {
-				t.Error("it does not say what it shows, and what the result must be")
-			}
-			r, err := x.ExploreScript(t.Context(), s, trace.Bounds{Preemptions: 1, Faults: 1})
-			if err == nil && !r.Held() { // some damage needs two
-				r, err = x.ExploreScript(t.Context(), s, trace.Bounds{Preemptions: 2, Faults: 1})
-			}
-			must.Succeed(t, err)
-			if !r.Held() || !r.Judged() {
-				var b strings.Builder
-				_ = r.Write(&b, true, false)
-				t.Error(b.String())
-			}
-		})
-	}
 }
 
 // A token leads to the same steps and replies.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"stock/internal/must"
+	"stock/internal/servers/serverstest"
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/load"
 	"stock/loadtest/internal/oracle"
@@ -20,6 +21,7 @@ import (
 // startLab starts servers, and finds out which strategies they have.
 func startLab(t *testing.T) (*Player, []load.Strategy) {
 	t.Helper()
+	serverstest.Long(t)
 	on, err := topology.Start(t.Context(), topology.Options{Replicas: 1, Relaxed: true})
 	must.Succeed(t, err)
 	t.Cleanup(func() {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"stock/internal/must"
+	"stock/internal/servers/serverstest"
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/traffic"
 	"stock/loadtest/internal/verify"
@@ -119,6 +120,7 @@ func TestBriefCellsAreAsLongAsTheirRowsNeed(t *testing.T) {
 }
 
 func TestFlashSaleByDurationSellsOutWhenTheServiceGetsSlower(t *testing.T) {
+	serverstest.Long(t)
 	t.Parallel()
 	for name, rate := range map[string]float64{"closed loop": 0, "open loop, overloaded": 3000} {
 		s := &shop{takes: 5 * time.Millisecond} // long compared with what a busy machine adds

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"stock/internal/must"
+	"stock/internal/servers/serverstest"
 	"stock/internal/stock"
 	"stock/internal/stock/catalogue"
 	"stock/loadtest/internal/explore"
@@ -18,6 +19,7 @@ import (
 )
 
 func TestEveryRowCanBePlanted(t *testing.T) {
+	serverstest.Long(t)
 	t.Parallel()
 	root, err := filepath.Abs("../../..")
 	must.Succeed(t, err)

@@ -3,6 +3,7 @@ package topology_test
 import (
 	"bytes"
 	"context"
+	"flag"
 	"fmt"
 	"io"
 	"maps"
@@ -28,6 +29,10 @@ var lab *topology.Topology
 func TestMain(m *testing.M) {
 	if os.Getenv("LISTEN") != "" {
 		openPorts(os.Args[1])
+		return
+	}
+	if flag.Parse(); testing.Short() {
+		fmt.Println("all tests need more than MySQL and Redis: leave -short out")
 		return
 	}
 	os.Exit(run(m))
