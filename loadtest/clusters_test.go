@@ -12,6 +12,7 @@ import (
 )
 
 func TestQuickRunOnClustersSaysSoAndHoldsItsClaims(t *testing.T) {
+	serverstest.NeedAll(t)
 	t.Parallel()
 	dir := t.TempDir()
 	ran := finish(t, "run", "--quick", "--redis-cluster", "--etcd-members", "3", "--goods", "6", "--requests", "150",
