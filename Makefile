@@ -77,15 +77,17 @@ MECHANISMS := $(MECHANISMS)|TestScripts$$/replay|TestScripts$$/waits|TestAStrate
 IN_MEMORY = $(shell awk '$$2 == "/dev/shm" && $$4 !~ /noexec/' /proc/mounts 2>/dev/null | grep -q . && \
 	df -Pk /dev/shm | awk 'END { if ($$4 > 4e6) print "GOTMPDIR=$${TMPDIR:-/tmp} TMPDIR=/dev/shm" }')
 
+# make lint has run vet. Without DWARF, a test is linked in half the time.
+GO_TEST = $(IN_MEMORY) go test -vet=off -ldflags=-w -timeout 30m
+
 test: servers ## run all tests on real servers, and some of each kind with the race detector (8 minutes)
-	$(IN_MEMORY) go test -timeout 30m ./...
-	$(IN_MEMORY) go test -timeout 30m -race -short $(CONCURRENT)
-	$(IN_MEMORY) go test -timeout 30m -race -run '$(MECHANISMS)' \
-		./internal/locks ./internal/stock/catalogue ./loadtest ./loadtest/internal/explore
+	$(GO_TEST) ./...
+	$(GO_TEST) -race -short $(CONCURRENT)
+	$(GO_TEST) -race -run '$(MECHANISMS)' ./internal/locks ./internal/stock/catalogue ./loadtest ./loadtest/internal/explore
 	cd $(BENCH_MODULE) && go test ./...
 
-test-short: ## run the tests that need no more than MySQL and Redis (1 minute)
-	$(IN_MEMORY) go test -short ./...
+test-short: servers ## run the tests that need no more than MySQL and Redis (1 minute)
+	$(GO_TEST) -short ./...
 
 test-all: ## as test, and also what takes long: the examples in all languages, and the whole console in a browser
 	STOCK_TEST_ALL=1 $(MAKE) test

@@ -26,6 +26,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -50,6 +51,7 @@ const limit = time.Minute
 // Servers are shared by the tests of a package. The zero value is ready for use: servers start when first needed.
 type Servers struct {
 	mu        sync.Mutex
+	stops     []func(context.Context) error // of all that have started
 	mysql     *servers.MySQL
 	masters   [maxMasters]*servers.Redis // Redis uses the first, Redlock all
 	replica   *servers.Redis             // of the first master
@@ -70,28 +72,7 @@ func Long(t testing.TB) {
 // Run runs the tests, stops the servers and returns the exit code. Call it from TestMain.
 func (s *Servers) Run(m *testing.M) int {
 	code := m.Run()
-	var stops []func(context.Context) error
-	if s.mysql != nil {
-		stops = append(stops, s.mysql.Stop)
-	}
-	if s.replica != nil {
-		stops = append(stops, s.replica.Stop)
-	}
-	for _, master := range s.masters {
-		if master != nil {
-			stops = append(stops, master.Stop)
-		}
-	}
-	if s.etcd != nil {
-		stops = append(stops, s.etcd.Stop)
-	}
-	if s.zookeeper != nil {
-		stops = append(stops, s.zookeeper.Stop)
-	}
-	if s.postgres != nil {
-		stops = append(stops, s.postgres.Stop)
-	}
-	for _, stop := range stops {
+	for _, stop := range slices.Backward(s.stops) {
 		if err := stop(context.Background()); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			code = max(code, 1)
@@ -105,7 +86,10 @@ func (s *Servers) Run(m *testing.M) int {
 var TiDB = os.Getenv("STOCK_TIDB")
 
 // once starts a shared server, unless it is running.
-func once[S any](t testing.TB, s *Servers, kept **S, start func(context.Context) (*S, error)) *S {
+func once[S any, Server interface {
+	*S
+	Stop(context.Context) error
+}](t testing.TB, s *Servers, kept *Server, start func(context.Context) (Server, error)) Server {
 	t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -114,7 +98,7 @@ func once[S any](t testing.TB, s *Servers, kept **S, start func(context.Context)
 		defer cancel()
 		server, err := start(ctx)
 		must.Succeed(t, err)
-		*kept = server
+		*kept, s.stops = server, append(s.stops, server.Stop)
 	}
 	return *kept
 }

@@ -89,7 +89,8 @@ func interpret(of source) (i *Interpreter, s *Script, err error) {
 		return nil, nil, err
 	}
 	i = &Interpreter{file: of.File, cmd: exec.Command(self), ended: make(chan struct{})}
-	i.cmd.Env = append(os.Environ(), asInterpreter+"=1", "GOMAXPROCS=2", "GOTRACEBACK=none")
+	// With cgo, the C library would reserve 64 MiB for each thread, and limitMemory leaves it no room for that.
+	i.cmd.Env = append(os.Environ(), asInterpreter+"=1", "GOMAXPROCS=2", "GOTRACEBACK=none", "MALLOC_ARENA_MAX=1")
 	i.cmd.Stderr = &i.stderr
 	if i.stdin, err = i.cmd.StdinPipe(); err != nil {
 		return nil, nil, err

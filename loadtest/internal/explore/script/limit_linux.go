@@ -10,7 +10,8 @@ import (
 
 // limitMemory has the kernel refuse this process more address space than a script may use, beside what it has already.
 // The Go runtime then ends the process. It reserves address space for its heap in arenas of 64 MiB, and there is room
-// for one more beside the one that it has begun: so a script gets at least mostMemory, and less than twice as much.
+// for one more beside the one that it has begun: so a script gets at least mostMemory, and less than twice as much. The
+// rest is for the stacks of threads, 8 MiB each with cgo: a busy machine makes the runtime start some more.
 //
 // RLIMIT_DATA would not do: the kernel does not compare with it when it makes reserved space writable.
 func limitMemory() error {
@@ -23,6 +24,6 @@ func limitMemory() error {
 		return fmt.Errorf("/proc/self/statm: %q: %w", status, err)
 	}
 	debug.SetMemoryLimit(mostMemory) // collect garbage before
-	most := pages*uint64(os.Getpagesize()) + mostMemory*3/2
+	most := pages*uint64(os.Getpagesize()) + mostMemory*15/8
 	return unix.Setrlimit(unix.RLIMIT_AS, &unix.Rlimit{Cur: most, Max: most})
 }
