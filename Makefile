@@ -92,7 +92,7 @@ test: servers ## run all tests on real servers, and some of each kind with the r
 test-short: servers ## run the tests that need no more than MySQL and Redis (1 minute)
 	$(GO_TEST) -short ./...
 
-test-all: ## as test, and also what takes long: the examples in all languages, and the whole console in a browser
+test-all: ## as test, and also the examples in all languages, a run on clusters, and the whole console in a browser
 	STOCK_TEST_ALL=1 $(MAKE) test
 
 # golangci-lint comes from a module of its own, so that its dependencies stay out of the service's.
