@@ -24,9 +24,9 @@ const (
 )
 
 var (
-	lasting   = locks.Options{Lease: time.Minute, Poll: time.Millisecond}            // outlasts a test
+	lasting   = locks.Options{Lease: time.Hour, Poll: time.Millisecond}              // outlasts a test
 	fleeting  = locks.Options{Lease: 100 * time.Millisecond, Poll: time.Millisecond} // ends during a test
-	pollsOnce = locks.Options{Lease: time.Minute, Poll: time.Hour}
+	pollsOnce = locks.Options{Lease: time.Hour, Poll: time.Hour}
 )
 
 // newRung makes a lock of the ladder.

@@ -113,10 +113,10 @@ type Private interface {
 
 // Patience bounds what a test waits for. It is long enough for a loaded machine; a lock that works never uses it up.
 // It is shorter than the lease of long, so that the suite notices a lock that was left behind.
-const Patience = 50 * time.Second
+const Patience = 5 * time.Minute
 
 // long is for tests in which no lease may end.
-var long = locks.Options{Lease: time.Minute, Poll: 2 * time.Millisecond}
+var long = locks.Options{Lease: time.Hour, Poll: 2 * time.Millisecond}
 
 // short is for tests that wait for the end of a lease.
 func (s Subject) short() locks.Options {

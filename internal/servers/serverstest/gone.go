@@ -15,7 +15,7 @@ import (
 )
 
 // Gone waits until the processes and the process groups that they led have ended, and nothing listens at the addresses
-// (host:port). It reports an error for each that is left after 50 seconds.
+// (host:port). It reports an error for each that is left after 5 minutes.
 //
 // A zombie counts as ended: it holds no resources, and in a container there may be no init to reap it.
 func Gone(t testing.TB, pids []int, addresses []string) {
