@@ -132,18 +132,18 @@ func TestADeadReplicaCostsNoRequestWhoseBodyComesLater(t *testing.T) {
 }
 
 // The kernel accepts connections for a listener until its backlog is full. It then ignores new ones, as a host that is
-// down does. If nginx tried that replica each time, 10 of the 20 requests would wait
-// for proxy_connect_timeout, 20 s in all.
+// down does. If nginx tried that replica each time, 100 of the 200 requests would wait
+// for proxy_connect_timeout, 200 s in all.
 func TestAReplicaWhoseHostIsDownIsLeftOut(t *testing.T) {
 	t.Parallel()
 	alive := startReplica(t, ok)
 	url := balance(t, silent(t), alive.address())
 	started := time.Now()
-	if got := statuses(t, http.MethodPost, url, 20); slices.Max(got) != http.StatusOK {
+	if got := statuses(t, http.MethodPost, url, 200); slices.Max(got) != http.StatusOK {
 		t.Errorf("the statuses are %v, want 200 only", got)
 	}
-	if took := time.Since(started); took > 15*time.Second {
-		t.Errorf("20 requests took %v, want about one proxy_connect_timeout of 2 s", took)
+	if took := time.Since(started); took > 2*time.Minute {
+		t.Errorf("200 requests took %v, want about one proxy_connect_timeout of 2 s", took)
 	}
 }
 

@@ -238,7 +238,7 @@ func TestRedisWatchdogSleepsThroughARelease(t *testing.T) {
 
 func TestRedisPubSubWakesAtARelease(t *testing.T) {
 	// Without messages, each hand-over would take two seconds.
-	const handovers, limit = 20, 30 * time.Second
+	const handovers, limit = 100, 2 * time.Minute
 	l := newLadder(t)
 	clients := []*client{l.client("redis-pubsub", pollsOnce), l.client("redis-pubsub", pollsOnce)}
 	began := time.Now()

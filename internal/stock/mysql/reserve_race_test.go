@@ -117,10 +117,10 @@ func TestASweeperPassesOverALockedItem(t *testing.T) {
 	sweep(t, s)
 	s.awaitLeft(t, 10)
 	s.service.WantLeft(t, stock.MySQL, locked, 9)
-	stats, err := s.ReservationStats(t.Context())
-	if err != nil || stats.HeldUnits != 1 || stats.Overdue <= 0 || stats.Lag <= 0 {
-		t.Errorf("%+v, %v, want the unit of the locked item held and overdue", stats, err)
-	}
+	serverstest.Eventually(t, "the unit of the locked item is held and overdue, and the other sweep is counted", func() bool {
+		stats, err := s.ReservationStats(t.Context())
+		return err == nil && stats.HeldUnits == 1 && stats.Overdue > 0 && stats.Lag > 0
+	})
 	unlock()
 	s.item = locked
 	s.awaitLeft(t, 10)
@@ -275,7 +275,7 @@ func TestASweeperOutlivesAnOutage(t *testing.T) {
 	proxy.Cut(1, tcpproxy.BeforeReply)
 	select {
 	case <-failed:
-	case <-time.After(20 * time.Second):
+	case <-time.After(5 * time.Minute):
 		t.Fatal("the sweeper does not report that it failed")
 	}
 	lapse(t, direct.MySQL, id)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"time"
 
 	"stock/internal/must"
 	"stock/internal/stock"
@@ -98,11 +97,9 @@ func TestUnitsOfAnItemDoNotWaitForThoseOfAnother(t *testing.T) {
 	held, free := r.NewItem(t, 17), r.NewItem(t, 16)
 	stocktest.Sell(t, r, stock.Request{GoodsID: held, Count: 1}) // makes the rows of the others
 	parked := stocktest.Park(t, r, stock.Request{GoodsID: held, Count: 16}, stocktest.BeforeWrite)
-	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
-	defer cancel()
-	_, err := r.Deduct(ctx, stock.Request{GoodsID: free, Count: 15})
+	_, err := r.Deduct(t.Context(), stock.Request{GoodsID: free, Count: 15})
 	must.Succeed(t, err)
-	must.Succeed(t, r.SetStock(ctx, free, 3))
+	must.Succeed(t, r.SetStock(t.Context(), free, 3))
 	must.Succeed(t, parked.Resume())
 }
 
@@ -176,9 +173,7 @@ func TestTheLastUnitsOfAnItemDoNotWaitForTheItemBehindIt(t *testing.T) {
 	}
 	behind := stocktest.Park(t, r, stock.Request{GoodsID: next, Count: 2}, stocktest.BeforeWrite)
 	first := stocktest.Park(t, other, stock.Request{GoodsID: id, Count: 1}, stocktest.AfterWrite)
-	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
-	defer cancel()
-	second := stocktest.Start(ctx, r, stock.Request{GoodsID: id, Count: 2})
+	second := stocktest.Start(t.Context(), r, stock.Request{GoodsID: id, Count: 2})
 	stocktest.WaitForRowLock(t, r.deps.MySQL)
 	must.Succeed(t, first.Resume())
 	if err := (<-second).Err; !errors.Is(err, stock.ErrSoldOut) {
