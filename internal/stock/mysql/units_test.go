@@ -3,10 +3,12 @@ package mysql_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 
 	"stock/internal/must"
 	"stock/internal/stock"
+	"stock/internal/stock/mysql"
 	"stock/internal/stock/stocktest"
 )
 
@@ -161,6 +163,39 @@ func TestABuyerWhoDoesNotWaitGetsUnitsFromANewReplica(t *testing.T) {
 	_, err := newUnitsReplica(t, a).Deduct(stock.LimitWait(t.Context(), 0), stock.Request{GoodsID: id, Count: 2})
 	must.Succeed(t, err)
 	r.wantRows(t, id, 999)
+}
+
+// Others take the rows that a buyer has made, twice. Nothing was locked, so the buyer is not told "busy".
+func TestABuyerWhoDoesNotWaitGetsUnitsAlthoughOthersTookTheRowsThatItMade(t *testing.T) {
+	t.Parallel()
+	a := stocktest.NewAddresses(t, stock.NeedMySQL)
+	r, other := newUnitsReplica(t, a), newUnitsReplica(t, a)
+	id := r.NewItem(t, 5000)
+	taken := 0
+	ctx := stocktest.WithPause(stock.LimitWait(t.Context(), 0), func(_ context.Context, at stocktest.Point) {
+		if at == stocktest.AfterWrite && taken < 2 {
+			taken++
+			stocktest.Sell(t, other, stock.Request{GoodsID: id, Count: 1000})
+		}
+	})
+	_, err := r.Deduct(ctx, stock.Request{GoodsID: id, Count: 1})
+	must.Succeed(t, err)
+	r.WantLeft(t, stock.Units, id, 2999)
+	r.wantRows(t, id, 999)
+}
+
+func TestNothingIsSoldIfALockedUnitIsGone(t *testing.T) {
+	t.Parallel()
+	r := newUnitsReplica(t, stocktest.NewAddresses(t, stock.NeedMySQL))
+	id := r.NewItem(t, 3)
+	stocktest.Sell(t, r, stock.Request{GoodsID: id, Count: 1}) // makes the rows of the others
+	err := mysql.New(r.deps).InTx(t.Context(), []int64{id}, mysql.ReadCommitted, func(tx mysql.Tx) error {
+		return mysql.DeleteUnits(t.Context(), tx, id, []int64{2, 4})
+	})
+	if err == nil || !strings.Contains(err.Error(), "1 of 2 locked units") {
+		t.Errorf("with one unit of two: %v", err)
+	}
+	r.WantLeft(t, stock.Units, id, 2)
 }
 
 func TestTheLastUnitsOfAnItemDoNotWaitForTheItemBehindIt(t *testing.T) {

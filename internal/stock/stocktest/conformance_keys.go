@@ -19,7 +19,7 @@ import (
 // keep them in the same way differ only in when requests meet. It reports whether the strategy keeps keys at all: if
 // not, other tests of keys would wait for answers that never come.
 func (s subject) runKeys(t *testing.T) (keeps bool) {
-	if !t.Run("keeps keys", s.keepsKeys) {
+	if !t.Run("keeps keys", func(t *testing.T) { must.Succeed(t, s.keepsKeys(t)) }) {
 		return false
 	}
 	s.play(t, keyScripts)
@@ -44,7 +44,8 @@ func (s subject) runKeys(t *testing.T) (keeps bool) {
 }
 
 // keepsKeys sends a deduction and an order twice. The second answer must be a replay.
-func (s subject) keepsKeys(t *testing.T) {
+func (s subject) keepsKeys(t testing.TB) error {
+	t.Helper()
 	lines := []stock.Line{{GoodsID: s.newItem(t, 10), Count: 1}, {GoodsID: s.newItem(t, 10), Count: 1}}
 	asks := []request{{lines: lines[:1], key: s.key(lines[0].GoodsID)}}
 	if s.takesOrders() {
@@ -52,13 +53,15 @@ func (s subject) keepsKeys(t *testing.T) {
 	}
 	ctx := stock.LimitWait(patient(t), 0)
 	for _, ask := range asks {
-		_, err := s.buy(ctx, 0, ask)
-		must.Succeed(t, err)
+		if _, err := s.buy(ctx, 0, ask); err != nil {
+			return fmt.Errorf("%s: %+v: %w", s.strategy.Name, ask, err)
+		}
 		if again, err := s.buy(ctx, 1, ask); err != nil || !again.Replayed {
-			t.Errorf("%+v, sent again, is answered %+v, %v instead of a replay: "+
-				"wrap the work in the store's Once or OrderOnce, or say in NoKeys why not", ask, again, err)
+			return fmt.Errorf("%s keeps no keys: %+v, sent again, is answered %+v, %v instead of a replay: "+
+				"wrap the work in the store's Once or OrderOnce, or say in NoKeys why not", s.strategy.Name, ask, again, err)
 		}
 	}
+	return nil
 }
 
 // key returns a key for requests for this item.

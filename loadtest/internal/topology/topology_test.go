@@ -73,6 +73,23 @@ func TestNginxBalancesAllReplicasOrTheFirst(t *testing.T) {
 	}
 }
 
+// Replicas get the name of the upstream as Host. Some servers, such as Tomcat, refuse one with an underscore.
+func TestUpstreamsHaveHostNames(t *testing.T) {
+	sites, err := filepath.Glob(filepath.Join(filepath.Dir(lab.Nginx.Conf), "conf.d", "*.conf"))
+	must.Succeed(t, err)
+	var names []string
+	for _, site := range sites {
+		text, err := os.ReadFile(site)
+		must.Succeed(t, err)
+		for _, upstream := range regexp.MustCompile(`(?m)^upstream (\S+)`).FindAllStringSubmatch(string(text), -1) {
+			names = append(names, upstream[1])
+		}
+	}
+	if want := []string{"stock", "stock-1"}; !slices.Equal(names, want) {
+		t.Errorf("the upstreams are %q, want %q", names, want)
+	}
+}
+
 func TestRestartedReplicaKeepsItsAddress(t *testing.T) {
 	replica := lab.Replicas[1]
 	url, pid := replica.URL, replica.PID
