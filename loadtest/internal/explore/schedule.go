@@ -88,8 +88,9 @@ const (
 	// silence is how long nothing must be heard of a replica, and all its threads must sleep, until its request is taken
 	// to wait in its process. It is longer than the pauses between two polls of a lock: see serviceArgs.
 	silence = 15 * time.Millisecond
-	// leaseTime is how long nobody may be able to go on before the schedule is stuck: all leases have ended then.
-	leaseTime = 1500 * time.Millisecond
+	// stuckTime is how long nobody may be able to go on before the schedule is stuck. The leases of a lost holder are
+	// ended before: see passTime.
+	stuckTime = 1500 * time.Millisecond
 	// longestPause is longer than any between two tries of an optimistic strategy.
 	longestPause = 150 * time.Millisecond
 )
@@ -276,7 +277,7 @@ func (s *schedule) passTime(ctx context.Context, polls []Option, idle *idleTime)
 			s.end(s.expiring)
 		}
 	}
-	if passed > leaseTime {
+	if passed > stuckTime {
 		nobody := s.stuck()
 		s.add(trace.Step{Kind: trace.Stuck, Text: nobody.Error()})
 		return nobody
