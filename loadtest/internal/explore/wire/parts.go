@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// PartsOfPostgres returns Exchange.Parts and Exchange.Several of statements of PostgreSQL. There, what is read for a
-// write is not locked at any isolation level.
+// PartsOfPostgres returns Exchange.Parts and Exchange.Several of statements of PostgreSQL. There, a read locks no row
+// that does not exist yet, at any isolation level.
 func PartsOfPostgres(text string) (parts string, several bool) {
 	effects := 0
 	for one := range statementsOf(tokensOf(text, postgresLexemes)) {
@@ -19,8 +19,8 @@ func PartsOfPostgres(text string) (parts string, several bool) {
 }
 
 // partsOf returns why a statement is not one step on its server; empty if its text does not show that. effect is 0 if
-// it only begins or ends a transaction, or changes only its session, and else 1. plain tells that what it reads for a
-// write is not locked, unless the text says so.
+// it only begins or ends a transaction, or changes only its session, and else 1. plain tells that a read for a write
+// does not lock all that it depends on: FOR UPDATE locks no row that does not exist yet.
 func partsOf(tokens []token, plain bool) (why string, effect int) {
 	verb, next := tokens[0], tokenAt(tokens, 1)
 	switch {
@@ -31,8 +31,8 @@ func partsOf(tokens []token, plain bool) (why string, effect int) {
 	case verb.isOneOf("IF", "CASE", "LOOP", "WHILE", "REPEAT", "FOR"), verb.is("BEGIN") && next.is("NOT"),
 		verb.is("DO") && (next.kind == literal || next.is("LANGUAGE")):
 		return "a block executes statements of its own", 1
-	case plain && readsForWrite(tokens):
-		return "it first reads rows that it does not lock, and then writes", 1
+	case readsForWrite(tokens, plain):
+		return "it does not lock all that it reads before it writes", 1
 	case verb.isOneOf("BEGIN", "START", "COMMIT", "END", "ROLLBACK", "SAVEPOINT", "RELEASE", "SET", "USE", "PREPARE",
 		"DEALLOCATE"):
 		return "", 0
@@ -40,9 +40,9 @@ func partsOf(tokens []token, plain bool) (why string, effect int) {
 	return "", 1
 }
 
-// readsForWrite reports whether a statement writes, and reads from a table without locking the rows: in a query, or
-// from a table that it joins.
-func readsForWrite(tokens []token) bool {
+// readsForWrite reports whether a statement writes, and reads from a table that it does not lock as a whole: in a query,
+// or by joining it. If it is not plain, only one that passes over locked rows does.
+func readsForWrite(tokens []token, plain bool) bool {
 	type part struct{ lists, reads bool } // in parentheses: a list of tables goes on; it reads from a table
 	parts, queries, writes, reads := []part{{}}, []string{}, false, false
 	for i, t := range tokens {
@@ -61,8 +61,8 @@ func readsForWrite(tokens []token) bool {
 			p.lists = true
 		case t.isOneOf("SET", "WHERE", "GROUP", "ORDER", "HAVING", "LIMIT"):
 			p.lists = false
-		case t.isOneOf("FOR", "LOCK") && next.isOneOf("UPDATE", "SHARE", "NO", "KEY", "IN"):
-			p.reads = false
+		case t.is("SKIP") && next.is("LOCKED"):
+			plain = true
 		case t.kind != name && t.kind != quotedName, t.is("DUAL"), next.is("(") && !before.is("WITH"),
 			tokenAt(tokens, i-2).isOneOf("DELETE", "DISTINCT"): // the table that is written; or no table
 		case before.isOneOf("WITH", "RECURSIVE", "DELETE"), before.is(",") && tokenAt(tokens, i-2).is(")") && !p.lists:
@@ -71,7 +71,7 @@ func readsForWrite(tokens []token) bool {
 			p.reads = p.reads || !slices.Contains(queries, strings.ToLower(t.text))
 		}
 	}
-	return writes && (reads || parts[0].reads)
+	return plain && writes && (reads || parts[0].reads)
 }
 
 // beginsWrite reports whether a token is the verb of a statement that writes, and not part of a clause, nor a function.

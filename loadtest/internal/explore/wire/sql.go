@@ -82,7 +82,7 @@ func (s *sqlState) level() string { return cmp.Or(s.next, s.usual, repeatableRea
 func (s *sqlState) analyse(tokens []token) effect {
 	all, effects := effect{local: true}, 0
 	for one := range statementsOf(tokens) {
-		plain := strings.HasPrefix(s.level(), "READ ") // InnoDB locks what it reads for a write at higher levels
+		plain := strings.HasPrefix(s.level(), "READ ") // higher levels lock what is read for a write, with the gaps
 		why, effect := partsOf(one, plain)
 		all.parts, effects = cmp.Or(all.parts, why), effects+effect
 		e := s.statement(one, outline(one))
