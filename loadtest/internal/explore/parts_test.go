@@ -3,6 +3,9 @@ package explore
 import (
 	"context"
 	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -12,6 +15,7 @@ import (
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/load"
 	"stock/loadtest/internal/service"
+	"stock/loadtest/internal/topology"
 )
 
 func TestOnlyTheStrategiesSendTransactionsInOneMessage(t *testing.T) {
@@ -60,6 +64,27 @@ func TestAStockThatIsNotSetInTimeIsNotJudged(t *testing.T) {
 		l.subject, x.subject = subject, subject
 		if _, err := x.Explore(t.Context(), load.Choice{}, trace.Bounds{}); !errors.Is(err, subject.err) {
 			t.Errorf("another error is %v", err)
+		}
+	}
+}
+
+func TestAServiceThatCannotSetTheStockInTimeIsNotJudged(t *testing.T) {
+	for reply, late := range map[string]bool{
+		`503 {"type": "/problems/busy"}`: true, `500 {"type": "/problems/outcome-unknown"}`: true,
+		`500 {"type": "/problems/internal"}`: false, `404 {"type": "/problems/not-found"}`: false,
+	} {
+		status, problem, _ := strings.Cut(reply, " ")
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			code, _ := strconv.Atoi(status)
+			http.Error(w, problem, code)
+		}))
+		defer server.Close()
+		desk := &replica{Replica: &topology.Replica{AdminURL: server.URL}}
+		l := &lane{replicas: []*replica{desk}, items: func() int64 { return firstItem }}
+		x := &Explorer{lanes: []*lane{l}, requests: 2, warm: map[string]bool{}}
+		r, err := x.Explore(t.Context(), load.Choice{}, trace.Bounds{})
+		if (err == nil) != late || r.Judged() || late != strings.Contains(r.Tally.Example, problem) {
+			t.Errorf("%s: judged %v, %+v, %v", reply, r.Judged(), r.Tally, err)
 		}
 	}
 }

@@ -101,8 +101,18 @@ func (s Service) do(ctx context.Context, method, address string, body []byte) ([
 	if err != nil {
 		return nil, err
 	}
-	if response.StatusCode/100 != 2 {
-		return nil, fmt.Errorf("%s %s: %s: %s", method, address, response.Status, strings.TrimSpace(string(reply)))
+	if response.StatusCode/100 == 2 {
+		return reply, nil
 	}
-	return reply, nil
+	err = fmt.Errorf("%s %s: %s: %s", method, address, response.Status, strings.TrimSpace(string(reply)))
+	if response.StatusCode == http.StatusServiceUnavailable || bytes.Contains(reply, []byte("/problems/outcome-unknown")) {
+		err = late{err}
+	}
+	return nil, err
 }
+
+// late is the service's answer that a server does not answer it. It is a net.Error.
+type late struct{ error }
+
+func (late) Timeout() bool   { return true }
+func (late) Temporary() bool { return true }
