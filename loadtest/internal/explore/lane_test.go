@@ -53,6 +53,20 @@ func TestWhatAReplicaLooksForInTheBackgroundIsNoStep(t *testing.T) {
 	}
 }
 
+// A message that cannot be read may be anything, also if the service sent one like it without a request.
+func TestAMessageThatCannotBeReadIsAStepAlsoInTheBackground(t *testing.T) {
+	t.Parallel()
+	for parts, step := range map[string]bool{"": false, "the message does not say what is executed": true} {
+		l := &lane{subject: Service{}, watching: true, idle: map[string]bool{}, sticky: map[*wire.Conn]bool{}}
+		e := &wire.Exchange{Conn: &wire.Conn{}, Text: "EXECUTE 7", Parts: parts}
+		l.concerned(e, false)
+		l.watching, l.now = false, &schedule{lane: l}
+		if got := l.concerned(e, true) != nil; got != step {
+			t.Errorf("%q: a step %v, want %v", parts, got, step)
+		}
+	}
+}
+
 func TestStepsThatNobodyChoseAreSortedByActor(t *testing.T) {
 	t.Parallel()
 	step := func(actor, text string, kind trace.Kind) *trace.Step {
