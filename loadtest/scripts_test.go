@@ -54,6 +54,11 @@ func TestScriptsEndWithAStatus(t *testing.T) {
 	}{
 		{"def buy(who):\n    redis('SET', key('a'), who)\n    sql('DO 1')\ndef check(): return True", "2 right", 0, nil},
 		{"def check(): return 'damage'\ndef buy(): pass", "replay: loadtest explore --replay script: " + shop, 1, nil},
+		{
+			"def setup(): sql('CREATE PROCEDURE IF NOT EXISTS shop() DO 1')\ndef buy(): sql('CALL shop()')\n" +
+				"def check(): return True",
+			"CALL shop() is not one step on the server", 3, nil,
+		},
 		{"\ndef buy():\n    sql('SELEC')", shop + ":3:8: in buy: Error 1064", 2, nil},
 		{
 			"def buy():\n    s = 'x'\n    for _ in range(28):\n        s += s",
