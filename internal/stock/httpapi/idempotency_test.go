@@ -55,13 +55,14 @@ func TestStrategiesThatKeepKeysRequireOneIfTheServiceSaysSo(t *testing.T) {
 		}
 	}
 	const chunked = "Host: a\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
-	for name, text := range map[string]string{
-		"underscore": "POST /stock/deduct/update?goods_id=1&count=1 HTTP/1.1\r\nHost: a\r\nIdempotency_Key: a\r\n\r\n",
-		"trailer": "POST /stock/deduct/update HTTP/1.1\r\n" + chunked + "18\r\n" + `{"goods_id":1,"count":1}` +
+	for want, text := range map[string]string{
+		"is named Idempotency_key": "POST /stock/deduct/update?goods_id=1&count=1 HTTP/1.1\r\nHost: a\r\n" +
+			"Idempotency_Key: a\r\n\r\n",
+		"not a trailer": "POST /stock/deduct/update HTTP/1.1\r\n" + chunked + "18\r\n" + `{"goods_id":1,"count":1}` +
 			"\r\n0\r\nIdempotency-Key: a\r\n\r\n",
 	} {
-		if status, body := sendRaw(t, r.public, text); status != 400 || !strings.Contains(body, "Idempotency-Key") {
-			t.Errorf("%s: got %d %s, want 400", name, status, body)
+		if status, body := sendRaw(t, r.public, text); status != 400 || !strings.Contains(body, want) {
+			t.Errorf("got %d %s, want 400 and %s", status, body, want)
 		}
 	}
 	if left := get(t, r.public+"/stock/1").text(t, "stock"); left != "5998" {
