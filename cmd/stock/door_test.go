@@ -194,7 +194,7 @@ func TestAKeyThatNginxDropsDoesNotLetARequestSellWithoutOne(t *testing.T) {
 	for request, want := range map[string]string{
 		query + "Idempotency_Key: a\r\n\r\n":                                           "is named Idempotency_key",
 		query + "X-Idempotency-Key: a\r\n\r\n":                                         "is named X-Idempotency-Key",
-		json + chunked + "Idempotency-Key: a\r\n\r\n":                                  "is missing", // nginx drops the trailer
+		json + chunked + "Idempotency-Key: a\r\n\r\n":                                  "is missing", // it is dropped
 		json + "Trailer: Idempotency-Key\r\n" + chunked + "Idempotency-Key: a\r\n\r\n": "not a trailer",
 	} {
 		status, kind, detail := problemOf(t, balancer, request)

@@ -117,7 +117,7 @@ func TestASweeperPassesOverALockedItem(t *testing.T) {
 	sweep(t, s)
 	s.awaitLeft(t, 10)
 	s.service.WantLeft(t, stock.MySQL, locked, 9)
-	serverstest.Eventually(t, "the unit of the locked item is held and overdue, and the other sweep is counted", func() bool {
+	serverstest.Eventually(t, "the locked item's unit is overdue, and the other sweep is counted", func() bool {
 		stats, err := s.ReservationStats(t.Context())
 		return err == nil && stats.HeldUnits == 1 && stats.Overdue > 0 && stats.Lag > 0
 	})

@@ -78,7 +78,7 @@ func TestAServiceThatCannotSetTheStockInTimeIsNotJudged(t *testing.T) {
 			code, _ := strconv.Atoi(status)
 			http.Error(w, problem, code)
 		}))
-		defer server.Close()
+		t.Cleanup(server.Close)
 		desk := &replica{Replica: &topology.Replica{AdminURL: server.URL}}
 		l := &lane{replicas: []*replica{desk}, items: func() int64 { return firstItem }}
 		x := &Explorer{lanes: []*lane{l}, requests: 2, warm: map[string]bool{}}

@@ -40,8 +40,8 @@ func partsOf(tokens []token, plain bool) (why string, effect int) {
 	return "", 1
 }
 
-// readsForWrite reports whether a statement writes, and reads from a table that it does not lock as a whole: in a query,
-// or by joining it. If it is not plain, only one that passes over locked rows does.
+// readsForWrite reports whether a statement writes, and reads from a table that it does not lock as a whole: in a
+// query, or by joining it. If it is not plain, only one that passes over locked rows does.
 func readsForWrite(tokens []token, plain bool) bool {
 	type part struct{ lists, reads bool } // in parentheses: a list of tables goes on; it reads from a table
 	parts, queries, writes, reads := []part{{}}, []string{}, false, false
