@@ -1,12 +1,16 @@
 package main
 
 import (
+	"bufio"
+	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -386,6 +390,31 @@ func TestASaleOfNothingIsNotTakenForSoldOut(t *testing.T) {
 			got.want(t, exitNotHeld, "units sold beyond the stock")
 		})
 	}
+}
+
+func TestAServiceOnAPortOfItsOwnIsToldWhereToListen(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "shop.yaml")
+	must.Succeed(t, os.WriteFile(file, []byte(`
+command: [sh, -c, "echo open; /usr/bin/python3 -u -m http.server --bind 127.0.0.1 0; :"]
+request: {path: '/{item}/{count}'}
+stock: {redis: {set: 'SET {item} {count}', read: 'GET {item}'}}
+`), 0o600))
+	cmd := command(t, "run", "--service", file)
+	stderr, err := cmd.StderrPipe()
+	must.Succeed(t, err)
+	must.Succeed(t, cmd.Start())
+	lines, said := bufio.NewScanner(stderr), ""
+	for lines.Scan() && !strings.HasPrefix(lines.Text(), "Serving HTTP on 127.0.0.1 port ") {
+		said += lines.Text() + "\n"
+	}
+	told := regexp.MustCompile(`listens at 127\.0\.0\.1:\d+, .* must listen at LISTEN=127.*; its log ends with:\nopen\n$`)
+	if !told.MatchString(said) || strings.Contains(said, context.DeadlineExceeded.Error()) {
+		t.Errorf("while it waits, it says:\n%s", said)
+	}
+	must.Succeed(t, cmd.Process.Signal(os.Interrupt))
+	_, _ = io.Copy(io.Discard, stderr)
+	_ = cmd.Wait() // exitInterrupted
 }
 
 func TestFlagsOfStrategiesAreNotForAService(t *testing.T) {

@@ -17,10 +17,12 @@ import (
 )
 
 // orElsewhere returns r.ready, whose error also says at which other addresses the program listens: it may ignore
-// LISTEN, or open another port before.
+// LISTEN, or open another port before. After a few seconds, it says so on standard error, once.
 func (r *Replica) orElsewhere(process **servers.Process) func(context.Context) error {
+	const patience = 4 // looks, one a second
 	var looked time.Time
 	var elsewhere []string
+	found := 0
 	return func(ctx context.Context) error {
 		err := r.ready(ctx)
 		if err == nil {
@@ -28,6 +30,11 @@ func (r *Replica) orElsewhere(process **servers.Process) func(context.Context) e
 		}
 		if time.Since(looked) > time.Second {
 			looked, elsewhere = time.Now(), listening((*process).PID)
+			if found += min(len(elsewhere), 1); found == patience {
+				found++
+				fmt.Fprintf(os.Stderr, "\nyour service listens at %s, and not yet at LISTEN: it must listen at LISTEN=%s; "+
+					"its log ends with:\n%s\n", strings.Join(elsewhere, ", "), r.URL[len("http://"):], (*process).Tail(20))
+			}
 		}
 		if len(elsewhere) > 0 {
 			err = fmt.Errorf("it listens at %s: %w", strings.Join(elsewhere, ", "), err)
