@@ -22,7 +22,7 @@ func (r *Replica) orElsewhere(process **servers.Process) func(context.Context) e
 	const patience = 4 // looks, one a second
 	var looked time.Time
 	var elsewhere []string
-	found := 0
+	var found int // in how many looks
 	return func(ctx context.Context) error {
 		err := r.ready(ctx)
 		if err == nil {
@@ -30,10 +30,12 @@ func (r *Replica) orElsewhere(process **servers.Process) func(context.Context) e
 		}
 		if time.Since(looked) > time.Second {
 			looked, elsewhere = time.Now(), listening((*process).PID)
-			if found += min(len(elsewhere), 1); found == patience {
+			if len(elsewhere) > 0 {
 				found++
-				fmt.Fprintf(os.Stderr, "\nyour service listens at %s, and not yet at LISTEN: it must listen at LISTEN=%s; "+
-					"its log ends with:\n%s\n", strings.Join(elsewhere, ", "), r.URL[len("http://"):], (*process).Tail(20))
+			}
+			if len(elsewhere) > 0 && found == patience {
+				fmt.Fprintf(os.Stderr, "\nthe service listens at %s, and it must listen at LISTEN=%s; its log ends with:\n%s\n",
+					strings.Join(elsewhere, ", "), strings.TrimPrefix(r.URL, "http://"), (*process).Tail(20))
 			}
 		}
 		if len(elsewhere) > 0 {
