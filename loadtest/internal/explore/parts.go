@@ -13,17 +13,28 @@ import (
 )
 
 // The queries that tell what executes statements without their texts: functions of one's own, with a parenthesis after
-// the name, and tables with triggers.
+// the name, and tables with triggers or rules. If there is a definition, such as that of a view, it does so only if the
+// definition names such a thing.
 const (
-	hiddenInMySQL = `SELECT LOWER(CONCAT(ROUTINE_NAME, '(')) AS name, CONCAT('the function ', ROUTINE_NAME) AS what
+	hiddenInMySQL = `SELECT LOWER(CONCAT(ROUTINE_NAME, '(')) AS name, CONCAT('the function ', ROUTINE_NAME) AS what,
+			'' AS definition
 			FROM information_schema.ROUTINES WHERE ROUTINE_TYPE = 'FUNCTION' AND ROUTINE_SCHEMA NOT IN ('sys', 'mysql')
-		UNION SELECT LOWER(EVENT_OBJECT_TABLE), CONCAT('a trigger of ', EVENT_OBJECT_TABLE)
-			FROM information_schema.TRIGGERS WHERE TRIGGER_SCHEMA <> 'sys'`
-	hiddenInPostgres = `SELECT lower(proname || '(') AS name, 'the function ' || proname AS what
+		UNION SELECT LOWER(EVENT_OBJECT_TABLE), CONCAT('a trigger of ', EVENT_OBJECT_TABLE), ''
+			FROM information_schema.TRIGGERS WHERE TRIGGER_SCHEMA <> 'sys'
+		UNION SELECT LOWER(TABLE_NAME), CONCAT('the view ', TABLE_NAME), VIEW_DEFINITION
+			FROM information_schema.VIEWS WHERE TABLE_SCHEMA <> 'sys'`
+	hiddenInPostgres = `SELECT lower(proname || '(') AS name, 'the function ' || proname AS what, '' AS definition
 			FROM pg_proc JOIN pg_namespace n ON n.oid = pronamespace JOIN pg_language l ON l.oid = prolang
 			WHERE nspname NOT IN ('pg_catalog', 'information_schema') AND lanname NOT IN ('internal', 'c')
-		UNION SELECT lower(relname), 'a trigger of ' || relname
-			FROM pg_trigger JOIN pg_class c ON c.oid = tgrelid WHERE NOT tgisinternal`
+		UNION SELECT lower(relname), 'a trigger of ' || relname, ''
+			FROM pg_trigger JOIN pg_class c ON c.oid = tgrelid WHERE NOT tgisinternal
+		UNION SELECT lower(tablename), 'a rule of ' || tablename, '' FROM pg_rules WHERE schemaname <> 'pg_catalog'
+		UNION SELECT lower(viewname), 'the view ' || viewname, definition
+			FROM pg_views WHERE schemaname NOT IN ('pg_catalog', 'information_schema')
+		UNION SELECT lower(relname), 'a default of ' || relname, pg_get_expr(adbin, adrelid)
+			FROM pg_attrdef JOIN pg_class c ON c.oid = adrelid
+		UNION SELECT lower(relname), 'a constraint of ' || relname, pg_get_constraintdef(k.oid)
+			FROM pg_constraint k JOIN pg_class c ON c.oid = conrelid WHERE contype = 'c'`
 )
 
 // learn asks the database of a Subject, once, what executes statements without their texts.
@@ -31,14 +42,23 @@ func (l *lane) learn(ctx context.Context) error {
 	if l.subject == nil || l.hidden != nil {
 		return nil
 	}
-	query := map[bool]string{false: hiddenInMySQL, true: hiddenInPostgres}[l.postgres != ""]
-	var found []struct{ Name, What string }
+	query, store := hiddenInMySQL, "mysql"
+	if l.postgres != "" {
+		query, store = hiddenInPostgres, "postgres"
+	}
+	var found []struct{ Name, What, Definition string }
 	if err := l.db.SelectContext(ctx, &found, query); err != nil {
 		return fmt.Errorf("ask for functions and triggers: %w", err)
 	}
 	l.hidden = map[string]string{}
-	for _, f := range found {
-		l.hidden[f.Name] = f.What + " executes statements of its own"
+	for before := -1; before < len(l.hidden); { // a view may read another one
+		before = len(l.hidden)
+		for _, f := range found {
+			e := wire.Exchange{Store: store, Text: f.Definition}
+			if f.Definition == "" || l.hidden[f.Name] == "" && e.Names(l.hidden) != "" {
+				l.hidden[f.Name] = f.What + " executes statements of its own"
+			}
+		}
 	}
 	return nil
 }

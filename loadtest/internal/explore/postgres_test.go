@@ -250,6 +250,8 @@ func databases(t *testing.T, db *sqlx.DB) (names []string) {
 	return names
 }
 
+const counted = "CREATE FUNCTION counted() RETURNS BIGINT LANGUAGE plpgsql AS $$ BEGIN RETURN 1; END $$; "
+
 var notOneStepOnPostgres = map[string]atOnce{
 	"function": {
 		setup: "CREATE FUNCTION claim(wanted BIGINT) RETURNS BOOLEAN LANGUAGE plpgsql AS $$ BEGIN " +
@@ -264,6 +266,22 @@ var notOneStepOnPostgres = map[string]atOnce{
 	"reads without a lock": {
 		buy: "'" + strings.ReplaceAll(sums, "?", "$1") + "', count", kinds: map[string]int{trace.Unjudged: 2},
 		why: "does not lock",
+	},
+	"view of a view": {
+		setup: counted + "CREATE VIEW numbers AS SELECT counted() AS n; CREATE VIEW more AS SELECT n + 1 AS n FROM numbers",
+		buy:   "'SELECT n FROM more'", kinds: map[string]int{trace.Unjudged: 2}, why: "the view more",
+	},
+	"default": {
+		setup: counted + "ALTER TABLE sales ALTER units SET DEFAULT counted()",
+		buy:   "'INSERT INTO sales DEFAULT VALUES'", kinds: map[string]int{trace.Unjudged: 2}, why: "a default of sales",
+	},
+	"constraint": {
+		setup: counted + "ALTER TABLE sales ADD CHECK (units < counted())",
+		buy:   "'INSERT INTO sales VALUES (0)'", kinds: map[string]int{trace.Unjudged: 2}, why: "a constraint of sales",
+	},
+	"rule": {
+		setup: "CREATE RULE twice AS ON INSERT TO sales DO ALSO DELETE FROM sales",
+		buy:   "'INSERT INTO sales VALUES (0)'", kinds: map[string]int{trace.Unjudged: 2}, why: "a rule of sales",
 	},
 	"built-in function": {
 		buy: "'INSERT INTO sales SELECT octet_length($1)', 'x'", kinds: map[string]int{trace.Right: 2},

@@ -269,6 +269,17 @@ var notOneStep = map[string]atOnce{
 		setup: "CREATE TRIGGER checks BEFORE INSERT ON sales FOR EACH ROW SET NEW.units = (SELECT COUNT(*) FROM good_stock)",
 		buy:   "'INSERT INTO sales VALUES (?)', count", kinds: map[string]int{trace.Unjudged: 2}, why: "a trigger of sales",
 	},
+	"view": {
+		setup: "CREATE FUNCTION IF NOT EXISTS counted() RETURNS INT RETURN 1; " +
+			"CREATE VIEW few AS SELECT units FROM sales WHERE units < counted(); " +
+			"CREATE VIEW fewer AS SELECT units FROM few WHERE units < 1",
+		drop: "DROP VIEW IF EXISTS few, fewer", buy: "'SELECT units FROM fewer'",
+		kinds: map[string]int{trace.Unjudged: 2}, why: "the view fewer",
+	},
+	"view that calls nothing": {
+		setup: "CREATE VIEW others AS SELECT units FROM sales WHERE units < 1",
+		drop:  "DROP VIEW IF EXISTS others", buy: "'SELECT units FROM others'", kinds: map[string]int{trace.Right: 2},
+	},
 	"reads without a lock": {
 		buy: "'" + sums + "', count", head: "isolation = 'READ COMMITTED'", kinds: map[string]int{trace.Unjudged: 2},
 		why: "does not lock",
