@@ -510,6 +510,28 @@ func TestOnlyTheAccountMayTouchTheNodesOfItsLocksInZooKeeper(t *testing.T) {
 	wrong.expectReasons(t, map[string]string{"zookeeper": "belong to another account"})
 }
 
+func TestTheServiceGetsATokenOfEtcdWhenItIsUpAgain(t *testing.T) {
+	serverstest.Long(t)
+	t.Parallel()
+	s := newSecured(t)
+	env := s.with(s.startEtcd(t), s.startRedis(t, 1), environment{"STOCK_LEASE": "2s"})
+	s.etcd.Kill()
+	p := launch(t, env, "serve")
+	p.setStock(t, 1, 10)
+	for range 2 {
+		must.Succeed(t, s.etcd.Restart(t.Context()))
+		ctx, status, body := limited(t), 0, map[string]any(nil)
+		for status != 200 && ctx.Err() == nil {
+			status, body = p.call("POST", p.url+"/stock/deduct/lock-etcd?goods_id=1&count=1&store=redis")
+		}
+		if status != 200 {
+			t.Fatalf("the service does not sell: %d %v\n%s", status, body, p.log())
+		}
+		p.awaitReady(t)
+		must.Succeed(t, s.etcd.Process.Stop(t.Context())) // after SIGTERM, unlike SIGKILL, etcd forgets the token
+	}
+}
+
 func TestEtcdKnowsTheServiceByItsCertificate(t *testing.T) {
 	t.Parallel()
 	s := newSecured(t)
