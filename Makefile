@@ -64,14 +64,16 @@ explored: build ## explore every strategy, and update its page (20 minutes; or E
 record: servers build ## explore the checkout of real shops, from PyPI and npm (1.5 hours; or RECORD=NAME)
 	@$(WITH_MAKE) sh loadtest/record/run.sh $(RECORD)
 
-# Packages that start goroutines, in tests as well: in the others, there is nothing for the race detector to find.
+# Packages that start goroutines, or whose tests do: in the others, there is nothing for the race detector to find.
 CONCURRENT = $(shell grep -rlE --include='*.go' '^\s+go |\.Go\b|httptest' cmd internal loadtest migrations nginx | \
 	grep -v '^$(BENCH_MODULE)' | sed 's|^|./|; s|[^/]*$$||' | sort -u)
 # The detector doubles the time of a test. It watches the short tests, and of the others each mechanism once: what the
 # clients of locks do besides a request, batches and what is written behind, and the explorer's lanes.
-MECHANISMS := TestConformance/redis-watchdog$$|TestConformance/redlock$$|TestConformance/etcd$$
+MECHANISMS := TestConformance/redis-(watchdog|queue|pubsub)$$|TestConformance/redlock$$|TestConformance/etcd$$
+MECHANISMS := $(MECHANISMS)|TestOneHolderAtATimeUnderFaults/redis-queue$$|TestCloseLeavesNothingRunning
 MECHANISMS := $(MECHANISMS)|TestEveryStrategyKeepsItsClaim/batch$$|TestEveryStrategyKeepsItsClaim/redis-stream$$
-MECHANISMS := $(MECHANISMS)|TestScripts$$/replay|TestScripts$$/waits|TestAStrategyThatIsWrong|TestRequestsOneByOne|TestFaultsFinds
+MECHANISMS := $(MECHANISMS)|TestALostLeaseEndsTheDeduction|TestScripts$$/replay|TestScripts$$/waits
+MECHANISMS := $(MECHANISMS)|TestScriptsOnPostgres/isolation|TestAStrategyThatIsWrong|TestRequestsOneByOne|TestFaultsFinds
 
 # The servers of the tests keep their files in memory if it has room: on a disk, most tests would wait for it.
 IN_MEMORY = $(shell awk '$$2 == "/dev/shm" && $$4 !~ /noexec/' /proc/mounts 2>/dev/null | grep -q . && \
@@ -86,8 +88,8 @@ LONG := ./loadtest ./loadtest/internal/explore ./cmd/stock ./internal/stock/cata
 test: servers ## run all tests on real servers, and some of each kind with the race detector (8 minutes)
 	$(GO_TEST) $(LONG) ./...
 	$(GO_TEST) -race -short $(CONCURRENT)
-	$(GO_TEST) -race -run '$(MECHANISMS)' ./internal/locks ./internal/stock/catalogue ./loadtest ./loadtest/internal/explore
-	cd $(BENCH_MODULE) && go test ./...
+	$(GO_TEST) -race -run '$(MECHANISMS)' $(LONG) ./internal/locks ./internal/stock/guard
+	cd $(BENCH_MODULE) && go test -race ./...
 
 test-short: servers ## run the tests that need no more than MySQL and Redis (1 minute)
 	$(GO_TEST) -short ./...

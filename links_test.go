@@ -2,6 +2,7 @@ package stock_test
 
 import (
 	"bytes"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -145,4 +146,31 @@ func anchors(text string) (names []string) {
 		}, strings.TrimSpace(heading)))
 	}
 	return names
+}
+
+// A test that was renamed would no longer run with the race detector.
+func TestTheMechanismsOfTheMakefileAreTests(t *testing.T) {
+	makefile, err := os.ReadFile("Makefile")
+	must.Succeed(t, err)
+	var tests []byte
+	for _, dir := range []string{"internal", "loadtest"} {
+		must.Succeed(t, filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			tests = append(tests, text...)
+			return err
+		}))
+	}
+	lines := regexp.MustCompile(`(?m)^MECHANISMS := .*`).FindAll(makefile, -1)
+	names := regexp.MustCompile(`Test\w+`).FindAllString(string(bytes.Join(lines, []byte(" "))), -1)
+	if len(names) < 10 {
+		t.Errorf("the Makefile names only %q", names)
+	}
+	for _, name := range names {
+		if !bytes.Contains(tests, []byte("\nfunc "+name)) {
+			t.Errorf("there is no test %s", name)
+		}
+	}
 }

@@ -46,6 +46,7 @@ func TestCtrlCStopsEverythingAndLeavesAPartialReport(t *testing.T) {
 }
 
 func TestInterruptedStartSaysOnlyThat(t *testing.T) {
+	serverstest.Long(t)
 	t.Parallel()
 	for _, command := range [][]string{
 		{"run", "--quick"},

@@ -394,6 +394,7 @@ func TestASaleOfNothingIsNotTakenForSoldOut(t *testing.T) {
 
 func TestAServiceOnAPortOfItsOwnIsToldWhereToListen(t *testing.T) {
 	t.Parallel()
+	serverstest.NeedService(t, "python")
 	file := filepath.Join(t.TempDir(), "shop.yaml")
 	must.Succeed(t, os.WriteFile(file, []byte(`
 command: [sh, -c, "echo open; /usr/bin/python3 -u -m http.server --bind 127.0.0.1 0; :"]

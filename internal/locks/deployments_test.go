@@ -273,6 +273,7 @@ func ownZooKeeper(t testing.TB) lockstest.Private {
 }
 
 func (d onZooKeeper) New(t testing.TB, addresses []string, o locks.Options) locks.Locker {
+	o.Lease = min(o.Lease, time.Minute) // the server's longest session
 	// The client waits a second before it tries an address again. Repeat it to avoid that, as if there were more
 	// servers.
 	quiet := zk.WithLogger(log.New(io.Discard, "", 0))

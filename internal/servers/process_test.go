@@ -15,6 +15,7 @@ import (
 )
 
 func TestAFailedStartShowsTheLogOfTheServer(t *testing.T) {
+	serverstest.Long(t)
 	t.Parallel()
 	_, mysql := servers.StartMySQL(t.Context(), servers.MySQLOptions{Args: []string{"--no-such-option"}})
 	_, redis := servers.StartRedis(t.Context(), servers.RedisOptions{Args: []string{"--no-such-option", "1"}})

@@ -112,7 +112,7 @@ type Private interface {
 }
 
 // Patience bounds what a test waits for. It is long enough for a loaded machine; a lock that works never uses it up.
-// It is shorter than the lease of long, so that the suite notices a lock that was left behind.
+// It is shorter than the lease of long, so that the suite notices a lock that was left behind (but not in ZooKeeper).
 const Patience = 5 * time.Minute
 
 // long is for tests in which no lease may end.

@@ -18,7 +18,7 @@ const (
 	sites       = 3 // clients, each with its own network
 	workers     = 2 // per client
 	stressTime  = 1500 * time.Millisecond
-	stressLimit = time.Minute // on a slow machine
+	stressLimit = Patience // on a slow machine
 	minGrants   = 30
 	minStopped  = 2 // holders that lost their network
 )

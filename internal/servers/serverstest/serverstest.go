@@ -46,7 +46,7 @@ const databases = 4096
 const maxMasters = 8
 
 // limit bounds how long a server may take to start or to carry out a test's request.
-const limit = time.Minute
+const limit = 5 * time.Minute
 
 // Servers are shared by the tests of a package. The zero value is ready for use: servers start when first needed.
 type Servers struct {

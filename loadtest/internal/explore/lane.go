@@ -71,9 +71,8 @@ type replica struct {
 // late is the index of the extra replica, to which requests that faults start are sent.
 func (l *lane) late() int { return len(l.replicas) - 1 }
 
-// lease is how long the locks of the replicas last: longer than a schedule, also on a busy machine. What is to end
-// earlier is ended in its store.
-const lease = 30 * time.Second
+// lease is how long the locks of the replicas last: longer than a schedule, unless the machine is busy.
+const lease = time.Second
 
 // serviceArgs let pollers poll at once: a schedule waits for them.
 var serviceArgs = []string{

@@ -63,16 +63,20 @@ func (s *schedule) end(which func() []string) {
 }
 
 // longestLease is longer than the leases of locks, and shorter than the time to live of anything else.
-const longestLease = time.Minute
+const longestLease, longestLeaseElsewhere = 5 * time.Second, time.Minute
 
 // leases lists those of the keys that have a time to live, and which locks of other servers are held.
 func (l *lane) leases(keys, locks []string) (leases []string) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
+	longest := longestLease
+	if l.subject != nil {
+		longest = longestLeaseElsewhere
+	}
 	for _, client := range l.masters() {
 		for _, key := range keys {
 			ttl := client.PTTL(ctx, key).Val()
-			if ttl > 0 && ttl <= longestLease && !slices.Contains(leases, key) {
+			if ttl > 0 && ttl <= longest && !slices.Contains(leases, key) {
 				leases = append(leases, key)
 			}
 		}

@@ -88,8 +88,7 @@ const (
 	// silence is how long nothing must be heard of a replica, and all its threads must sleep, until its request is taken
 	// to wait in its process. It is longer than the pauses between two polls of a lock: see serviceArgs.
 	silence = 15 * time.Millisecond
-	// stuckTime is how long nobody may be able to go on before the schedule is stuck. The leases of a lost holder are
-	// ended before: see passTime.
+	// stuckTime is how long nobody may be able to go on before the schedule is stuck: all leases have ended then.
 	stuckTime = 1500 * time.Millisecond
 	// longestPause is longer than any between two tries of an optimistic strategy.
 	longestPause = 150 * time.Millisecond
