@@ -11,7 +11,7 @@ import (
 // limitMemory has the kernel refuse this process more address space than a script may use, beside what it has already.
 // The Go runtime then ends the process. It reserves address space for its heap in arenas of 64 MiB, and there is room
 // for one more beside the one that it has begun: so a script gets at least mostMemory, and less than twice as much. The
-// rest is for the stacks of threads, 8 MiB each with cgo: a busy machine makes the runtime start some more.
+// other 56 MiB of the limit are for the stacks of threads: with cgo, each has 8 MiB, and a busy machine has more.
 //
 // RLIMIT_DATA would not do: the kernel does not compare with it when it makes reserved space writable.
 func limitMemory() error {
