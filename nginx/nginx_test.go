@@ -263,16 +263,13 @@ func TestAReplicaThatHangsGetsNoRequestWhileItHasMoreThanTheOthers(t *testing.T)
 	}
 }
 
+// If nginx waited for the probe's answer as long as for others, it would not pass the probe on.
 func TestAProbeFindsAReplicaThatHangs(t *testing.T) {
 	t.Parallel()
 	hung, alive := hang(t), startReplica(t, ok)
 	url := balance(t, hung.address(), alive.address())
-	started := time.Now()
 	if got := statuses(t, http.MethodGet, url+"/livez", 2); slices.Max(got) != http.StatusOK {
 		t.Errorf("the statuses of the probes are %v, want 200 only", got)
-	}
-	if took := time.Since(started); took > 10*time.Second {
-		t.Errorf("two probes took %v, want about 2 s", took)
 	}
 	if got := statuses(t, http.MethodPost, url, 20); slices.Max(got) != http.StatusOK {
 		t.Errorf("the statuses are %v, want 200 only", got)

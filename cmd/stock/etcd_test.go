@@ -61,7 +61,7 @@ func (e etcdWithUser) forget(t *testing.T) {
 // limited returns a context for requests that would be repeated without end if etcd refused them.
 func limited(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }

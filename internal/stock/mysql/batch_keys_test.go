@@ -34,13 +34,13 @@ func TestARepeatInABatchIsSoldIfTheFirstRequestRunsOutOfTime(t *testing.T) {
 	for r.Deps.MySQLShares.TryAcquire(r.Item) {
 		taken = append(taken, r.Item)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	unlock := stocktest.LockRow(t, r.Deps.MySQL, r.Item)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	first := r.Send(ctx, sale)
 	serverstest.Eventually(t, "the first request waits", func() bool { return r.Deps.MySQLShares.Waiting() == 1 })
 	repeat := r.Send(t.Context(), sale)
 	serverstest.Eventually(t, "the repeat waits", func() bool { return r.Waiting() == 1 })
-	unlock := stocktest.LockRow(t, r.Deps.MySQL, r.Item)
 	r.Proxy.Select(stocktest.Matching(deduct))
 	before := r.Proxy.Count()
 	for _, share := range taken {

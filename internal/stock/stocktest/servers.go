@@ -111,7 +111,7 @@ func Migrate(t testing.TB, dsn string) {
 func (a Addresses) Connect(t testing.TB) stock.Deps {
 	t.Helper()
 	deps := stock.Deps{
-		LockWait: 20 * time.Second, Lease: 30 * time.Second, Poll: time.Millisecond,
+		LockWait: 2 * time.Minute, Lease: 30 * time.Second, Poll: time.Millisecond,
 		KeyTTL: time.Hour, RefusalTTL: time.Hour, KeyPrefix: a.KeyPrefix,
 	}
 	if a.MySQL != "" {

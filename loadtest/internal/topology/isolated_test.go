@@ -32,10 +32,15 @@ func TestAServiceMayOpenAnotherPortLongBeforeItsOwn(t *testing.T) {
 	must.Succeed(t, err)
 	must.Succeed(t, slow.Kill())
 
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-	defer cancel()
-	_, err = lab.StartCommand(ctx, "deaf", []string{program, "1h"}, "", lab.Addresses())
-	if err == nil || !strings.Contains(err.Error(), "it listens at 127.0.0.1:") {
-		t.Errorf("%v, want where it listens", err)
+	for patience := 3 * time.Second; ; patience *= 2 { // a busy machine may open the port, or look for it, later
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		_, err = lab.StartCommand(ctx, "deaf", []string{program, "1h"}, "", lab.Addresses())
+		cancel()
+		if err != nil && strings.Contains(err.Error(), "it listens at 127.0.0.1:") {
+			return
+		}
+		if err == nil || patience > time.Minute {
+			t.Fatalf("%v, want where it listens", err)
+		}
 	}
 }
