@@ -56,7 +56,7 @@ var faultTable = []fault{
 		name: LeaseEnds, sign: "!lease",
 		title: "the leases of all locks end in the store, and no holder notices; GET_LOCK loses its connection",
 		when:  func(s *schedule) bool { return len(s.leases()) > 0 },
-		store: func(_ context.Context, s *schedule) error { s.end(s.leases); return nil },
+		store: func(ctx context.Context, s *schedule) error { return s.end(ctx, s.leases) },
 	},
 	{
 		name: SentAgain, sign: "!again",
@@ -78,13 +78,13 @@ var faultTable = []fault{
 		name: KeyGone, sign: "!gone",
 		title: "the keys of all locks are deleted in Redis, also those without a lease",
 		when:  func(s *schedule) bool { return len(s.lockKeys()) > len(s.leases()) },
-		store: func(_ context.Context, s *schedule) error { s.end(s.lockKeys); return nil },
+		store: func(ctx context.Context, s *schedule) error { return s.end(ctx, s.lockKeys) },
 	},
 	{
 		name: Promoted, sign: "!promoted",
 		title: "a replica of Redis is promoted that has not received the last write; all connections are cut",
 		when:  func(s *schedule) bool { return s.saved != nil },
-		store: func(_ context.Context, s *schedule) error { s.lane.promote(s.saved); return nil },
+		store: func(ctx context.Context, s *schedule) error { return s.lane.promote(ctx, s.saved) },
 	},
 	{
 		name: TimeOver, sign: "!over",

@@ -1,6 +1,7 @@
 package explore
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/url"
@@ -55,7 +56,7 @@ type lane struct {
 	heard    map[string]bool     // shapes of what replicas do without a schedule; nil: nobody listens
 	hidden   map[string]string   // what executes statements without their texts, by name; nil: unknown
 	watching bool                // set while start watches what a service does without a request
-	failed   error               // why a replica could not be started again
+	failed   error               // why the schedule cannot be judged; see fail
 }
 
 // replica is a process of the service and the proxies between it and the stores.
@@ -295,8 +296,8 @@ func (l *lane) end(ctx context.Context, s *schedule) {
 		switch {
 		case r.Replica == nil:
 		case l.subject != nil:
-			if err := r.Restart(ctx); err != nil && ctx.Err() == nil {
-				l.failed = err
+			if err := r.Restart(ctx); ctx.Err() == nil {
+				l.fail(err)
 			}
 		default:
 			for a.lost && r.Ready(ctx) != nil && ctx.Err() == nil {
@@ -305,11 +306,15 @@ func (l *lane) end(ctx context.Context, s *schedule) {
 		}
 	}
 	for _, r := range l.replicas {
-		if l.subject != nil && r.Replica != nil && l.failed == nil {
-			l.failed = r.Death() // it would answer nobody any more
+		if l.subject != nil && r.Replica != nil {
+			l.fail(r.Death()) // it would answer nobody any more
 		}
 	}
 }
+
+// fail notes why the schedule cannot be judged, unless err is nil: a replica could not be started again, or a server
+// did not say whether a fault can strike. It is called by the goroutine that executes the schedule.
+func (l *lane) fail(err error) { l.failed = cmp.Or(l.failed, err) }
 
 // rest waits until all replicas sleep.
 func (l *lane) rest(ctx context.Context) {

@@ -3,6 +3,7 @@ package explore
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -48,9 +49,12 @@ func (s *schedule) lockKeys() []string {
 	return slices.DeleteFunc(s.redisKeys(), func(key string) bool { return !strings.HasPrefix(key, s.locks) })
 }
 
-// end ends locks. If that fails, none has ended, which the schedule shows.
-func (s *schedule) end(which func() []string) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+// serverTime limits what a schedule asks servers to do. They answer much sooner, unless they are stuck.
+const serverTime = time.Minute
+
+// end ends locks.
+func (s *schedule) end(ctx context.Context, which func() []string) error {
+	ctx, cancel := context.WithTimeout(ctx, serverTime)
 	defer cancel()
 	s.mu.Lock()
 	locks := which()
@@ -58,8 +62,11 @@ func (s *schedule) end(which func() []string) {
 	for _, lock := range locks {
 		store, command, end := s.lane.ending(ctx, lock)
 		s.add(trace.Step{Kind: trace.Strikes, Store: store, Text: command})
-		end()
+		if err := end(); err != nil {
+			return fmt.Errorf("end a lock with %s: %w", command, err)
+		}
 	}
+	return nil
 }
 
 // longestLease is longer than the leases of locks, and shorter than the time to live of anything else.
@@ -67,7 +74,7 @@ const longestLease, longestLeaseElsewhere = 5 * time.Second, time.Minute
 
 // leases lists those of the keys that have a time to live, and which locks of other servers are held.
 func (l *lane) leases(keys, locks []string) (leases []string) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), serverTime)
 	defer cancel()
 	longest := longestLease
 	if l.subject != nil {
@@ -75,7 +82,8 @@ func (l *lane) leases(keys, locks []string) (leases []string) {
 	}
 	for _, client := range l.masters() {
 		for _, key := range keys {
-			ttl := client.PTTL(ctx, key).Val()
+			ttl, err := client.PTTL(ctx, key).Result()
+			l.fail(err)
 			if ttl > 0 && ttl <= longest && !slices.Contains(leases, key) {
 				leases = append(leases, key)
 			}
@@ -86,30 +94,41 @@ func (l *lane) leases(keys, locks []string) (leases []string) {
 }
 
 // ending returns what ends a lock, and how a person would do that.
-func (l *lane) ending(ctx context.Context, lock string) (store, command string, end func()) {
+func (l *lane) ending(ctx context.Context, lock string) (store, command string, end func() error) {
 	if name, ok := strings.CutPrefix(lock, namedLock); ok {
 		command = fmt.Sprintf("KILL CONNECTION (the one with IS_USED_LOCK('%s'))", name)
-		return "mysql", command, func() { l.killHolder(ctx, name) }
+		return "mysql", command, func() error { return l.killHolder(ctx, name) }
 	}
 	if lock == lockRow {
 		const expire = "UPDATE lock_row SET expires = UTC_TIMESTAMP(6)"
-		return "mysql", expire, func() {
+		return "mysql", expire, func() (err error) {
 			for _, item := range l.itemNames() {
-				_, _ = l.db.ExecContext(ctx, expire+" WHERE name LIKE ?", "%"+item+"%")
+				_, failed := l.db.ExecContext(ctx, expire+" WHERE name LIKE ?", "%"+item+"%")
+				err = cmp.Or(err, failed)
 			}
+			return err
 		}
 	}
 	if key, ok := strings.CutPrefix(lock, etcdPrefix); ok {
-		return "etcd", "etcdctl del " + key, func() { _, _ = l.etcd.Delete(ctx, key) }
+		return "etcd", "etcdctl del " + key, func() error { _, err := l.etcd.Delete(ctx, key); return err }
 	}
 	if node, ok := strings.CutPrefix(lock, zookeeperPrefix); ok {
-		return "zookeeper", "delete " + node, func() { _ = l.zookeeper.Delete(node, -1) }
+		return "zookeeper", "delete " + node, func() error { return unlessGone(l.zookeeper.Delete(node, -1)) }
 	}
-	return "redis", "DEL " + lock, func() {
+	return "redis", "DEL " + lock, func() (err error) {
 		for _, client := range l.masters() {
-			_ = client.Del(ctx, lock).Err()
+			err = cmp.Or(err, client.Del(ctx, lock).Err())
 		}
+		return err
 	}
+}
+
+// unlessGone returns the error of ZooKeeper, unless it says that there is no such node any more.
+func unlessGone(err error) error {
+	if errors.Is(err, zk.ErrNoNode) {
+		return nil
+	}
+	return err
 }
 
 // itemNames lists the items of the schedule, and what was made for them.
@@ -120,17 +139,21 @@ func (l *lane) itemNames() []string {
 }
 
 // killHolder kills the connection that has a lock of GET_LOCK. The server ends it in the background.
-func (l *lane) killHolder(ctx context.Context, lock string) {
-	for id := l.holder(ctx, lock); id != nil; id = l.holder(ctx, lock) {
-		_, _ = l.db.ExecContext(ctx, fmt.Sprintf("KILL CONNECTION %d", *id))
+func (l *lane) killHolder(ctx context.Context, lock string) error {
+	for {
+		id, err := l.holder(ctx, lock)
+		if err != nil || id == nil {
+			return err
+		}
+		_, _ = l.db.ExecContext(ctx, fmt.Sprintf("KILL CONNECTION %d", *id)) // fails if it has just ended
 		time.Sleep(time.Millisecond)
 	}
 }
 
-// holder is the connection that has a lock of GET_LOCK. It is nil if there is none, or if it cannot be read.
-func (l *lane) holder(ctx context.Context, lock string) (id *uint32) {
-	_ = l.db.GetContext(ctx, &id, "SELECT IS_USED_LOCK(?)", lock)
-	return id
+// holder is the connection that has a lock of GET_LOCK; nil: there is none.
+func (l *lane) holder(ctx context.Context, lock string) (id *uint32, err error) {
+	err = l.db.GetContext(ctx, &id, "SELECT IS_USED_LOCK(?)", lock)
+	return id, err
 }
 
 // connectLocks connects to the servers that keep only locks. All lanes share them.
@@ -167,15 +190,16 @@ func (l *lane) masters() []*redis.Client {
 // heldInMySQL lists those of the locks that are held. A row of lock_row is held for one of the items.
 func (l *lane) heldInMySQL(ctx context.Context, locks, items []string) (held []string) {
 	for _, lock := range locks {
-		var holder *uint32 // nil also if it cannot be read, as below: then no lease ends, which the schedule shows
+		var holder *uint32
+		var err error
 		if name, named := strings.CutPrefix(lock, namedLock); named {
-			holder = l.holder(ctx, name)
-		} else {
-			for _, item := range items {
-				_ = l.db.GetContext(ctx, &holder,
-					"SELECT 1 FROM lock_row WHERE name LIKE ? AND expires > UTC_TIMESTAMP(6) LIMIT 1", "%"+item+"%")
-			}
+			holder, err = l.holder(ctx, name)
 		}
+		for i := 0; lock == lockRow && holder == nil && err == nil && i < len(items); i++ {
+			err = l.db.GetContext(ctx, &holder,
+				"SELECT MAX(1) FROM lock_row WHERE name LIKE ? AND expires > UTC_TIMESTAMP(6)", "%"+items[i]+"%")
+		}
+		l.fail(err)
 		if holder != nil {
 			held = append(held, lock)
 		}
@@ -203,6 +227,7 @@ func (l *lane) heldInEtcd(ctx context.Context, items []string) (holders []string
 	found, err := l.etcd.Get(ctx, etcdRoot, clientv3.WithPrefix(), clientv3.WithKeysOnly(),
 		clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
 	if err != nil {
+		l.fail(err)
 		return nil
 	}
 	queues := map[string]bool{}
@@ -221,13 +246,17 @@ func (l *lane) heldInZooKeeper(items []string) (holders []string) {
 		return nil
 	}
 	number := func(node string) string { return node[max(0, len(node)-10):] }
-	queues, _, _ := l.zookeeper.Children(zookeeperRoot)
-	for _, queue := range queues {
+	children := func(node string) []string {
+		nodes, _, err := l.zookeeper.Children(node)
+		l.fail(unlessGone(err))
+		return nodes
+	}
+	for _, queue := range children(zookeeperRoot) {
 		queue = path.Join(zookeeperRoot, queue)
 		if !ofItem(queue, items) {
 			continue
 		}
-		if nodes, _, _ := l.zookeeper.Children(queue); len(nodes) > 0 {
+		if nodes := children(queue); len(nodes) > 0 {
 			first := slices.MinFunc(nodes, func(a, b string) int { return cmp.Compare(number(a), number(b)) })
 			holders = append(holders, zookeeperPrefix+path.Join(queue, first))
 		}

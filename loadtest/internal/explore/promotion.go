@@ -2,10 +2,13 @@ package explore
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"stock/loadtest/internal/explore/wire"
 )
@@ -46,11 +49,17 @@ func (s *schedule) save(e *wire.Exchange) {
 
 // save copies keys.
 func (l *lane) save(keys []string) (saved []savedKey) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), serverTime)
 	defer cancel()
 	for _, name := range keys {
-		k := savedKey{name: name, dump: l.keys.Dump(ctx, name).Val()}
-		if ttl := l.keys.PTTL(ctx, name).Val(); ttl > 0 {
+		dump, err := l.keys.Dump(ctx, name).Result()
+		if !errors.Is(err, redis.Nil) {
+			l.fail(err)
+		}
+		k := savedKey{name: name, dump: dump}
+		ttl, err := l.keys.PTTL(ctx, name).Result()
+		l.fail(err)
+		if ttl > 0 {
 			k.until = time.Now().Add(ttl)
 		}
 		saved = append(saved, k)
@@ -59,8 +68,8 @@ func (l *lane) save(keys []string) (saved []savedKey) {
 }
 
 // promote gives keys their content of before. All clients lose their connections, as when a replica is promoted.
-func (l *lane) promote(saved []savedKey) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+func (l *lane) promote(ctx context.Context, saved []savedKey) error {
+	ctx, cancel := context.WithTimeout(ctx, serverTime)
 	defer cancel()
 	for _, r := range l.replicas {
 		r.toRedis.CutAll()
@@ -77,5 +86,6 @@ func (l *lane) promote(saved []savedKey) {
 			pipe.RestoreReplace(ctx, k.name, ttl, k.dump)
 		}
 	}
-	_, _ = pipe.Exec(ctx) // if it fails, nothing is lost, which the schedule shows
+	_, err := pipe.Exec(ctx)
+	return err
 }

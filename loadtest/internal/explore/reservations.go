@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"strings"
-	"time"
 
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/traffic"
@@ -12,11 +11,11 @@ import (
 
 // reservations counts those of an item whose time is not over.
 func (l *lane) reservations(item int64) (n int) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), serverTime)
 	defer cancel()
 	const query = "SELECT COUNT(*) FROM reservation WHERE goods_id = ? AND state = 'held' " +
 		"AND expires_at > UTC_TIMESTAMP(6)"
-	_ = l.db.GetContext(ctx, &n, query, item) // if it fails, the fault cannot strike
+	l.fail(l.db.GetContext(ctx, &n, query, item))
 	return n
 }
 

@@ -31,8 +31,9 @@ type schedule struct {
 	current int
 	struck  []string // the faults so far
 	touched map[string]bool
-	waited  bool   // until the leases of a lost holder had ended
-	divided string // why a step is not one step on the server; empty: each one is
+	waited  bool          // until the leases of a lost holder had ended
+	idled   time.Duration // how long it waited so
+	divided string        // why a step is not one step on the server; empty: each one is
 	items   []int64
 	began   int64         // by package monotonic
 	quiet   time.Duration // how long nothing must be heard of a replica in this try
@@ -92,6 +93,8 @@ const (
 	stuckTime = 1500 * time.Millisecond
 	// longestPause is longer than any between two tries of an optimistic strategy.
 	longestPause = 150 * time.Millisecond
+	// longestLook is longer than the time between two looks at requests that cannot go on, unless the machine is busy.
+	longestLook = 50 * time.Millisecond
 )
 
 // silenceOf is how long nothing must be heard of an actor. What it does after its answer, such as giving back a lock,
@@ -240,10 +243,12 @@ func (s *schedule) play(ctx context.Context, choose func(Point) int) error {
 		options, polling := s.options()
 		if len(options) == 0 || polling {
 			if err := s.passTime(ctx, options, &idle); err != nil {
+				s.idled += idle.waited()
 				return err
 			}
 			continue
 		}
+		s.idled += idle.waited()
 		idle = idleTime{}
 		at := choose(Point{Options: options, Current: s.current})
 		if at < 0 {
@@ -257,26 +262,46 @@ func (s *schedule) play(ctx context.Context, choose func(Point) int) error {
 
 // idleTime is the time in which nobody can go on.
 type idleTime struct {
-	since time.Time
-	polls int
-	noted bool
+	since  time.Time
+	looked time.Time     // last
+	passed time.Duration // without what was lost because the machine was busy
+	polls  int
+	noted  bool
+}
+
+// look adds the time since the last look. It counts no more than longestLook of it: the requests may have had as little
+// time to go on as this process had to look at them.
+func (t *idleTime) look() {
+	now := time.Now()
+	if t.since.IsZero() {
+		t.since, t.looked = now, now
+	}
+	t.passed += min(now.Sub(t.looked), longestLook)
+	t.looked = now
+}
+
+// waited returns how long leases had time to end; 0 if nobody waited for that.
+func (t *idleTime) waited() time.Duration {
+	if !t.noted {
+		return 0
+	}
+	return time.Since(t.since)
 }
 
 // passTime lets pollers poll, and others wait, until one of them can go on: because a lease has ended, or because it
 // has only paused between two tries.
 func (s *schedule) passTime(ctx context.Context, polls []Option, idle *idleTime) error {
-	if idle.since.IsZero() {
-		idle.since = time.Now()
-	}
-	passed := time.Since(idle.since)
-	if passed > longestPause && !idle.noted {
+	idle.look()
+	if idle.passed > longestPause && !idle.noted {
 		idle.noted, s.waited = true, true
 		s.add(trace.Step{Kind: trace.TimeGoes, Text: "nobody can go on: time passes"})
 		if s.lostHolder() {
-			s.end(s.expiring)
+			if err := s.end(ctx, s.expiring); err != nil {
+				return err
+			}
 		}
 	}
-	if passed > stuckTime {
+	if idle.passed > stuckTime {
 		nobody := s.stuck()
 		s.add(trace.Step{Kind: trace.Stuck, Text: nobody.Error()})
 		return nobody

@@ -118,16 +118,17 @@ func (x *session) Run(ctx context.Context, try int, choose func(Point) int) (tra
 		Workload: x.workload.name, Item: items[0], Stock: x.stockOf(items),
 		Steps: s.trace(), Faults: s.struck, Waited: s.waited, Timed: ticked && took < time.Second/2,
 	}
-	if nobody, ok := errors.AsType[stuck](err); ok {
-		o.Kind, o.Evidence = trace.Deadlock, []string{nobody.Error()}
-		return o, nil
-	}
-	if err != nil || gaveUp {
+	nobody, isStuck := errors.AsType[stuck](err)
+	switch {
+	case isStuck:
+		o.Kind, o.Evidence, err = trace.Deadlock, []string{nobody.Error()}, nil
+	case err != nil || gaveUp:
 		return o, err
+	default:
+		o, err = x.judge(ctx, s, o)
+		o = s.unjudged(o)
 	}
-	o, err = x.judge(ctx, s, o)
-	o = s.unjudged(o)
-	if took > lease && !s.waited && o.Kind != trace.Right && x.strategy.Claim.HolderCrash == "blocks-until-lease-ends" {
+	if took-s.idled > lease && o.Kind != trace.Right && x.strategy.Claim.HolderCrash == "blocks-until-lease-ends" {
 		o.Timed = true
 	}
 	return o, err
