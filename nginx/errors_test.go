@@ -112,11 +112,7 @@ func TestARequestThatNginxRefusesIsAnsweredWithAProblem(t *testing.T) {
 			ask(t, address, test.request).wantProblem(t, test.status, test.kind)
 		})
 	}
-	t.Cleanup(func() {
-		if n := replica.read.Load(); n > 0 {
-			t.Errorf("the replica read %d of the requests, want none", n)
-		}
-	})
+	t.Cleanup(func() { replica.wantRead(t, 0) })
 }
 
 // Go's HTTP server would refuse these with a bare text, before the service sees them.

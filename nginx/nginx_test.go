@@ -85,19 +85,30 @@ func statuses(t *testing.T, method, url string, n int) (got []int) {
 	return got
 }
 
+// wantOK sends n requests, and wants 200 for each.
+func wantOK(t *testing.T, method, url string, n int) {
+	t.Helper()
+	if got := statuses(t, method, url, n); slices.Max(got) != http.StatusOK {
+		t.Errorf("%s %s: the statuses are %v, want 200 only", method, url, got)
+	}
+}
+
+func (r *replica) wantRead(t *testing.T, want int64) {
+	t.Helper()
+	if n := r.read.Load(); n != want {
+		t.Errorf("the replica %s read %d requests, want %d", r.URL, n, want)
+	}
+}
+
 func TestARequestIsPassedOnIfAReplicaRefusesTheConnection(t *testing.T) {
 	t.Parallel()
 	dead, alive := startReplica(t, ok), startReplica(t, ok)
 	dead.Close()
 	url := balance(t, dead.address(), alive.address())
 	for _, method := range []string{http.MethodGet, http.MethodPost} {
-		if got := statuses(t, method, url, 6); slices.Max(got) != http.StatusOK {
-			t.Errorf("%s: the statuses are %v, want 200 only", method, got)
-		}
+		wantOK(t, method, url, 6)
 	}
-	if n := alive.read.Load(); n != 12 {
-		t.Errorf("the live replica read %d requests, want 12", n)
-	}
+	alive.wantRead(t, 12)
 }
 
 // A body that comes after its header is not buffered. nginx can send a request to another replica only while it has
@@ -139,9 +150,7 @@ func TestAReplicaWhoseHostIsDownIsLeftOut(t *testing.T) {
 	alive := startReplica(t, ok)
 	url := balance(t, silent(t), alive.address())
 	started := time.Now()
-	if got := statuses(t, http.MethodPost, url, 200); slices.Max(got) != http.StatusOK {
-		t.Errorf("the statuses are %v, want 200 only", got)
-	}
+	wantOK(t, http.MethodPost, url, 200)
 	if took := time.Since(started); took > 2*time.Minute {
 		t.Errorf("200 requests took %v, want about one proxy_connect_timeout of 2 s", took)
 	}
@@ -164,9 +173,7 @@ func TestReplicasAreTriedAgainAtOnceAfterBothFailed(t *testing.T) {
 		replica.Start()
 		t.Cleanup(replica.Close)
 	}
-	if got := statuses(t, http.MethodPost, url, 4); slices.Max(got) != http.StatusOK {
-		t.Errorf("with replicas again, the statuses are %v, want 200 only", got)
-	}
+	wantOK(t, http.MethodPost, url, 4)
 }
 
 // silent returns an address where nothing accepts connections and nothing refuses them.
@@ -218,9 +225,7 @@ func TestAPostIsNotSentAgainOnAnotherConnection(t *testing.T) {
 	})
 	alive := startReplica(t, ok)
 	url := balance(t, replica.address(), alive.address())
-	if got := statuses(t, http.MethodPost, url, 8); slices.Max(got) != http.StatusOK {
-		t.Fatalf("the statuses are %v, want 200 only", got)
-	}
+	wantOK(t, http.MethodPost, url, 8)
 	dying.Store(true)
 	if got := statuses(t, http.MethodPost, url, 8); slices.Max(got) != http.StatusBadGateway {
 		t.Errorf("the statuses are %v, want 502 among them", got)
@@ -255,12 +260,8 @@ func TestAReplicaThatHangsGetsNoRequestWhileItHasMoreThanTheOthers(t *testing.T)
 		}()
 	}
 	must.Succeed(t, <-answered)
-	if got := statuses(t, http.MethodPost, url, 20); slices.Max(got) != http.StatusOK {
-		t.Errorf("the statuses are %v, want 200 only", got)
-	}
-	if n := hung.read.Load(); n != 1 {
-		t.Errorf("the replica that hangs read %d requests, want 1", n)
-	}
+	wantOK(t, http.MethodPost, url, 20)
+	hung.wantRead(t, 1)
 }
 
 // If nginx waited for the probe's answer as long as for others, it would not pass the probe on.
@@ -268,22 +269,14 @@ func TestAProbeFindsAReplicaThatHangs(t *testing.T) {
 	t.Parallel()
 	hung, alive := hang(t), startReplica(t, ok)
 	url := balance(t, hung.address(), alive.address())
-	if got := statuses(t, http.MethodGet, url+"/livez", 2); slices.Max(got) != http.StatusOK {
-		t.Errorf("the statuses of the probes are %v, want 200 only", got)
-	}
-	if got := statuses(t, http.MethodPost, url, 20); slices.Max(got) != http.StatusOK {
-		t.Errorf("the statuses are %v, want 200 only", got)
-	}
-	if n := hung.read.Load(); n != 1 {
-		t.Errorf("the replica that hangs read %d requests, want only the probe", n)
-	}
+	wantOK(t, http.MethodGet, url+"/livez", 2)
+	wantOK(t, http.MethodPost, url, 20)
+	hung.wantRead(t, 1)
 }
 
 func TestAGetIsSentAgainIfAReplicaDiesAfterReadingIt(t *testing.T) {
 	t.Parallel()
 	dying, alive := startReplica(t, die), startReplica(t, ok)
 	url := balance(t, dying.address(), alive.address())
-	if got := statuses(t, http.MethodGet, url, 6); slices.Max(got) != http.StatusOK {
-		t.Errorf("the statuses are %v, want 200 only", got)
-	}
+	wantOK(t, http.MethodGet, url, 6)
 }

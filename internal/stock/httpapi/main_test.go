@@ -1,7 +1,6 @@
 package httpapi_test
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -60,7 +59,7 @@ func everyTestRan() bool {
 type replica struct {
 	*httpapi.API
 	public, admin string // URLs
-	log           *buffer
+	log           *stocktest.Log
 	pauses        sync.Map // stocktest.PauseFunc by request id: see park
 }
 
@@ -82,19 +81,9 @@ func newReplica(t testing.TB, o options) *replica {
 	if o.catalogue == nil {
 		o.catalogue = catalogue.Strategies
 	}
-	if o.timeout == 0 {
-		o.timeout = 30 * time.Second
-	}
-	if o.deps.LockWait == 0 {
-		o.deps.LockWait = 10 * time.Second
-	}
-	if o.maxHold == 0 {
-		o.maxHold = stock.MaxHold
-	}
+	o.deps.LockWait = cmp.Or(o.deps.LockWait, 10*time.Second)
 	o.deps.MySQLLocks = o.deps.MySQL // tests hold few locks
-	if o.deps.MySQLHealth == nil {
-		o.deps.MySQLHealth = o.deps.MySQL
-	}
+	o.deps.MySQLHealth = cmp.Or(o.deps.MySQLHealth, o.deps.MySQL)
 	o.deps.Lease, o.deps.Poll = 30*time.Second, 5*time.Millisecond
 	strategies, err := catalogue.Build(o.deps, o.catalogue)
 	must.Succeed(t, err)
@@ -102,16 +91,16 @@ func newReplica(t testing.TB, o options) *replica {
 	if o.sweeps {
 		strategies.Sweep()
 	}
-	r := &replica{log: &buffer{}}
+	r := &replica{log: &stocktest.Log{}}
 	r.API, err = httpapi.New(httpapi.Config{
 		Strategies:      strategies,
 		Deps:            o.deps,
 		DefaultStrategy: cmp.Or(o.strategy, o.catalogue[0].Name),
 		Replica:         "a",
-		RequestTimeout:  o.timeout,
+		RequestTimeout:  cmp.Or(o.timeout, 30*time.Second),
 		MaxTTL:          cmp.Or(o.maxTTL, 24*time.Hour),
 		RequireKey:      o.requireKey,
-		MaxHold:         max(o.maxHold, 0),
+		MaxHold:         max(cmp.Or(o.maxHold, stock.MaxHold), 0),
 		AdminNames:      []string{"stock.example.com"},
 		Registry:        prometheus.NewRegistry(),
 		Version:         httpapi.Version{Version: "v1.2.3", Revision: "abc", Go: "go1.26"},
@@ -131,24 +120,6 @@ func serve(t testing.TB, handler http.Handler) (url string) {
 	server.Start()
 	t.Cleanup(server.Close)
 	return server.URL
-}
-
-// buffer is a log that can be read while it is written.
-type buffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
 }
 
 // database returns a new migrated MySQL database.

@@ -149,7 +149,7 @@ func TestARedisThatTakesNoWritesIsUnavailable(t *testing.T) {
 			wantReady(t, r, stock.NeedRedis, true)
 			sell(200, "")
 			for _, change := range []string{`"not ready: a server is down or takes no writes"`, `"ready again"`} {
-				if n := strings.Count(r.log.String(), change); n != 1 {
+				if n := r.log.Count(change); n != 1 {
 					t.Errorf("the log has %q %d times, want once: %s", change, n, r.log)
 				}
 			}

@@ -88,7 +88,7 @@ func TestAnOutageOfMySQLOnlyDelaysTheWriteBehind(t *testing.T) {
 	t.Parallel()
 	server, a := newMySQL(t)
 	deps := connect(t, a)
-	log := new(logBuffer)
+	log := new(stocktest.Log)
 	deps.Log = slog.New(slog.NewTextHandler(log, nil))
 	r := newReplica(t, deps, 200*time.Millisecond)
 	r.set(t, 1, 100)
@@ -96,14 +96,14 @@ func TestAnOutageOfMySQLOnlyDelaysTheWriteBehind(t *testing.T) {
 	for range 5 {
 		r.sell(t, 1, 2)
 	}
-	serverstest.Eventually(t, "the outage is logged", func() bool { return log.count("cannot write the sales") == 1 })
+	serverstest.Eventually(t, "the outage is logged", func() bool { return log.Count("cannot write the sales") == 1 })
 	if backlog, err := r.service.Backlog(t.Context()); err != nil || backlog.Entries != 5 || backlog.Age <= 0 {
 		t.Errorf("the backlog is %+v, %v, want 5 sales of some age", backlog, err)
 	}
 	must.Succeed(t, server.Restart(t.Context()))
 	r.wantStock(t, 1, 90, 90)
-	serverstest.Eventually(t, "the end of the outage is logged", func() bool { return log.count("works again") == 1 })
-	if began := log.count("level=WARN"); began != 1 {
+	serverstest.Eventually(t, "the end of the outage is logged", func() bool { return log.Count("works again") == 1 })
+	if began := log.Count("level=WARN"); began != 1 {
 		t.Errorf("the log has %d warnings, want 1", began)
 	}
 }

@@ -1,10 +1,8 @@
 package stream_test
 
 import (
-	"bytes"
 	"fmt"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -141,24 +139,6 @@ func takeAllConnections(t testing.TB, db *sqlx.DB) (resume func()) {
 	resume = sync.OnceFunc(func() { conn.Close() })
 	t.Cleanup(resume)
 	return resume
-}
-
-// logBuffer collects log lines.
-type logBuffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *logBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *logBuffer) count(part string) int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return strings.Count(b.text.String(), part)
 }
 
 func atoi(t testing.TB, text string) int {

@@ -182,7 +182,7 @@ func TestAStreamThatCannotBeOpenedIsNotRetriedAllTheTime(t *testing.T) {
 	t.Parallel()
 	a, _ := newServers(t)
 	deps := connect(t, a)
-	log := new(logBuffer)
+	log := new(stocktest.Log)
 	deps.Log = slog.New(slog.NewTextHandler(log, nil))
 	r := newReplica(t, deps, 50*time.Millisecond)
 	r.set(t, 1, 10)
@@ -194,7 +194,7 @@ func TestAStreamThatCannotBeOpenedIsNotRetriedAllTheTime(t *testing.T) {
 		return nil
 	})
 	must.Succeed(t, err)
-	serverstest.Eventually(t, "the failure is logged", func() bool { return log.count("cannot write the sales") == 1 })
+	serverstest.Eventually(t, "the failure is logged", func() bool { return log.Count("cannot write the sales") == 1 })
 	must.Succeed(t, deps.Redis.ConfigResetStat(t.Context()).Err())
 	began, refusals := time.Now(), 0
 	serverstest.Eventually(t, "Redis was asked for a group again and again", func() bool {
@@ -211,7 +211,7 @@ func TestAStreamThatCannotBeOpenedIsNotRetriedAllTheTime(t *testing.T) {
 	}
 	must.Succeed(t, deps.Redis.ConfigSet(t.Context(), "maxmemory", "0").Err())
 	serverstest.Eventually(t, "the restock is in MySQL", func() bool { return r.recorded(t, 1) == -5 })
-	serverstest.Eventually(t, "the end of the failure is logged", func() bool { return log.count("works again") == 1 })
+	serverstest.Eventually(t, "the end of the failure is logged", func() bool { return log.Count("works again") == 1 })
 }
 
 // An entry that was added by hand must not delay the entries after it, nor be delivered again.

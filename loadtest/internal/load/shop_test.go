@@ -1,6 +1,7 @@
 package load
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -48,13 +49,21 @@ type shop struct {
 // ample is more stock than any run of these tests gets, and less than that of the warm-up.
 const ample = 1_000_000
 
+// decode reads the body of a request, or refuses it.
+func decode(w http.ResponseWriter, r *http.Request, body any) (ok bool) {
+	err := json.NewDecoder(r.Body).Decode(body)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+	}
+	return err == nil
+}
+
 func (s *shop) deduct(w http.ResponseWriter, r *http.Request) {
 	var asked struct {
 		GoodsID int64 `json:"goods_id"`
 		Count   int64 `json:"count"`
 	}
-	if err := json.NewDecoder(r.Body).Decode(&asked); err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
+	if !decode(w, r, &asked) {
 		return
 	}
 	s.mu.Lock()
@@ -92,8 +101,7 @@ func (s *shop) take() {
 
 func (s *shop) set(w http.ResponseWriter, r *http.Request) {
 	var body struct{ Stock int64 }
-	if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
+	if !decode(w, r, &body) {
 		return
 	}
 	s.mu.Lock()
@@ -105,8 +113,7 @@ func (s *shop) set(w http.ResponseWriter, r *http.Request) {
 // restock puts units back, unless it is the restock to lose.
 func (s *shop) restock(w http.ResponseWriter, r *http.Request) {
 	var body struct{ Count int64 }
-	if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
+	if !decode(w, r, &body) {
 		return
 	}
 	s.mu.Lock()
@@ -170,19 +177,12 @@ func (s *shop) open(t *testing.T, config Config) *Runner {
 	s.stock, s.mysql = map[int64]int64{1: 0}, map[int64]int64{1: 0}
 	store := s.store()
 	strategy := Strategy{
-		Name:        "any",
-		Stores:      []string{store},
-		Claim:       Claim{OneReplica: "correct", TwoReplicas: "loses-updates", Exclusive: true},
-		WriteBehind: s.writesBehind,
+		Name: "any", Stores: []string{store}, WriteBehind: s.writesBehind,
+		Claim: Claim{OneReplica: "correct", TwoReplicas: "loses-updates", Exclusive: true},
 	}
 	config.Choices = []Choice{{strategy, store}}
-	if config.Replicas == 0 {
-		config.Replicas = 1
-	}
-	if config.Timeout == 0 {
-		config.Timeout = time.Minute
-	}
-	config.Rounds = max(config.Rounds, 1)
+	config.Replicas, config.Rounds = max(config.Replicas, 1), max(config.Rounds, 1)
+	config.Timeout = cmp.Or(config.Timeout, time.Minute)
 	config.Users, config.Goods, config.MinCount, config.MaxCount = 8, 1, 1, 1
 	config.WarmUp, config.Dir = 50*time.Millisecond, t.TempDir()
 
@@ -195,10 +195,8 @@ func (s *shop) open(t *testing.T, config Config) *Runner {
 	must.Succeed(t, err)
 	runner.plan = slices.DeleteFunc(runner.plan, func(row row) bool { return judgedOnly(row.Workload.Name) })
 	runner.patience = patience{
-		quietKnown: 5 * time.Millisecond,
-		quiet:      50 * time.Millisecond,
-		service:    500 * time.Millisecond,
-		limit:      time.Second,
+		quietKnown: 5 * time.Millisecond, quiet: 50 * time.Millisecond, service: 500 * time.Millisecond,
+		limit: time.Second,
 	}
 	return runner
 }

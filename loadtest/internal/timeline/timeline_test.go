@@ -69,6 +69,16 @@ func checkLayout(t *testing.T, w timeline.Window) {
 	}
 }
 
+// only returns the only window, and checks its layout.
+func only(t *testing.T, windows []timeline.Window) timeline.Window {
+	t.Helper()
+	if len(windows) != 1 {
+		t.Fatalf("got %d windows, want 1", len(windows))
+	}
+	checkLayout(t, windows[0])
+	return windows[0]
+}
+
 func names(w timeline.Window, f timeline.Finding) (names []string) {
 	for _, i := range f.Sections {
 		names = append(names, w.Sections[i].Request)
@@ -84,12 +94,7 @@ func TestTheFirstOverlapAndTheFirstLostUpdateAreShown(t *testing.T) {
 	for i := 100; i < len(ops); i++ {
 		ops[i].Remaining++
 	}
-	windows := timeline.Around(recorded(200, true, ops...))
-	if len(windows) != 1 {
-		t.Fatalf("got %d windows, want one with both findings", len(windows))
-	}
-	w := windows[0]
-	checkLayout(t, w)
+	w := only(t, timeline.Around(recorded(200, true, ops...)))
 	if len(w.Findings) != 2 || w.Findings[0].Kind != timeline.Overlap || w.Findings[1].Kind != string(timeline.Lost) {
 		t.Fatalf("got %+v", w.Findings)
 	}
@@ -129,12 +134,7 @@ func TestASectionTellsWhatWasReadAndWritten(t *testing.T) {
 
 func TestACorrectRunHasOneWindowFromItsMiddle(t *testing.T) {
 	t.Parallel()
-	windows := timeline.Around(recorded(200, true, inTurn(200)...))
-	if len(windows) != 1 {
-		t.Fatalf("got %d windows", len(windows))
-	}
-	w := windows[0]
-	checkLayout(t, w)
+	w := only(t, timeline.Around(recorded(200, true, inTurn(200)...)))
 	if len(w.Findings) > 0 || len(w.Sections) != 24 || w.Sections[0].Request != "r88" {
 		t.Errorf("%d sections from %s, findings %v", len(w.Sections), w.Sections[0].Request, w.Findings)
 	}
@@ -203,12 +203,8 @@ func TestAScenarioShadesTheTimeFromTheFaultToTheNextSale(t *testing.T) {
 	}
 	h := recorded(16, false, lost, restock, refused, sale("c", "survivor", 40, 41, 15))
 	h.Run.Scenario = "holder-dies"
-	windows := timeline.Scenario(h, 10*ms, "", &timeline.Fault{After: 5 * time.Millisecond, Text: "the victim is killed"})
-	if len(windows) != 1 {
-		t.Fatalf("got %d windows", len(windows))
-	}
-	w := windows[0]
-	checkLayout(t, w)
+	killed := &timeline.Fault{After: 5 * time.Millisecond, Text: "the victim is killed"}
+	w := only(t, timeline.Scenario(h, 10*ms, "", killed))
 	want := timeline.Shade{Start: 5 * ms, End: 31*ms + ms/2, Text: "the victim is killed", Sold: true}
 	if len(w.Shaded) != 1 || w.Shaded[0] != want || w.Origin != 10*ms || w.From != 0 {
 		t.Errorf("got %+v from %d, want %+v", w.Shaded, w.Origin, want)
@@ -277,8 +273,7 @@ func random(seed uint64, n int) *history.History {
 func TestNoSectionIsDrawnOverAnother(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(50) {
-		h := random(seed, 120)
-		for _, w := range timeline.Around(h) {
+		for _, w := range timeline.Around(random(seed, 120)) {
 			checkLayout(t, w)
 		}
 	}

@@ -15,12 +15,7 @@ import (
 func TestSendAgainUsesTheSameKeyAfterTheLoad(t *testing.T) {
 	t.Parallel()
 	k := keys{received: map[string]int{}}
-	driver := serve(t, 4, func(w http.ResponseWriter, r *http.Request) {
-		if k.add(r) > 1 {
-			w.Header().Set("Idempotency-Replayed", "true")
-		}
-		sell(w, r)
-	})
+	driver := serve(t, 4, k.sell)
 	load := Load{Mix: one(t), Users: 4, Requests: 500, Timeout: time.Minute, Keys: true, RequestPrefix: "t"}
 	result := send(t, driver, load)
 	if len(result.Ops) != 500 {
@@ -75,11 +70,8 @@ func TestRestocksGoOnDuringTheLoad(t *testing.T) {
 	})
 	admin := (&url.URL{Scheme: "http", Host: driver.servers[0].host}).String()
 	result := send(t, driver, Load{
-		Mix:           newMix(t, MixConfig{Goods: 2, MinCount: 1, MaxCount: 1}),
-		Users:         2,
-		Duration:      time.Second,
-		RequestPrefix: "t",
-		Restock:       &Restock{Admin: admin, Store: "redis", Units: 5, Every: time.Millisecond},
+		Mix: newMix(t, MixConfig{Goods: 2, MinCount: 1, MaxCount: 1}), Users: 2, Duration: time.Second, RequestPrefix: "t",
+		Restock: &Restock{Admin: admin, Store: "redis", Units: 5, Every: time.Millisecond},
 	})
 	n := 0
 	for _, op := range result.Ops {

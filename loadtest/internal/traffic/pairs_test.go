@@ -23,20 +23,20 @@ func (k *keys) add(r *http.Request) (times int) {
 	return k.received[r.Header.Get("Idempotency-Key")]
 }
 
+// sell sells, and marks the answers to requests whose key was there before.
+func (k *keys) sell(w http.ResponseWriter, r *http.Request) {
+	if k.add(r) > 1 {
+		w.Header().Set("Idempotency-Replayed", "true")
+	}
+	sell(w, r)
+}
+
 func TestRequestsAreSentAgainDuringTheLoad(t *testing.T) {
 	t.Parallel()
 	k := keys{received: map[string]int{}}
-	driver := serve(t, 8, func(w http.ResponseWriter, r *http.Request) {
-		if k.add(r) > 1 {
-			w.Header().Set("Idempotency-Replayed", "true")
-		}
-		sell(w, r)
-	})
 	mix := newMix(t, MixConfig{Seed: 1, Goods: 3, MinCount: 1, MaxCount: 3, OrderEvery: 2, MaxLines: 2})
-	load := Load{
-		Mix: mix, Users: 8, Requests: 400, Timeout: time.Minute, RequestPrefix: "t", Keys: true, Retries: true,
-	}
-	result := send(t, driver, load)
+	load := Load{Mix: mix, Users: 8, Requests: 400, RequestPrefix: "t", Keys: true, Retries: true}
+	result := send(t, serve(t, 8, k.sell), load)
 	if result.Sent != 400 || result.OutOfTime {
 		t.Errorf("%d sent, out of time %v, want the load of 400", result.Sent, result.OutOfTime)
 	}
@@ -98,9 +98,7 @@ func TestARequestIsSentAgainWhileItIsInFlight(t *testing.T) {
 		}
 		sell(w, r)
 	})
-	result := send(t, driver, Load{
-		Users: 2, Requests: 3, RequestPrefix: "t", Keys: true, Retries: true,
-	})
+	result := send(t, driver, Load{Users: 2, Requests: 3, RequestPrefix: "t", Keys: true, Retries: true})
 	n := 0
 	for _, op := range result.Ops {
 		if op.Name == "t-2" && op.Outcome == history.Sold {

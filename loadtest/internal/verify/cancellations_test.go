@@ -87,8 +87,7 @@ func TestPlantedBugsOfCancellationsAreFound(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			h := withCancellations(t)
-			isFirst := func(op history.Op) bool { return op.Kind == history.CancelSale }
-			c.plant(h, &h.Ops[slices.IndexFunc(h.Ops, isFirst)])
+			c.plant(h, find(h, func(op history.Op) bool { return op.Kind == history.CancelSale }))
 			expect(t, h, c.result, c.says)
 		})
 	}

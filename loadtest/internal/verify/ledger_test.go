@@ -40,22 +40,7 @@ func keepLedger(h *history.History) *history.History {
 
 // entry finds the ledger row of a deduction.
 func entry(h *history.History, deduction string) *history.Entry {
-	for i := range h.Ledger {
-		if h.Ledger[i].Key == deduction {
-			return &h.Ledger[i]
-		}
-	}
-	return nil
-}
-
-// again finds a request that was sent again.
-func again(h *history.History, outcome history.Outcome) *history.Op {
-	for i := range h.Ops {
-		if h.Ops[i].Again && h.Ops[i].Outcome == outcome {
-			return &h.Ops[i]
-		}
-	}
-	return nil
+	return &h.Ledger[slices.IndexFunc(h.Ledger, func(e history.Entry) bool { return e.Key == deduction })]
 }
 
 func TestPlantedBugsOfTheLedgerAreFound(t *testing.T) {
@@ -83,19 +68,17 @@ func TestPlantedBugsOfTheLedgerAreFound(t *testing.T) {
 			entry(h, h.Ops[sales(h)[40]].Name).Remaining++
 		}, 1, "but the ledger says"},
 		{"a ledger row for a deduction that was refused as sold out", flashSale(7), func(h *history.History) {
-			i := slices.IndexFunc(h.Ops, func(op history.Op) bool { return op.Outcome == history.SoldOut && !op.Again })
-			entry(h, h.Ops[i].Name).Count = 1
+			refused := find(h, func(op history.Op) bool { return op.Outcome == history.SoldOut && !op.Again })
+			entry(h, refused.Name).Count = 1
 		}, 2, "whose buyer was not told of a sale"},
 		{"a ledger row for a deduction that nobody sent", plenty(8), func(h *history.History) {
 			h.Ledger = append(h.Ledger, history.Entry{Key: "stranger", GoodsID: 1, Count: 1})
 		}, 2, "deduction stranger, whose buyer was not told of a sale"},
 		{"a unit that is neither in the stock nor in the ledger", plenty(9), func(h *history.History) {
 			lose(&h.Ops[sales(h)[40]]) // it may be gone, so the stock alone proves nothing
-			strike(h, h.Ops[slices.IndexFunc(h.Ops, func(op history.Op) bool { return op.Outcome == history.Unknown })].Name)
+			strike(h, find(h, func(op history.Op) bool { return op.Outcome == history.Unknown }).Name)
 		}, 1, "add up to 999 instead of 1000"},
-		{"an unknown outcome that took effect", plenty(10), func(h *history.History) {
-			lose(&h.Ops[sales(h)[41]])
-		}, 0, ""},
+		{"an unknown outcome that took effect", plenty(10), func(h *history.History) { lose(&h.Ops[sales(h)[41]]) }, 0, ""},
 		{"units of another deduction in the row of one whose outcome is unknown", plenty(18), func(h *history.History) {
 			at := sales(h)
 			lose(&h.Ops[at[40]])
@@ -104,8 +87,8 @@ func TestPlantedBugsOfTheLedgerAreFound(t *testing.T) {
 			strike(h, h.Ops[at[41]].Name)
 		}, 1, "whose outcome is unknown and which asked for 1"},
 		{"an unknown outcome that becomes known", plenty(17), func(h *history.History) {
-			deduction := again(h, history.Sold).Name
-			lose(&h.Ops[slices.IndexFunc(h.Ops, func(op history.Op) bool { return op.Name == deduction && !op.Again })])
+			again := find(h, func(op history.Op) bool { return op.Again && op.Outcome == history.Sold })
+			lose(find(h, func(op history.Op) bool { return op.Name == again.Name && !op.Again }))
 		}, 0, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -133,8 +116,7 @@ func TestLedgerAndRestocksAddUp(t *testing.T) {
 		t.Fatalf("%s, %d restocked: %v", v.Result, v.Restocked, v.Evidence)
 	}
 	// A restock with an unknown outcome may have taken effect or not.
-	i := slices.IndexFunc(h.Ops, func(op history.Op) bool { return op.Kind == history.Restock })
-	h.Ops[i].Outcome = history.Unknown
+	find(h, isRestock).Outcome = history.Unknown
 	if v := verify.Judge(h); v.Result != verify.Correct {
 		t.Errorf("a restock with an unknown outcome: %s: %v", v.Result, v.Evidence)
 	}
@@ -146,8 +128,7 @@ func TestLostRestockIsFound(t *testing.T) {
 	s := plenty(22)
 	s.restocks = 0.05
 	h := simulate(s)
-	i := slices.IndexFunc(h.Ops, func(op history.Op) bool { return op.Kind == history.Restock })
-	lost := h.Ops[i]
+	lost := *find(h, isRestock)
 	for j := range h.Ops {
 		if h.Ops[j].Kind == history.Deduct && h.Ops[j].SentNS > lost.ReceivedNS {
 			h.Ops[j].Remaining -= lost.Count

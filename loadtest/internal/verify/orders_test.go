@@ -21,19 +21,14 @@ func withRetries(s shop) shop {
 }
 
 // findOrder finds an order that was sent once.
-func findOrder(t *testing.T, h *history.History, outcome history.Outcome, lines int) *history.Op {
-	t.Helper()
+func findOrder(h *history.History, outcome history.Outcome, lines int) *history.Op {
 	sent := map[string]int{}
 	for _, op := range h.Ops {
 		sent[op.Name]++
 	}
-	for i := range h.Ops {
-		if op := &h.Ops[i]; op.Outcome == outcome && len(op.Lines) == lines && sent[op.Name] == 1 {
-			return op
-		}
-	}
-	t.Fatalf("the history has no order that is %s and has %d lines", outcome, lines)
-	return nil
+	return find(h, func(op history.Op) bool {
+		return op.Outcome == outcome && len(op.Lines) == lines && sent[op.Name] == 1
+	})
 }
 
 // next finds the order that enters the critical section of one of the items next.
@@ -77,56 +72,56 @@ func TestPlantedBugsOfOrdersAreFound(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		shop  shop
-		plant func(t *testing.T, h *history.History)
+		plant func(h *history.History)
 		says  string // empty: correct
 	}{
-		{"a line of a sold order that was not deducted", orders(2), func(t *testing.T, h *history.History) {
-			line := findOrder(t, h, history.Sold, 3).Lines[2]
+		{"a line of a sold order that was not deducted", orders(2), func(h *history.History) {
+			line := findOrder(h, history.Sold, 3).Lines[2]
 			h.End.Final[line.GoodsID] += line.Count
 		}, "units sold but still in stock"},
-		{"a line of a refused order that was deducted", orders(3), func(t *testing.T, h *history.History) {
-			op := findOrder(t, h, history.SoldOut, 2)
+		{"a line of a refused order that was deducted", orders(3), func(h *history.History) {
+			op := findOrder(h, history.SoldOut, 2)
 			line := op.Lines[1-short(op)]
 			h.End.Final[line.GoodsID] -= line.Count
 		}, "units gone that nobody bought"},
-		{"an order that is told what remains of another item", orders(4), func(t *testing.T, h *history.History) {
-			lines := findOrder(t, h, history.Sold, 2).Lines
+		{"an order that is told what remains of another item", orders(4), func(h *history.History) {
+			lines := findOrder(h, history.Sold, 2).Lines
 			lines[0].Remaining, lines[1].Remaining = lines[1].Remaining, lines[0].Remaining
 		}, "remaining"},
-		{"an order that is refused while there is enough", orders(5), func(t *testing.T, h *history.History) {
-			op := findOrder(t, h, history.SoldOut, 2)
+		{"an order that is refused while there is enough", orders(5), func(h *history.History) {
+			op := findOrder(h, history.SoldOut, 2)
 			op.SentNS, op.ReceivedNS = 1, 2 // nothing had been sold
 		}, "was refused while at least 120 were left"},
-		{"an order that is made twice", orders(7), func(t *testing.T, h *history.History) {
-			op := findOrder(t, h, history.Sold, 2)
+		{"an order that is made twice", orders(7), func(h *history.History) {
+			op := findOrder(h, history.Sold, 2)
 			next(h, op).Name = op.Name
 		}, "was made 2 times"},
-		{"critical sections of orders that overlap", orders(8), func(t *testing.T, h *history.History) {
-			op := findOrder(t, h, history.Sold, 2)
+		{"critical sections of orders that overlap", orders(8), func(h *history.History) {
+			op := findOrder(h, history.Sold, 2)
 			next(h, op).EnteredNS = op.LeftNS - 1
 		}, "overlap by 1ns"},
-		{"a line that is not in the ledger", withRetries(orders(10)), func(t *testing.T, h *history.History) {
-			strikeLine(h, findOrder(t, h, history.Sold, 3))
+		{"a line that is not in the ledger", withRetries(orders(10)), func(h *history.History) {
+			strikeLine(h, findOrder(h, history.Sold, 3))
 		}, "2 of its 3 lines are in the ledger"},
 		{"a line that is not in the ledger, of an order with an unknown outcome", withRetries(orders(11)),
-			func(t *testing.T, h *history.History) {
-				op := findOrder(t, h, history.Sold, 3)
+			func(h *history.History) {
+				op := findOrder(h, history.Sold, 3)
 				strikeLine(h, op)
 				h.End.Final[op.Lines[0].GoodsID] += op.Lines[0].Count
 				lose(op)
 			}, "2 of its 3 lines are in the ledger"},
 		{"an order with an unknown outcome that took effect", withRetries(orders(12)),
-			func(t *testing.T, h *history.History) { lose(findOrder(t, h, history.Sold, 3)) }, ""},
-		{"an order with an unknown outcome that was deducted in part", orders(14), func(t *testing.T, h *history.History) {
-			op := findOrder(t, h, history.Sold, 3)
+			func(h *history.History) { lose(findOrder(h, history.Sold, 3)) }, ""},
+		{"an order with an unknown outcome that was deducted in part", orders(14), func(h *history.History) {
+			op := findOrder(h, history.Sold, 3)
 			undoLine(h, op.Lines[1])
 			lose(op)
 		}, "but it did not take its units of item"},
 		{"an order with an unknown outcome that took effect, without a ledger", orders(16),
-			func(t *testing.T, h *history.History) { lose(findOrder(t, h, history.Sold, 3)) }, ""},
+			func(h *history.History) { lose(findOrder(h, history.Sold, 3)) }, ""},
 		{"a line of a refused order that is in the ledger", withRetries(orders(13)),
-			func(t *testing.T, h *history.History) {
-				op := findOrder(t, h, history.SoldOut, 2)
+			func(h *history.History) {
+				op := findOrder(h, history.SoldOut, 2)
 				line := op.Lines[1-short(op)]
 				h.Ledger = append(h.Ledger, history.Entry{Key: op.Name, GoodsID: line.GoodsID, Count: line.Count})
 			}, "whose buyer was not told of a sale"},
@@ -134,7 +129,7 @@ func TestPlantedBugsOfOrdersAreFound(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			h := simulate(c.shop)
-			c.plant(t, h)
+			c.plant(h)
 			v := verify.Judge(h)
 			evidence := strings.Join(v.Evidence, "\n")
 			if (v.Result == verify.Correct) != (c.says == "") || !strings.Contains(evidence, c.says) {

@@ -328,7 +328,7 @@ func TestAnswersAboutReservationsThatCannotBe(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			h := reservations(1, 0, bugs{})
-			test.change(&h.Ops[slices.IndexFunc(h.Ops, test.fits)])
+			test.change(find(h, test.fits))
 			expect(t, h, verify.Wrong, test.says)
 		})
 	}
