@@ -43,9 +43,10 @@ func TestScripts(t *testing.T) {
 	t.Run("values", func(t *testing.T) { testValues(t, x, values) })
 }
 
-// A token leads to the same steps and replies.
+// Damage is found, and a token leads to the same steps and replies. Package plant has mistakes of the explorer with
+// which some of these scripts seem to be right.
 func testReplay(t *testing.T, x *Explorer) {
-	for _, name := range []string{"lock-redis", "skip-locked-once"} {
+	for _, name := range []string{"lock-redis", "skip-locked-once", "ghost-lock"} {
 		s := loadFile(t, "../../scripts/"+name+".star")
 		r, err := x.ExploreScript(t.Context(), s, unlimited)
 		must.Succeed(t, err)
