@@ -41,7 +41,7 @@ func TestFailoversOfClustersUnderLoadAreAsClaimed(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "out")
 	runHere(t.Context(), "faults", "--scenarios", "cluster-failover,etcd-leader-killed",
-		"--strategies", "redis-script,lock-redis-queue,lock-etcd", "--out", dir,
+		"--strategies", "redis-script,lock-redis-queue,lock-etcd", "--out", dir, stockBinary(t),
 	).want(t, exitHeld)
 	want := map[string][]report.Effect{
 		"redis-script":     {report.Unsafe},

@@ -26,7 +26,7 @@ func TestFaultsFindsWhatTheStrategiesClaim(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "out")
 	runHere(t.Context(),
 		"faults", "--scenarios", "holder-dies,late-write,client-retries,deletes-anothers-lock",
-		"--strategies", "update,lock-redis-lua,lock-redis-fenced,decrement", "--out", dir,
+		"--strategies", "update,lock-redis-lua,lock-redis-fenced,decrement", "--out", dir, stockBinary(t),
 	).want(t, exitHeld)
 	found := mustReadReport(t, dir)
 	outcomes := map[string][]report.Effect{}
@@ -125,6 +125,7 @@ func TestAScenarioEndsAsClaimedHoweverSlowlyItIsRead(t *testing.T) {
 		scenarios: []string{"late-write"}, strategies: []string{"lock-redis-lua"}, repeat: 1, step: true,
 		out: filepath.Join(t.TempDir(), "out"),
 	}
+	_, f.local.stockBinary, _ = strings.Cut(stockBinary(t), "=")
 	var stdout, stderr bytes.Buffer
 	if err := f.run(t.Context(), &slowReader{}, &stdout, &stderr); err != nil {
 		t.Errorf("%v\n%s\n%s", err, &stdout, &stderr)
@@ -160,7 +161,7 @@ func TestStrategiesThatPlayNoScenarioAreWrongUsage(t *testing.T) {
 	serverstest.Long(t)
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "out")
-	runHere(t.Context(), "faults", "--scenarios", "pass-after-loss", "--strategies", "update", "--out", dir).
+	runHere(t.Context(), "faults", "--scenarios", "pass-after-loss", "--strategies", "update", "--out", dir, stockBinary(t)).
 		want(t, exitUnusable, "loadtest: no scenario that was chosen applies to update\n")
 }
 

@@ -33,7 +33,7 @@ var programs = sync.OnceValues(func() (dir string, err error) {
 		return "", err
 	}
 	built = dir
-	cmd := exec.Command("go", "build", "-trimpath", "-o", dir+"/", "stock/loadtest", "stock/cmd/stock")
+	cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-w", "-o", dir+"/", "stock/loadtest", "stock/cmd/stock")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // as the lab and make build do, so that they share what is compiled
 	if output, err := cmd.CombinedOutput(); err != nil {
 		return dir, fmt.Errorf("%w: %s", err, output)
@@ -60,6 +60,14 @@ func command(t *testing.T, args ...string) *exec.Cmd {
 	dir, err := programs()
 	must.Succeed(t, err)
 	return exec.Command(filepath.Join(dir, "loadtest"), args...)
+}
+
+// stockBinary returns the flag with the service, for commands in this process, which would build it again.
+func stockBinary(t *testing.T) string {
+	t.Helper()
+	dir, err := programs()
+	must.Succeed(t, err)
+	return "--stock-binary=" + filepath.Join(dir, "stock")
 }
 
 // result is the outcome of a finished command.

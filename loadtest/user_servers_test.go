@@ -223,7 +223,7 @@ func (f foreign) judge(t *testing.T, strategies string, notes []string, args ...
 func TestARunOnServersWithTLSAndAccountsLeavesThemAsTheyWere(t *testing.T) {
 	t.Parallel()
 	// The usual connections of three replicas would not fit.
-	stderr := startSecured(t).judge(t, "none,redis-stream,lock-redis-pubsub,lock-mysql-getlock",
+	stderr := startSecured(t).judge(t, "redis-stream,lock-redis-pubsub,lock-mysql-getlock",
 		[]string{
 			"were the user's", "with --redis-tls, there is none", "innodb_flush_log_at_trx_commit=0", "fewer connections",
 		}, "--replicas=3")
