@@ -25,6 +25,15 @@ func metric(t testing.TB, r *replica, sample string) string {
 	return ""
 }
 
+func wantMetrics(t testing.TB, r *replica, samples map[string]string) {
+	t.Helper()
+	for sample, want := range samples {
+		if got := metric(t, r, sample); got != want {
+			t.Errorf("%s is %q, want %q", sample, got, want)
+		}
+	}
+}
+
 func TestMetricsCountDeductionsByOutcome(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t, options{deps: stock.Deps{MySQL: database(t)}})
@@ -36,7 +45,7 @@ func TestMetricsCountDeductionsByOutcome(t *testing.T) {
 	post(t, r.public+"/stock/deduct/update?goods_id=1&count=9999", "").want(t, 409, "sold-out")
 	post(t, r.public+"/stock/deduct/update?goods_id=9&count=1", "").want(t, 404, "unknown-goods")
 	post(t, r.public+"/stock/deduct/update?goods_id=0&count=1", "").want(t, 400, "malformed")
-	for sample, want := range map[string]string{
+	wantMetrics(t, r, map[string]string{
 		`stock_deductions_total{outcome="done",store="mysql",strategy="update"}`:          "4",
 		`stock_deductions_total{outcome="replayed",store="mysql",strategy="update"}`:      "1",
 		`stock_deductions_total{outcome="sold-out",store="mysql",strategy="update"}`:      "1",
@@ -50,11 +59,7 @@ func TestMetricsCountDeductionsByOutcome(t *testing.T) {
 		`stock_retries_total{store="mysql",strategy="update"}`:                            "0",
 		`stock_http_problems_total{type="malformed"}`:                                     "1",
 		`stock_http_problems_total{type="sold-out"}`:                                      "1",
-	} {
-		if got := metric(t, r, sample); got != want {
-			t.Errorf("%s is %q, want %q", sample, got, want)
-		}
-	}
+	})
 }
 
 // The longest waits are those of refused requests. The histogram must have them.
@@ -63,18 +68,14 @@ func TestMetricsCountTheWaitsOfBusyRequests(t *testing.T) {
 	r := newReplica(t, options{deps: stock.Deps{MySQL: database(t), LockWait: 50 * time.Millisecond}})
 	holder := parkHolder(t, r)
 	post(t, r.public+"/stock/deduct/mutex?goods_id=1&count=1", "").want(t, 503, "busy")
-	for sample, want := range map[string]string{
+	wantMetrics(t, r, map[string]string{
 		`stock_lock_wait_seconds_count{store="mysql",strategy="mutex"}`:                   "1",
 		`stock_lock_wait_seconds_bucket{store="mysql",strategy="mutex",le="0.025"}`:       "0",
 		`stock_lock_hold_seconds_count{store="mysql",strategy="mutex"}`:                   "0",
 		`stock_lock_wait_seconds_bucket{store="mysql",strategy="mutex",le="30"}`:          "1",
 		`stock_deductions_total{outcome="busy",store="mysql",strategy="mutex"}`:           "1",
 		`stock_deduction_duration_seconds_bucket{store="mysql",strategy="mutex",le="15"}`: "1",
-	} {
-		if got := metric(t, r, sample); got != want {
-			t.Errorf("%s is %q, want %q", sample, got, want)
-		}
-	}
+	})
 	holder.resume().want(t, 200, "")
 }
 
