@@ -51,7 +51,7 @@ func (d target) withoutDSN(t *testing.T) {
 
 func (d target) withDSN(t *testing.T) {
 	dir := t.TempDir()
-	finish(t, d.argsWithStock(dir)...).want(t, exitHeld)
+	finish(t, d.argsWithStock(dir, "--requests", "300")...).want(t, exitHeld)
 	if name := witness(t, dir); name != "oracle" {
 		t.Errorf("the %s read the stock, want the oracle", name)
 	}

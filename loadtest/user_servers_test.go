@@ -206,7 +206,7 @@ func (f foreign) run(t *testing.T, dir string, args ...string) (stdout, stderr s
 func (f foreign) judge(t *testing.T, strategies string, notes []string, args ...string) (stderr string) {
 	t.Helper()
 	dir := t.TempDir()
-	args = append([]string{"run", "--quick", "--requests", "300", "--out", dir, "--strategies", strategies}, args...)
+	args = append([]string{"run", "--quick", "--requests", "150", "--out", dir, "--strategies", strategies}, args...)
 	stdout, stderr := f.run(t, dir, args...)
 	r := mustReadReport(t, dir)
 	if !r.ClaimsHeld {
