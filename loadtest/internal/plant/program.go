@@ -38,12 +38,11 @@ func Build(ctx context.Context, dir string) (*Program, error) {
 	p := &Program{dir, root}
 	// The service comes last: tests take one that is as new as they are for their own.
 	for _, build := range [][]string{
-		{"test", "-c", "-vet=off", "-ldflags=-w", "-o", p.tests(), "stock/" + explorer},
-		{"build", "-ldflags=-w", "-o", p.Stock(), "stock/cmd/stock"},
+		{"test", "-c", "-vet=off", "-o", p.tests(), "stock/" + explorer}, {"build", "-o", p.Stock(), "stock/cmd/stock"},
 	} {
 		output, err := servers.Run(ctx, servers.Command{
 			Name: "go " + build[0], Path: "go", Env: append(os.Environ(), "CGO_ENABLED=0"),
-			Args: append([]string{build[0], "-trimpath", "-overlay=" + overlay}, build[1:]...),
+			Args: append([]string{build[0], "-trimpath", "-ldflags=-w", "-overlay=" + overlay}, build[1:]...),
 		})
 		if err != nil {
 			return nil, fmt.Errorf("%w:\n%s", err, output)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"stock/internal/must"
+	"stock/internal/servers/serverstest"
 )
 
 // openPorts is a service of the user's. It listens at LISTEN some time after it has opened another port.
@@ -32,15 +33,12 @@ func TestAServiceMayOpenAnotherPortLongBeforeItsOwn(t *testing.T) {
 	must.Succeed(t, err)
 	must.Succeed(t, slow.Kill())
 
-	for patience := 3 * time.Second; ; patience *= 2 { // a busy machine may open the port, or look for it, later
+	patience := time.Duration(0)
+	serverstest.Eventually(t, "the error says where it listens", func() bool {
+		patience += 3 * time.Second // a busy machine may open the port later
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		_, err = lab.StartCommand(ctx, "deaf", []string{program, "1h"}, "", lab.Addresses())
-		cancel()
-		if err != nil && strings.Contains(err.Error(), "it listens at 127.0.0.1:") {
-			return
-		}
-		if err == nil || patience > time.Minute {
-			t.Fatalf("%v, want where it listens", err)
-		}
-	}
+		defer cancel()
+		_, err := lab.StartCommand(ctx, "deaf", []string{program, "1h"}, "", lab.Addresses())
+		return err != nil && strings.Contains(err.Error(), "it listens at 127.0.0.1:")
+	})
 }
