@@ -161,7 +161,8 @@ func TestStrategiesThatPlayNoScenarioAreWrongUsage(t *testing.T) {
 	serverstest.Long(t)
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "out")
-	runHere(t.Context(), "faults", "--scenarios", "pass-after-loss", "--strategies", "update", "--out", dir, stockBinary(t)).
+	none := []string{"faults", "--scenarios", "pass-after-loss", "--strategies", "update"}
+	runHere(t.Context(), append(none, "--out", dir, stockBinary(t))...).
 		want(t, exitUnusable, "loadtest: no scenario that was chosen applies to update\n")
 }
 

@@ -12,12 +12,14 @@ type Log struct {
 	text bytes.Buffer
 }
 
+// Write implements io.Writer.
 func (l *Log) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.Write(p)
 }
 
+// String returns what was written.
 func (l *Log) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
