@@ -1,0 +1,206 @@
+// Package contract states once what a stock service answers, as docs/http-api.md promises it: a model that gives the
+// right answers to each request in each state. It makes up sequences of requests, plays them on a real service, compares
+// every answer and every stock with the model, and shortens what is wrong to a few requests.
+//
+// The layers are those of the robustness tests of etcd: a pure step from a state and a request to answers and states,
+// and a thin one that keeps every state that the answers so far allow. Requests are read and written as text:
+//
+//	set 10a             an administrator sets the stock of item a
+//	restock 5a          adds units to it, in the store of the strategy
+//	sell 3a k           sells 3 units of item a, with the key k; without a key: sell 3a
+//	order 1a,2b k       sells units of several items
+//	hold 3a x k         makes the reservation x
+//	confirm x, release x, find x
+//	cancel k            cancels the sale with the key k; cancel k 2: 2 units of its only item; cancel k 1a,2b
+//	look k              reads the sale with the key k
+//	later 30s           time passes
+//	prune               a week passes, and an administrator deletes what is old
+//
+// "try" before a request lets it not wait, and "work" gives it work to do in the critical section. "by batch" after it
+// names another strategy than the one that is tested, and "at 2" the replica, 1 if there is no number.
+package contract
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Verb says what a request asks for.
+type Verb string
+
+// The verbs.
+const (
+	Sell    Verb = "sell"
+	Order   Verb = "order"
+	Hold    Verb = "hold"
+	Confirm Verb = "confirm"
+	Release Verb = "release"
+	Find    Verb = "find"
+	Cancel  Verb = "cancel"
+	Look    Verb = "look"
+	Set     Verb = "set"
+	Restock Verb = "restock"
+	Later   Verb = "later"
+	Prune   Verb = "prune"
+)
+
+// Line asks for units of an item.
+type Line struct {
+	Item  byte // a letter; 0 in a cancellation that names none
+	Count int64
+}
+
+// Request is one line of a script.
+type Request struct {
+	Verb    Verb
+	Lines   []Line
+	Key     string
+	Name    string // of a reservation
+	Time    time.Duration
+	Manner  string // try, work or nothing
+	By      string // the strategy; empty: the one that is tested
+	Replica int    // from 0
+}
+
+// Script is a sequence of requests, one after another.
+type Script []Request
+
+// Parse reads a script: a request in each line. What follows a | is a comment.
+func Parse(text string) (s Script, err error) {
+	for line := range strings.Lines(text) {
+		line, _, _ = strings.Cut(line, "|")
+		if strings.TrimSpace(line) == "" {
+			continue
+		}
+		q, err := parseRequest(strings.Fields(line))
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", strings.TrimSpace(line), err)
+		}
+		s = append(s, q)
+	}
+	return s, nil
+}
+
+// String writes a request in each line.
+func (s Script) String() string {
+	var text strings.Builder
+	for _, q := range s {
+		fmt.Fprintln(&text, q)
+	}
+	return text.String()
+}
+
+// arguments are those of each verb: l is lines, k a key, n the name of a reservation, t a time; capital letters are
+// optional.
+var arguments = map[Verb]string{
+	Sell: "lK", Order: "lK", Hold: "lnK", Confirm: "n", Release: "n", Find: "n", Cancel: "kL", Look: "k",
+	Set: "l", Restock: "l", Later: "t", Prune: "",
+}
+
+func parseRequest(words []string) (q Request, err error) {
+	if words[0] == "try" || words[0] == "work" {
+		q.Manner, words = words[0], words[1:]
+	}
+	for n := len(words); n >= 3; n = len(words) {
+		switch words[n-2] {
+		case "at":
+			if q.Replica, err = strconv.Atoi(words[n-1]); err != nil || q.Replica < 1 {
+				return q, fmt.Errorf("%q is no replica", words[n-1])
+			}
+			q.Replica--
+		case "by":
+			q.By = words[n-1]
+		default:
+			n = 0
+		}
+		if n == 0 {
+			break
+		}
+		words = words[:n-2]
+	}
+	if len(words) == 0 {
+		return q, fmt.Errorf("there is no verb")
+	}
+	q.Verb = Verb(words[0])
+	expected, known := arguments[q.Verb]
+	if !known {
+		return q, fmt.Errorf("%q is no verb", words[0])
+	}
+	words = words[1:]
+	for _, kind := range expected {
+		if len(words) == 0 && kind < 'a' {
+			return q, nil
+		}
+		if len(words) == 0 {
+			return q, fmt.Errorf("%s needs more words", q.Verb)
+		}
+		word := words[0]
+		words = words[1:]
+		switch kind | 0x20 {
+		case 'l':
+			q.Lines, err = parseLines(word)
+		case 'k':
+			q.Key = word
+		case 'n':
+			q.Name = word
+		case 't':
+			q.Time, err = time.ParseDuration(word)
+		}
+		if err != nil {
+			return q, err
+		}
+	}
+	if len(words) > 0 {
+		return q, fmt.Errorf("%q is too much", words)
+	}
+	return q, nil
+}
+
+func parseLines(word string) (lines []Line, err error) {
+	for part := range strings.SplitSeq(word, ",") {
+		var line Line
+		if last := part[len(part)-1:]; last >= "a" {
+			line.Item, part = last[0], strings.TrimSuffix(part, last)
+		}
+		if line.Count, err = strconv.ParseInt(part, 10, 64); err != nil {
+			return nil, fmt.Errorf("%q is no number of units", part)
+		}
+		lines = append(lines, line)
+	}
+	return lines, nil
+}
+
+// String writes the request as Parse reads it.
+func (q Request) String() string {
+	words := []string{q.Manner, string(q.Verb)}
+	for _, kind := range arguments[q.Verb] {
+		switch kind | 0x20 {
+		case 'l':
+			words = append(words, linesText(q.Lines))
+		case 'k':
+			words = append(words, q.Key)
+		case 'n':
+			words = append(words, q.Name)
+		case 't':
+			words = append(words, strings.TrimSuffix(q.Time.String(), "0s"))
+		}
+	}
+	if q.By != "" {
+		words = append(words, "by", q.By)
+	}
+	if q.Replica > 0 {
+		words = append(words, "at", strconv.Itoa(q.Replica+1))
+	}
+	return strings.Join(slices.DeleteFunc(words, func(w string) bool { return w == "" }), " ")
+}
+
+func linesText(lines []Line) string {
+	words := make([]string, len(lines))
+	for i, l := range lines {
+		words[i] = strconv.FormatInt(l.Count, 10) + strings.TrimPrefix(string(rune(l.Item)), "\x00")
+	}
+	return strings.Join(words, ",")
+}

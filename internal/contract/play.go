@@ -1,0 +1,151 @@
+package contract
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Service is a service under test.
+type Service interface {
+	// Begin forgets the items, keys and reservations of the script before.
+	Begin()
+	// Ask sends a request. The answer is in the words of the model, such as "7 remain, replayed", or Busy or Unknown. An
+	// answer that the model cannot know, such as a malformed one, is told in other words.
+	Ask(ctx context.Context, q Request) (answer string, err error)
+	// Left reads the stock of an item in a store.
+	Left(ctx context.Context, store string, item byte) (int64, error)
+	// Curl returns the command that sends a request, with the names of items and keys that were used last.
+	Curl(q Request) string
+}
+
+// Player plays scripts on a service.
+type Player struct {
+	Service Service
+	Rules   map[string]Rules // see NewWorld
+	// Patience is how long a request is sent again while it is refused as busy, and how long sales may be on their way to
+	// another store.
+	Patience time.Duration
+}
+
+// Failure is a script whose last request was answered wrongly, or has left a wrong stock.
+type Failure struct {
+	Script  Script
+	Answers []string
+	Wrong   *Mismatch
+	Curl    []string
+}
+
+// Play plays a script, and returns what is wrong, or nil. An error says that it could not be played.
+func (p *Player) Play(ctx context.Context, s Script) (failed *Failure, err error) {
+	p.Service.Begin()
+	w := NewWorld(p.Rules)
+	failed = &Failure{}
+	now, later := p.stores()
+	for _, q := range s {
+		answer, err := p.ask(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		failed.Script, failed.Answers = append(failed.Script, q), append(failed.Answers, answer)
+		wrong := w.Answered(q, answer)
+		if wrong == nil {
+			wrong = p.look(ctx, w, failed.Script, now)
+		}
+		if wrong != nil {
+			return p.describe(failed, wrong)
+		}
+	}
+	if wrong := p.await(ctx, w, failed.Script, later); wrong != nil {
+		return p.describe(failed, wrong)
+	}
+	return nil, nil
+}
+
+// stores lists the stores that are right when a request has been answered, and those that are right later.
+func (p *Player) stores() (now, later []string) {
+	for _, r := range p.Rules {
+		now = append(now, r.Store, r.Through)
+		later = append(later, r.Behind)
+	}
+	unused := func(store string) bool { return store == "" || slices.Contains(later, store) }
+	slices.Sort(now)
+	later = slices.DeleteFunc(later, func(store string) bool { return store == "" })
+	return slices.DeleteFunc(slices.Compact(now), unused), later
+}
+
+func (p *Player) describe(f *Failure, wrong error) (*Failure, error) {
+	if !errors.As(wrong, &f.Wrong) {
+		return nil, wrong
+	}
+	for _, q := range f.Script {
+		f.Curl = append(f.Curl, p.Service.Curl(q))
+	}
+	return f, nil
+}
+
+// ask sends a request until it is not refused as busy.
+func (p *Player) ask(ctx context.Context, q Request) (string, error) {
+	for until := time.Now().Add(p.Patience); ; time.Sleep(time.Millisecond) {
+		answer, err := p.Service.Ask(ctx, q)
+		if err != nil || answer != Busy || time.Now().After(until) || ctx.Err() != nil {
+			return answer, cmp.Or(err, ctx.Err())
+		}
+	}
+}
+
+// look compares the stock of each item that was set.
+func (p *Player) look(ctx context.Context, w *World, s Script, stores []string) error {
+	for _, store := range stores {
+		for _, item := range s.items() {
+			units, err := p.Service.Left(ctx, store, item)
+			if err != nil {
+				return err
+			}
+			if err := w.Found(store, item, units); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// await compares stocks that are written later, until they are right or the patience is over.
+func (p *Player) await(ctx context.Context, w *World, s Script, stores []string) error {
+	for until := time.Now().Add(p.Patience); ; time.Sleep(time.Millisecond) {
+		err := p.look(ctx, w, s, stores)
+		if err == nil || time.Now().After(until) || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// items lists the items whose stock was set.
+func (s Script) items() (items []byte) {
+	for _, q := range s {
+		if q.Verb == Set && !slices.Contains(items, q.Lines[0].Item) {
+			items = append(items, q.Lines[0].Item)
+		}
+	}
+	return items
+}
+
+// String tells the script with its answers, what is wrong with the last one, and how to see it with curl.
+func (f *Failure) String() string {
+	var text strings.Builder
+	for i, q := range f.Script {
+		fmt.Fprintf(&text, "%-24s| %s\n", q, f.Answers[i])
+	}
+	fmt.Fprintf(&text, "%v\n\n%s\n", f.Wrong, strings.Join(f.Curl, "\n"))
+	return text.String()
+}
+
+// kind is the way in which the script fails: a shorter script must fail in the same way.
+func (f *Failure) kind() string {
+	what, _, _ := strings.Cut(f.Wrong.What, " ")
+	return string(f.Script[len(f.Script)-1].Verb) + " " + what
+}

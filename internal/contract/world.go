@@ -1,0 +1,108 @@
+package contract
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Answers that say nothing about what a request asked for.
+const (
+	Unknown = "unknown" // the request may take effect, or have taken effect
+	Busy    = "busy"    // it was refused, has changed nothing, and may be sent again
+)
+
+// World is every state that a service may be in, according to its answers so far.
+type World struct {
+	rules  map[string]Rules // by the strategy that a request names; the tested one has the empty name
+	states []state
+}
+
+// NewWorld returns a world without items. The rules of the strategy that is tested have the empty name.
+func NewWorld(rules map[string]Rules) *World {
+	return &World{rules, []state{newState()}}
+}
+
+// Mismatch is an answer, or a stock, that no state explains.
+type Mismatch struct {
+	What string // that is wrong: "answer", or "stock of a in mysql"
+	Got  string
+	Want []string // each that is right
+	Rule string   // that is broken
+}
+
+// Error says what is wrong.
+func (m *Mismatch) Error() string {
+	return fmt.Sprintf("%s %q, want %q: %s", m.What, m.Got, strings.Join(m.Want, "\" or \""), m.Rule)
+}
+
+// Answered keeps the states that an answer allows.
+func (w *World) Answered(q Request, answer string) error {
+	var after []state
+	wrong := &Mismatch{What: "answer", Got: answer}
+	for _, s := range w.open() {
+		if answer == Unknown {
+			s.under = append(slices.Clone(s.under), q)
+			after = append(after, s)
+			continue
+		}
+		for _, o := range w.rules[q.By].step(s, q) {
+			switch {
+			case o.answer == answer:
+				after = append(after, o.after)
+			case !slices.Contains(wrong.Want, o.answer):
+				wrong.Want, wrong.Rule = append(wrong.Want, o.answer), o.rule
+			}
+		}
+	}
+	if len(after) == 0 {
+		return wrong
+	}
+	w.states = after
+	return nil
+}
+
+// Found keeps the states that the stock of an item in a store allows.
+func (w *World) Found(store string, item byte, units int64) error {
+	var after []state
+	wrong := &Mismatch{
+		What: fmt.Sprintf("stock of %c in %s", item, store), Got: fmt.Sprint(units), Rule: "the stock agrees with the answers",
+	}
+	for _, s := range w.open() {
+		want := s.stock[place{store, item}]
+		if want == units {
+			after = append(after, s)
+		} else if text := fmt.Sprint(want); !slices.Contains(wrong.Want, text) {
+			wrong.Want = append(wrong.Want, text)
+		}
+	}
+	if len(after) == 0 {
+		return wrong
+	}
+	w.states = after
+	return nil
+}
+
+// open returns the states, and those that they may have become by themselves: requests whose outcome is not known take
+// effect, and the units of expired reservations are put back.
+func (w *World) open() (all []state) {
+	all = slices.Clone(w.states)
+	for i := 0; i < len(all); i++ {
+		s := all[i]
+		for n, q := range s.under {
+			for _, o := range w.rules[q.By].step(s, q) {
+				o.after.under = slices.Delete(slices.Clone(s.under), n, n+1)
+				all = append(all, o.after)
+			}
+		}
+		for name, h := range s.holds {
+			if h.state == "held" && h.now() == "expired" {
+				c := change{state: s.clone()}
+				c.end(name)
+				all = append(all, c.state)
+				break // the others follow from there, and each is left as it is in another state
+			}
+		}
+	}
+	return all
+}

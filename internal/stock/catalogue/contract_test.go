@@ -1,0 +1,150 @@
+package catalogue_test
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"stock/internal/contract"
+	"stock/internal/must"
+	"stock/internal/stock"
+	"stock/internal/stock/catalogue"
+	"stock/internal/stock/httpapi"
+	"stock/internal/stock/retention"
+	"stock/internal/stock/stocktest"
+)
+
+// rulesOf returns what a strategy promises on a store.
+func rulesOf(s catalogue.Status, on stock.Store) contract.Rules {
+	r := contract.Rules{
+		Store: string(on), Remaining: s.TellsRemaining(), Oversells: s.Claim.OneReplica == stock.Oversells,
+		Orders: slices.Contains(s.Orders, on), Holds: slices.Contains(s.Reservations, on),
+	}
+	if s.Idempotent() {
+		r.Keys = string(stock.MySQL)
+		if on == stock.Redis {
+			r.Keys = string(stock.Redis)
+		}
+	}
+	if s.WriteBehind {
+		r.Behind = string(stock.MySQL)
+	}
+	if s.WriteThrough {
+		r.Through = string(stock.MySQL)
+	}
+	return r
+}
+
+// serving returns a client of two replicas of the service.
+func serving(t *testing.T, a stocktest.Addresses) (*contract.Client, map[string]contract.Rules) {
+	t.Helper()
+	c := &contract.Client{HTTP: http.DefaultClient, Ways: map[string]contract.Way{}, NewItem: stocktest.NewItem}
+	rules := map[string]contract.Rules{}
+	for range 2 {
+		deps := a.Connect(t)
+		registry, err := catalogue.Build(deps, catalogue.Strategies)
+		must.Succeed(t, err)
+		t.Cleanup(func() { must.Succeed(t, registry.Close()) })
+		api, err := httpapi.New(httpapi.Config{
+			Strategies: registry, Deps: deps, DefaultStrategy: "update", Replica: "a", RequestTimeout: time.Hour,
+			MaxTTL: time.Hour, MaxHold: time.Second, Registry: prometheus.NewRegistry(),
+			Log: slog.New(slog.DiscardHandler),
+		})
+		must.Succeed(t, err)
+		public, admin := httptest.NewServer(api.Public()), httptest.NewServer(api.Admin())
+		t.Cleanup(public.Close)
+		t.Cleanup(admin.Close)
+		c.Replicas, c.Admin = append(c.Replicas, public.URL), admin.URL
+		c.LetPass = func(ctx context.Context, q contract.Request, items []int64, prefix string) error {
+			return letPass(ctx, deps, q, items, prefix)
+		}
+		for _, s := range registry.Statuses() {
+			for _, on := range s.Stores {
+				if s.Claim.OneReplica == stock.SellsNothing || s.Claim.OneReplica == stock.Undersells {
+					continue
+				}
+				name := s.Name + "/" + string(on)
+				c.Ways[name] = contract.Way{Strategy: s.Name, Store: string(on)}
+				rules[name] = rulesOf(s, on)
+			}
+		}
+	}
+	return c, rules
+}
+
+// letPass makes the keys and the reservations of a script older.
+func letPass(ctx context.Context, d stock.Deps, q contract.Request, items []int64, prefix string) error {
+	age := q.Time
+	if q.Verb == contract.Prune {
+		age = 8 * 24 * time.Hour
+	}
+	_, err := d.MySQL.ExecContext(ctx, "UPDATE ledger SET created_at = created_at - INTERVAL ? MICROSECOND "+
+		"WHERE order_key LIKE CONCAT(?, '%')", age.Microseconds(), prefix)
+	for _, item := range items {
+		_, err2 := d.MySQL.ExecContext(ctx, "UPDATE reservation SET created_at = created_at - INTERVAL ? MICROSECOND, "+
+			"expires_at = expires_at - INTERVAL ? MICROSECOND WHERE goods_id = ?", age.Microseconds(), age.Microseconds(), item)
+		err = cmp.Or(err, err2)
+	}
+	keys, err2 := d.Redis.Keys(ctx, d.KeyPrefix+"stock:key:"+prefix+"*").Result()
+	err = cmp.Or(err, err2)
+	for _, key := range keys {
+		left, err2 := d.Redis.PTTL(ctx, key).Result()
+		err = cmp.Or(err, err2, d.Redis.PExpire(ctx, key, left-age).Err())
+	}
+	if q.Verb == contract.Prune {
+		_, err2 := retention.PruneLedger(ctx, d.MySQL, 7*24*time.Hour)
+		err = cmp.Or(err, err2)
+	}
+	return err
+}
+
+// Every strategy answers made-up sequences of requests as the model does.
+func TestEveryStrategyKeepsTheContract(t *testing.T) {
+	t.Parallel()
+	client, all := serving(t, stocktest.NewAddresses(t))
+	for name := range all {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			playMadeUp(t, client, all, name, 20)
+		})
+	}
+}
+
+func playMadeUp(t *testing.T, shared *contract.Client, all map[string]contract.Rules, name string, scripts int) {
+	client := *shared
+	client.Ways = tested(shared.Ways, name)
+	rules := tested(all, name)
+	p := contract.Player{Service: &client, Rules: rules, Patience: time.Minute}
+	can := contract.Can{
+		Rules: rules, Time: true, Prune: rules[""].Keys != "", Restock: rules[""].Through == "", Cancel: true, Manner: true,
+		Items: 2,
+	}
+	for seed := range scripts {
+		s := can.Generate(rand.New(rand.NewPCG(uint64(seed), 0)), 25)
+		failed, err := p.Play(t.Context(), s)
+		must.Succeed(t, err)
+		if failed != nil {
+			t.Fatalf("seed %d:\n%v", seed, p.Shrink(t.Context(), failed))
+		}
+	}
+}
+
+// tested returns what a script may name: the tested strategy, which needs no name, and some that share its keys or its
+// stock. What is written to MySQL later must not be sold there meanwhile.
+func tested[T any](all map[string]T, name string) map[string]T {
+	some := map[string]T{"": all[name]}
+	for _, other := range []string{"update/mysql", "reserve/mysql", "slots/slots", "redis-script/redis"} {
+		if name != "redis-stream/redis" || other == "redis-script/redis" {
+			some[other] = all[other]
+		}
+	}
+	return some
+}
