@@ -10,19 +10,25 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"sync/atomic"
+	"time"
 )
 
-// Client is the Service of this repository, over HTTP.
-type Client struct {
+// Site is where this repository's service is reached.
+type Site struct {
 	HTTP     *http.Client
-	Replicas []string // URLs of the public listeners
-	Admin    string   // URL of an admin listener
-	Ways     map[string]Way
-	NewItem  func() int64
-	// LetPass makes everything about some items and keys older, and Prune deletes what is old. They may be nil.
+	Replicas []string       // URLs of the public listeners
+	Admin    string         // URL of an admin listener
+	Ways     map[string]Way // by the strategy that a request names
+	NewItem  func() int64   // returns the id of an item that nobody uses, greater than those before
+	// LetPass carries out Later and Prune, for some items and the keys with a prefix. It may be nil.
 	LetPass func(ctx context.Context, q Request, items []int64, keyPrefix string) error
+}
 
+// client is a Service over HTTP.
+type client struct {
+	*Site
 	items  map[byte]int64
 	prefix string            // of the keys of this script
 	holds  map[string]string // id by name
@@ -31,16 +37,21 @@ type Client struct {
 // Way is a strategy on a store.
 type Way struct{ Strategy, Store string }
 
-var scripts atomic.Int64
+var (
+	scripts   atomic.Int64
+	numbering sync.Mutex
+)
 
-// Begin implements Service.
-func (c *Client) Begin() {
-	c.items, c.holds = map[byte]int64{}, map[string]string{}
-	c.prefix = fmt.Sprintf("contract-%d-%d-", c.NewItem(), scripts.Add(1))
+// Service returns the service for one script.
+func (s *Site) Service() Service {
+	return &client{s, map[byte]int64{}, fmt.Sprintf("contract-%d-%d-", time.Now().UnixNano(), scripts.Add(1)),
+		map[string]string{}}
 }
 
 // item returns the id of an item. The ids of a script have the order of their letters.
-func (c *Client) item(letter byte) int64 {
+func (c *client) item(letter byte) int64 {
+	numbering.Lock()
+	defer numbering.Unlock()
 	for known := byte('a'); known <= letter; known++ {
 		if c.items[known] == 0 {
 			c.items[known] = c.NewItem()
@@ -50,7 +61,7 @@ func (c *Client) item(letter byte) int64 {
 }
 
 // Ask implements Service.
-func (c *Client) Ask(ctx context.Context, q Request) (string, error) {
+func (c *client) Ask(ctx context.Context, q Request) (string, error) {
 	if q.Verb == Later || q.Verb == Prune {
 		var items []int64
 		for _, id := range c.items {
@@ -83,7 +94,7 @@ func (c *Client) Ask(ctx context.Context, q Request) (string, error) {
 }
 
 // request makes the HTTP request.
-func (c *Client) request(ctx context.Context, q Request) (*http.Request, error) {
+func (c *client) request(ctx context.Context, q Request) (*http.Request, error) {
 	way, base := c.Ways[q.By], c.Replicas[q.Replica%len(c.Replicas)]+"/stock"
 	body := map[string]any{"strategy": way.Strategy, "store": way.Store}
 	method, path := http.MethodPost, ""
@@ -150,9 +161,9 @@ func (c *Client) request(ctx context.Context, q Request) (*http.Request, error) 
 	return r, nil
 }
 
-func (c *Client) key(q Request) string { return c.prefix + q.Key }
+func (c *client) key(q Request) string { return c.prefix + q.Key }
 
-func (c *Client) lines(lines []Line, count string) (all []map[string]any) {
+func (c *client) lines(lines []Line, count string) (all []map[string]any) {
 	for _, l := range lines {
 		all = append(all, map[string]any{"goods_id": c.item(l.Item), count: l.Count})
 	}
@@ -160,7 +171,7 @@ func (c *Client) lines(lines []Line, count string) (all []map[string]any) {
 }
 
 // Curl implements Service.
-func (c *Client) Curl(q Request) string {
+func (c *client) Curl(q Request) string {
 	r, err := c.request(context.Background(), q)
 	if err != nil {
 		return "# " + q.String()
@@ -204,7 +215,7 @@ var refusals = map[string]string{
 }
 
 // answer puts a reply into the words of the model.
-func (c *Client) answer(q Request, status int, a reply) string {
+func (c *client) answer(q Request, status int, a reply) string {
 	_, problem, refused := strings.Cut(a.Type, "/problems/")
 	switch {
 	case refused && problem == "sold-out" && a.Remaining != nil:
@@ -247,7 +258,7 @@ func (c *Client) answer(q Request, status int, a reply) string {
 }
 
 // blame names the item of an order that was refused.
-func (c *Client) blame(q Request, a reply) string {
+func (c *client) blame(q Request, a reply) string {
 	for letter, id := range c.items {
 		if id == a.GoodsID && q.Verb == Order {
 			return string(letter) + ": "
@@ -257,7 +268,7 @@ func (c *Client) blame(q Request, a reply) string {
 }
 
 // held tells of a new reservation, or of one that is there already.
-func (c *Client) held(q Request, a reply) string {
+func (c *client) held(q Request, a reply) string {
 	if a.Remaining != nil {
 		c.holds[q.Name] = a.ID
 		return fmt.Sprintf("%d remain", *a.Remaining)
@@ -271,7 +282,7 @@ func (c *Client) held(q Request, a reply) string {
 }
 
 // Left implements Service.
-func (c *Client) Left(ctx context.Context, store string, item byte) (int64, error) {
+func (c *client) Left(ctx context.Context, store string, item byte) (int64, error) {
 	address := fmt.Sprintf("%s/stock/%d?store=%s", c.Replicas[0], c.item(item), store)
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {

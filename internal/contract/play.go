@@ -5,28 +5,30 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
-// Service is a service under test.
+// Service is a service under test, with items, keys and reservations that only one script uses.
 type Service interface {
-	// Begin forgets the items, keys and reservations of the script before.
-	Begin()
 	// Ask sends a request. The answer is in the words of the model, such as "7 remain, replayed", or Busy or Unknown. An
 	// answer that the model cannot know, such as a malformed one, is told in other words.
 	Ask(ctx context.Context, q Request) (answer string, err error)
 	// Left reads the stock of an item in a store.
 	Left(ctx context.Context, store string, item byte) (int64, error)
-	// Curl returns the command that sends a request, with the names of items and keys that were used last.
+	// Curl returns the command that sends a request.
 	Curl(q Request) string
 }
 
 // Player plays scripts on a service.
 type Player struct {
-	Service Service
-	Rules   map[string]Rules // see NewWorld
+	New   func() Service
+	Rules map[string]Rules // see NewWorld
 	// Patience is how long a request is sent again while it is refused as busy, and how long sales may be on their way to
 	// another store.
 	Patience time.Duration
@@ -40,28 +42,58 @@ type Failure struct {
 	Curl    []string
 }
 
+// Check plays scripts that are made up from a seed, a few at the same time, and returns the first that fails, shortened,
+// or nil. An error says that it could not be judged.
+func (p *Player) Check(ctx context.Context, can Can, seed uint64, scripts, atOnce int) (failed *Failure, err error) {
+	var mu sync.Mutex
+	playing, within := errgroup.WithContext(ctx)
+	playing.SetLimit(atOnce)
+	for n := range scripts {
+		playing.Go(func() error {
+			s := can.Generate(rand.New(rand.NewPCG(seed, uint64(n))), scriptLength)
+			f, err := p.Play(within, s)
+			if f == nil {
+				return err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			failed = f
+			return errFound
+		})
+	}
+	if err := playing.Wait(); failed == nil {
+		return nil, err
+	}
+	return p.Shrink(ctx, failed), nil
+}
+
+// errFound ends the other scripts.
+var errFound = errors.New("a script has failed")
+
+// scriptLength is the number of requests of a script, beside those that set stocks first.
+const scriptLength = 25
+
 // Play plays a script, and returns what is wrong, or nil. An error says that it could not be played.
 func (p *Player) Play(ctx context.Context, s Script) (failed *Failure, err error) {
-	p.Service.Begin()
-	w := NewWorld(p.Rules)
+	on, w := p.New(), NewWorld(p.Rules)
 	failed = &Failure{}
 	now, later := p.stores()
 	for _, q := range s {
-		answer, err := p.ask(ctx, q)
+		answer, err := ask(ctx, on, q, p.Patience)
 		if err != nil {
 			return nil, err
 		}
 		failed.Script, failed.Answers = append(failed.Script, q), append(failed.Answers, answer)
 		wrong := w.Answered(q, answer)
 		if wrong == nil {
-			wrong = p.look(ctx, w, failed.Script, now)
+			wrong = look(ctx, on, w, failed.Script, now)
 		}
 		if wrong != nil {
-			return p.describe(failed, wrong)
+			return failed.describe(on, wrong)
 		}
 	}
-	if wrong := p.await(ctx, w, failed.Script, later); wrong != nil {
-		return p.describe(failed, wrong)
+	if wrong := p.await(ctx, on, w, failed.Script, later); wrong != nil {
+		return failed.describe(on, wrong)
 	}
 	return nil, nil
 }
@@ -78,20 +110,20 @@ func (p *Player) stores() (now, later []string) {
 	return slices.DeleteFunc(slices.Compact(now), unused), later
 }
 
-func (p *Player) describe(f *Failure, wrong error) (*Failure, error) {
+func (f *Failure) describe(on Service, wrong error) (*Failure, error) {
 	if !errors.As(wrong, &f.Wrong) {
 		return nil, wrong
 	}
 	for _, q := range f.Script {
-		f.Curl = append(f.Curl, p.Service.Curl(q))
+		f.Curl = append(f.Curl, on.Curl(q))
 	}
 	return f, nil
 }
 
 // ask sends a request until it is not refused as busy.
-func (p *Player) ask(ctx context.Context, q Request) (string, error) {
-	for until := time.Now().Add(p.Patience); ; time.Sleep(time.Millisecond) {
-		answer, err := p.Service.Ask(ctx, q)
+func ask(ctx context.Context, on Service, q Request, patience time.Duration) (string, error) {
+	for until := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		answer, err := on.Ask(ctx, q)
 		if err != nil || answer != Busy || time.Now().After(until) || ctx.Err() != nil {
 			return answer, cmp.Or(err, ctx.Err())
 		}
@@ -99,10 +131,10 @@ func (p *Player) ask(ctx context.Context, q Request) (string, error) {
 }
 
 // look compares the stock of each item that was set.
-func (p *Player) look(ctx context.Context, w *World, s Script, stores []string) error {
+func look(ctx context.Context, on Service, w *World, s Script, stores []string) error {
 	for _, store := range stores {
 		for _, item := range s.items() {
-			units, err := p.Service.Left(ctx, store, item)
+			units, err := on.Left(ctx, store, item)
 			if err != nil {
 				return err
 			}
@@ -115,9 +147,9 @@ func (p *Player) look(ctx context.Context, w *World, s Script, stores []string) 
 }
 
 // await compares stocks that are written later, until they are right or the patience is over.
-func (p *Player) await(ctx context.Context, w *World, s Script, stores []string) error {
+func (p *Player) await(ctx context.Context, on Service, w *World, s Script, stores []string) error {
 	for until := time.Now().Add(p.Patience); ; time.Sleep(time.Millisecond) {
-		err := p.look(ctx, w, s, stores)
+		err := look(ctx, on, w, s, stores)
 		if err == nil || time.Now().After(until) || ctx.Err() != nil {
 			return err
 		}
