@@ -111,7 +111,10 @@ func (f *runFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error
 		return err
 	}
 	f.announceDuration(len(run.Runner.Plan()), screen)
-	failure := measure(ctx, run, screen)
+	failure := f.playContract(ctx, run, screen)
+	if failure == nil {
+		failure = measure(ctx, run, screen)
+	}
 	if failure == nil && f.faults {
 		options := fault.Options{
 			Scenarios: fault.Basic, Choices: run.Choices, Repeat: 1, Parallel: parallel(l, f.Replicas, len(fault.Basic)),
@@ -125,6 +128,30 @@ func (f *runFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error
 	}
 	how := fmt.Sprintf("%v, seed %d", time.Since(began).Round(time.Second), f.Seed)
 	return writeReport(ctx, stdout, run.Builder, f.Dir, failure, how)
+}
+
+// Sequences of requests for each strategy.
+const (
+	sequences      = 8
+	quickSequences = 2
+)
+
+// playContract compares the answers to made-up sequences of requests with the model of the API.
+func (f *runFlags) playContract(ctx context.Context, run *lab.Run, screen *screen) error {
+	if !f.contract {
+		return nil
+	}
+	screen.status("contract")
+	defer screen.clear()
+	each := sequences
+	if f.quick {
+		each = quickSequences
+	}
+	return run.PlayContract(ctx, lab.Sequences{Each: each, Seed: f.Seed}, func(c report.Contract) {
+		if c.Wrong != "" {
+			screen.logLine(fmt.Sprintf("contract: %s on %s: %s", c.Strategy, c.Store, c.Wrong))
+		}
+	})
 }
 
 // openLab starts the servers, or connects to those of --target.

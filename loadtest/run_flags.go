@@ -48,6 +48,7 @@ type runFlags struct {
 	quick      bool
 	faults     bool
 	explore    bool
+	contract   bool
 	// faultsLeftOut is why faults is not set, if that is only because of the user's servers.
 	faultsLeftOut string
 
@@ -211,6 +212,9 @@ func (f *runFlags) setDefaults(flags *pflag.FlagSet) {
 	if f.Duration > 0 {
 		f.Requests = 0
 	}
+	// In a Cluster, each item has its own keys. A service with --target is not the lab's, so no items are added to it.
+	f.contract = f.Standard() && f.Hold == 0 && f.attach.target == "" && f.service == nil && !f.clusters.redis &&
+		len(f.attach.redis) == 0
 	standard := f.Standard() && f.Hold == 0 && !f.quick && f.attach.target == ""
 	f.explore = f.faults && standard && f.service == nil && f.attach.mysqlDSN == "" && len(f.attach.redis) == 0
 	f.faults = f.faults && standard && f.service == nil && f.Replicas >= 2

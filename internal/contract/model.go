@@ -19,6 +19,11 @@ type Rules struct {
 	Oversells bool   // it never refuses
 	Behind    string // the store that it writes to later; empty: none
 	Through   string // the store that it also writes to, in the same request; empty: none
+
+	// Plain reports that little is known of the answers: not what is left of an item that is sold out, nor whether an
+	// answer is a replay. Any request may be refused. A key that was used for another request is refused, or, unless
+	// RefusesReuse is set, gets the first answer.
+	Plain, RefusesReuse bool
 }
 
 // HoldTime is how long reservations of scripts last, and refusalTime how long a service keeps a refusal at least.
@@ -98,6 +103,9 @@ func (r Rules) step(s state, q Request) []outcome {
 	c := change{Rules: r, state: s.clone(), Request: q}
 	switch q.Verb {
 	case Sell, Order, Hold:
+		if r.Plain {
+			return c.plain()
+		}
 		return c.keyed()
 	case Confirm, Release, Find:
 		return c.reservation()
@@ -167,6 +175,32 @@ func (c change) replay(first record) []outcome {
 		return c.answer("the key's reservation, as it is now", "%s %s, replayed", first.hold, c.holds[first.hold].now())
 	}
 	return c.answer("the first answer to this key", "%s, replayed", first.answer)
+}
+
+// plain returns the answers to a sale of a service of which little is known.
+func (c change) plain() []outcome {
+	refused := c.answer("it may refuse any request", Refused)
+	all := c.keyed()
+	if all[0].answer == "key reused" {
+		all = append(refused, c.answer("what another request with the key asked for is not sold", "sold out")...)
+		if first := c.keys[c.id()]; !c.RefusesReuse {
+			all = append(all, c.answer("the first answer to this key", "%s", first.answer)...)
+		}
+		return plainly(all)
+	}
+	return append(plainly(all), refused...)
+}
+
+// plainly leaves out of answers what a plain service does not tell.
+func plainly(all []outcome) []outcome {
+	for i := range all {
+		answer, _, _ := strings.Cut(all[i].answer, ", replayed")
+		if strings.HasPrefix(answer, "sold out") {
+			answer = "sold out"
+		}
+		all[i].answer = answer
+	}
+	return all
 }
 
 // merged returns one line for each item, in ascending order.

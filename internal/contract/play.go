@@ -32,6 +32,8 @@ type Player struct {
 	// Patience is how long a request is sent again while it is refused as busy, and how long sales may be on their way to
 	// another store.
 	Patience time.Duration
+	// Settle is how long a service may take to write a sale after its answer.
+	Settle time.Duration
 }
 
 // Failure is a script whose last request was answered wrongly, or has left a wrong stock.
@@ -86,13 +88,13 @@ func (p *Player) Play(ctx context.Context, s Script) (failed *Failure, err error
 		failed.Script, failed.Answers = append(failed.Script, q), append(failed.Answers, answer)
 		wrong := w.Answered(q, answer)
 		if wrong == nil {
-			wrong = look(ctx, on, w, failed.Script, now)
+			wrong = await(ctx, on, w, failed.Script, now, p.Settle)
 		}
 		if wrong != nil {
 			return failed.describe(on, wrong)
 		}
 	}
-	if wrong := p.await(ctx, on, w, failed.Script, later); wrong != nil {
+	if wrong := await(ctx, on, w, failed.Script, later, p.Patience); wrong != nil {
 		return failed.describe(on, wrong)
 	}
 	return nil, nil
@@ -146,9 +148,9 @@ func look(ctx context.Context, on Service, w *World, s Script, stores []string) 
 	return nil
 }
 
-// await compares stocks that are written later, until they are right or the patience is over.
-func (p *Player) await(ctx context.Context, on Service, w *World, s Script, stores []string) error {
-	for until := time.Now().Add(p.Patience); ; time.Sleep(time.Millisecond) {
+// await compares stocks until they are right or the patience is over.
+func await(ctx context.Context, on Service, w *World, s Script, stores []string, patience time.Duration) error {
+	for until := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
 		err := look(ctx, on, w, s, stores)
 		if err == nil || time.Now().After(until) || ctx.Err() != nil {
 			return err
@@ -166,14 +168,18 @@ func (s Script) items() (items []byte) {
 	return items
 }
 
-// String tells the script with its answers, what is wrong with the last one, and how to see it with curl.
-func (f *Failure) String() string {
+// Text is the script with its answers.
+func (f *Failure) Text() string {
 	var text strings.Builder
 	for i, q := range f.Script {
 		fmt.Fprintf(&text, "%-24s| %s\n", q, f.Answers[i])
 	}
-	fmt.Fprintf(&text, "%v\n\n%s\n", f.Wrong, strings.Join(f.Curl, "\n"))
 	return text.String()
+}
+
+// String tells the script with its answers, what is wrong with the last one, and how to see it with curl.
+func (f *Failure) String() string {
+	return fmt.Sprintf("%s%v\n\n%s\n", f.Text(), f.Wrong, strings.Join(f.Curl, "\n"))
 }
 
 // kind is the way in which the script fails: a shorter script must fail in the same way.

@@ -10,6 +10,7 @@ import (
 const (
 	Unknown = "unknown" // the request may take effect, or have taken effect
 	Busy    = "busy"    // it was refused, has changed nothing, and may be sent again
+	Refused = "refused" // it was refused, for a reason that is not known, and has changed nothing
 )
 
 // World is every state that a service may be in, according to its answers so far.

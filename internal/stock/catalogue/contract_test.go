@@ -1,7 +1,6 @@
 package catalogue_test
 
 import (
-	"cmp"
 	"context"
 	"flag"
 	"log/slog"
@@ -80,29 +79,16 @@ func serving(t *testing.T, a stocktest.Addresses) (*contract.Site, map[string]co
 	return c, rules
 }
 
-// letPass makes the keys and the reservations of a script older.
+// letPass lets time pass for a script, and prunes.
 func letPass(ctx context.Context, d stock.Deps, q contract.Request, items []int64, prefix string) error {
-	age := q.Time
-	if q.Verb == contract.Prune {
-		age = 8 * 24 * time.Hour
+	clock := contract.Clock{DB: d.MySQL.DB, Redis: d.Redis, Prefix: d.KeyPrefix}
+	if q.Verb == contract.Later {
+		return clock.Age(ctx, q.Time, items, prefix)
 	}
-	_, err := d.MySQL.ExecContext(ctx, "UPDATE ledger SET created_at = created_at - INTERVAL ? MICROSECOND "+
-		"WHERE order_key LIKE CONCAT(?, '%')", age.Microseconds(), prefix)
-	for _, item := range items {
-		_, err2 := d.MySQL.ExecContext(ctx, "UPDATE reservation SET created_at = created_at - INTERVAL ? MICROSECOND, "+
-			"expires_at = expires_at - INTERVAL ? MICROSECOND WHERE goods_id = ?", age.Microseconds(), age.Microseconds(), item)
-		err = cmp.Or(err, err2)
+	if err := clock.Age(ctx, 8*24*time.Hour, items, prefix); err != nil {
+		return err
 	}
-	keys, err2 := d.Redis.Keys(ctx, d.KeyPrefix+"stock:key:"+prefix+"*").Result()
-	err = cmp.Or(err, err2)
-	for _, key := range keys {
-		left, err2 := d.Redis.PTTL(ctx, key).Result()
-		err = cmp.Or(err, err2, d.Redis.PExpire(ctx, key, left-age).Err())
-	}
-	if q.Verb == contract.Prune {
-		_, err2 := retention.PruneLedger(ctx, d.MySQL, 7*24*time.Hour)
-		err = cmp.Or(err, err2)
-	}
+	_, err := retention.PruneLedger(ctx, d.MySQL, 7*24*time.Hour)
 	return err
 }
 

@@ -25,6 +25,7 @@ type Builder struct {
 	problems    []string       // added by the caller
 	faults      []Fault
 	explored    []trace.Result
+	contract    []Contract
 	summaries   map[string]string
 }
 
@@ -180,7 +181,7 @@ func (b *Builder) Report() *Report {
 	r.sort()
 	r.markUntested()
 	r.Faults = slices.Clone(b.faults)
-	r.Explored = slices.Clone(b.explored)
+	r.Explored, r.Contract = slices.Clone(b.explored), slices.Clone(b.contract)
 	slices.SortStableFunc(r.Faults, func(a, b Fault) int { return a.Place - b.Place })
 	if len(b.summaries) > 0 {
 		r.Summaries = maps.Clone(b.summaries)

@@ -9,8 +9,8 @@ import (
 
 // conclude determines whether every claim held, and whether the run proves anything.
 func (r *Report) conclude() {
-	r.ClaimsHeld = len(r.Rows)+len(r.Faults)+len(r.Explored) > 0 && len(r.Problems) == 0 // those known before
-	if len(r.Rows)+len(r.Faults)+len(r.Explored) == 0 {
+	r.ClaimsHeld = r.judged() > 0 && len(r.Problems) == 0 // those known before
+	if r.judged() == 0 {
 		r.Inconclusive = true
 		r.Problems = append(r.Problems, "nothing was run")
 	}
@@ -34,6 +34,7 @@ func (r *Report) conclude() {
 
 	r.faultProblems()
 	r.exploredProblems()
+	r.contractProblems()
 	for _, control := range r.controls() {
 		if control.caught {
 			continue
@@ -46,6 +47,9 @@ func (r *Report) conclude() {
 		r.Problems = append(r.Problems, fmt.Sprintf("inconclusive: control %s came out clean: %s", control.strategy, why))
 	}
 }
+
+// judged counts what the report judges.
+func (r *Report) judged() int { return len(r.Rows) + len(r.Faults) + len(r.Explored) + len(r.Contract) }
 
 // proves reports whether the row proves anything about the claim of its strategy. A control that came out clean says
 // more about the load than about the strategy.

@@ -54,6 +54,7 @@ type Report struct {
 	Faults       []Fault  `json:"faults,omitempty"`
 	// Explored is what came of every interleaving of a few requests, by strategy.
 	Explored []trace.Result `json:"explored,omitempty"`
+	Contract []Contract     `json:"contract,omitempty"`
 	// Summaries says how each strategy works, in one sentence, by its name.
 	Summaries map[string]string `json:"summaries,omitempty"`
 }

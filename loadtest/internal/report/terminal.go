@@ -65,6 +65,13 @@ func (out printer) item(style style, text string) {
 	out.WriteString("- " + out.paint(style, text) + "\n")
 }
 
+// code writes lines as they are, below an item.
+func (out printer) code(text string) {
+	for line := range strings.Lines(strings.TrimSpace(text)) {
+		out.WriteString("      " + strings.TrimSpace(line) + "\n")
+	}
+}
+
 // paragraph writes a text after something else.
 func (out printer) paragraph(text string) {
 	out.WriteString("\n" + text + "\n")

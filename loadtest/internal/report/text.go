@@ -26,6 +26,7 @@ func (r *Report) WriteText(w io.Writer, colour bool) error {
 		r.writeTables(out)
 	}
 	r.writeJudged(out)
+	r.writeContract(out)
 	r.writeFaults(out)
 	r.writeExplored(out)
 	r.writeEvidence(out)

@@ -1,0 +1,162 @@
+package lab
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
+
+	"stock/internal/contract"
+	"stock/loadtest/internal/load"
+	"stock/loadtest/internal/oracle"
+	"stock/loadtest/internal/report"
+	"stock/loadtest/internal/verify"
+)
+
+// Sequences play made-up sequences of requests, and compare every answer and every stock with the model of the API.
+type Sequences struct {
+	Each int // for each strategy
+	Seed uint64
+}
+
+// Limits of what is played at the same time, of all strategies and of one.
+const (
+	strategiesAtOnce = 4
+	sequencesAtOnce  = 4
+)
+
+// sequencePatience is how long a request is sent again while it is refused as busy.
+const sequencePatience = time.Minute
+
+// PlayContract plays sequences for each strategy of the run, adds what comes of them to the report, and calls done with
+// it.
+func (r *Run) PlayContract(ctx context.Context, s Sequences, done func(report.Contract)) error {
+	site, closeSite, err := r.lab.site()
+	if err != nil {
+		return err
+	}
+	defer closeSite()
+	rules := map[string]contract.Rules{}
+	for _, choice := range r.Choices {
+		site.Ways[wayName(choice)] = contract.Way{Strategy: choice.Strategy.Name, Store: choice.Store}
+		rules[wayName(choice)] = rulesOf(choice)
+	}
+	found := make([]*report.Contract, len(r.Choices))
+	playing, within := errgroup.WithContext(ctx)
+	playing.SetLimit(strategiesAtOnce)
+	for i, choice := range r.Choices {
+		if sequential(choice.Strategy) {
+			playing.Go(func() (err error) {
+				found[i], err = s.play(within, *site, rules, choice)
+				return err
+			})
+		}
+	}
+	if err := playing.Wait(); err != nil {
+		return fmt.Errorf("contract: %w", err)
+	}
+	for _, c := range found {
+		if c != nil {
+			r.Builder.AddContract(*c)
+			done(*c)
+		}
+	}
+	return nil
+}
+
+func wayName(c load.Choice) string { return c.Strategy.Name + "/" + c.Store }
+
+// sequential reports whether one request after another is answered as the API promises: also by most strategies that
+// are wrong on purpose.
+func sequential(s load.Strategy) bool {
+	return !s.Baseline() && s.Claim.OneReplica != verify.ClaimUndersells
+}
+
+// rulesOf returns what a strategy promises.
+func rulesOf(c load.Choice) contract.Rules {
+	s := c.Strategy
+	r := contract.Rules{
+		Store: c.Store, Remaining: !s.OmitsRemaining(), Oversells: s.Claim.OneReplica == verify.ClaimOversells,
+		Orders: slices.Contains(s.Orders, c.Store), Holds: slices.Contains(s.Reservations, c.Store),
+	}
+	if s.Idempotent {
+		r.Keys = oracle.MySQL
+		if c.Store == oracle.Redis {
+			r.Keys = oracle.Redis
+		}
+	}
+	if s.WriteBehind {
+		r.Behind = oracle.MySQL
+	}
+	if s.WriteThrough {
+		r.Through = oracle.MySQL
+	}
+	return r
+}
+
+// others may be named in the sequences of any strategy. They share its keys or its stock.
+var others = []string{"update/mysql", "reserve/mysql", "slots/slots", "redis-script/redis"}
+
+// play plays the sequences of one strategy.
+func (s Sequences) play(
+	ctx context.Context, site contract.Site, all map[string]contract.Rules, choice load.Choice,
+) (*report.Contract, error) {
+	tested := all[wayName(choice)]
+	rules, ways := map[string]contract.Rules{"": tested}, map[string]contract.Way{"": site.Ways[wayName(choice)]}
+	for _, name := range others {
+		// What is written later must not be sold in that store meanwhile.
+		if other, ok := all[name]; ok && (tested.Behind == "" || other.Store == tested.Store) {
+			rules[name], ways[name] = other, site.Ways[name]
+		}
+	}
+	site.Ways = ways
+	p := contract.Player{New: site.Service, Rules: rules, Patience: sequencePatience}
+	can := contract.Can{
+		Rules: rules, Time: site.LetPass != nil, Restock: tested.Through == "", Cancel: true, Manner: true, Items: 2,
+	}
+	failed, err := p.Check(ctx, can, s.Seed, s.Each, sequencesAtOnce)
+	c := &report.Contract{Strategy: choice.Strategy.Name, Store: choice.Store, Sequences: s.Each}
+	if failed != nil {
+		c.Wrong, c.Sequence, c.Curl = failed.Wrong.Error(), failed.Text(), failed.Curl
+	}
+	return c, err
+}
+
+// firstItem is an id that no load uses.
+const firstItem = 1 << 40
+
+// site tells how the replicas are reached, without nginx.
+func (l *Lab) site() (*contract.Site, func(), error) {
+	var items atomic.Int64
+	items.Store(firstItem)
+	site := &contract.Site{
+		HTTP:  &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: strategiesAtOnce * sequencesAtOnce}},
+		Admin: l.Target.Admin, Ways: map[string]contract.Way{}, NewItem: func() int64 { return items.Add(1) },
+	}
+	for _, replica := range l.Topology.Replicas {
+		site.Replicas = append(site.Replicas, replica.URL)
+	}
+	config, err := l.Topology.Account.MySQLConfig(l.Topology.MySQLDSN)
+	if err != nil {
+		return nil, nil, err
+	}
+	connector, err := mysql.NewConnector(config)
+	if err != nil {
+		return nil, nil, err
+	}
+	clock := contract.Clock{
+		DB: sql.OpenDB(connector), Redis: redis.NewUniversalClient(l.Topology.Account.RedisOptions(l.Topology.Redis...)),
+		Prefix: l.Topology.KeyPrefix,
+	}
+	site.LetPass = func(ctx context.Context, q contract.Request, items []int64, prefix string) error {
+		return clock.Age(ctx, q.Time, items, prefix)
+	}
+	return site, func() { clock.DB.Close(); clock.Redis.Close() }, nil
+}

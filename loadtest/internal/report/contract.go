@@ -1,0 +1,56 @@
+package report
+
+import "fmt"
+
+// Contract is what came of sequences of requests that were made up, and compared with the model of the API.
+type Contract struct {
+	Strategy  string `json:"strategy"`
+	Store     string `json:"store"`
+	Sequences int    `json:"sequences"`
+	// Wrong is the first wrong answer, or the first wrong stock; empty if there is none.
+	Wrong string `json:"wrong,omitempty"`
+	// Sequence is the shortest with that answer, a request in each line, and Curl has commands that send it.
+	Sequence string   `json:"sequence,omitempty"`
+	Curl     []string `json:"curl,omitempty"`
+}
+
+// AddContract adds what came of the sequences of a strategy.
+func (b *Builder) AddContract(c Contract) { b.contract = append(b.contract, c) }
+
+// contractProblems adds the sequences that were answered wrongly.
+func (r *Report) contractProblems() {
+	for _, c := range r.Contract {
+		if c.Wrong == "" {
+			continue
+		}
+		r.ClaimsHeld, r.ClaimFailed = false, true
+		r.Problems = append(r.Problems, fmt.Sprintf("claim not held: %s on %s breaks the contract: %s", c.Strategy, c.Store, c.Wrong))
+	}
+}
+
+// writeContract writes how many sequences were sent, and each that was answered wrongly.
+func (r *Report) writeContract(out printer) {
+	if len(r.Contract) == 0 {
+		return
+	}
+	out.section("Contract")
+	sent, wrong := 0, 0
+	for _, c := range r.Contract {
+		sent += c.Sequences
+		if c.Wrong != "" {
+			wrong++
+		}
+	}
+	out.item(plain, fmt.Sprintf("Made-up sequences of requests, compared with docs/http-api.md: %d, to %s. Wrong: %d.",
+		sent, strategies(len(r.Contract)), wrong))
+	for _, c := range r.Contract {
+		if c.Wrong == "" {
+			continue
+		}
+		out.item(red, fmt.Sprintf("%s on %s: %s", c.Strategy, c.Store, c.Wrong))
+		out.code(c.Sequence)
+		for _, command := range c.Curl {
+			out.code(command)
+		}
+	}
+}
