@@ -195,6 +195,12 @@ type reply struct {
 	Stock     *int64          `json:"stock"`
 	ID        string          `json:"id"`
 	State     string          `json:"state"`
+	Count     int64           `json:"count"`
+	Attempts  int             `json:"attempts"`
+	WaitedUS  int64           `json:"waited_us"`
+	HeldUS    int64           `json:"held_us"`
+	EnteredNS int64           `json:"entered_ns"`
+	LeftNS    int64           `json:"left_ns"`
 	Lines     json.RawMessage `json:"lines"` // of a problem, they are numbers
 }
 
@@ -252,9 +258,22 @@ func (c *client) answer(q Request, status int, a reply) string {
 		return strings.Join(append(words, "remain"), " ")
 	}
 	if a.Remaining == nil {
-		return "sold"
+		return "sold" + contradiction(q, a)
 	}
-	return fmt.Sprintf("%d remain", *a.Remaining)
+	return fmt.Sprintf("%d remain", *a.Remaining) + contradiction(q, a)
+}
+
+// contradiction says which fields of a receipt contradict the request, or each other; it is empty if none do.
+func contradiction(q Request, a reply) string {
+	switch {
+	case a.Count != q.Lines[0].Count:
+		return fmt.Sprintf(", but count is %d", a.Count)
+	case a.Attempts < 1 || a.WaitedUS < 0 ||
+		a.HeldUS != (a.LeftNS-a.EnteredNS)/1000:
+		return fmt.Sprintf(", but attempts is %d, waited_us %d, held_us %d, entered_ns %d and left_ns %d",
+			a.Attempts, a.WaitedUS, a.HeldUS, a.EnteredNS, a.LeftNS)
+	}
+	return ""
 }
 
 // blame names the item of an order that was refused.

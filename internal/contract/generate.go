@@ -62,6 +62,9 @@ func (g *generator) request() (q Request) {
 			q.Verb = Restock
 		}
 		q.Lines = []Line{g.line(10)}
+		if q.Verb == Restock && g.holds == 0 && g.chance(5) {
+			q.Lines[0].Count = MaxStock - q.Lines[0].Count
+		}
 		return q
 	case g.Time && g.chance(12):
 		return Request{Verb: Later, Time: []time.Duration{30 * time.Second, 2 * time.Minute}[g.rng.IntN(2)]}

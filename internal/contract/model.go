@@ -32,6 +32,9 @@ const (
 	refusalTime = time.Minute
 )
 
+// MaxStock is the largest stock of an item.
+const MaxStock = 1<<53 - 1
+
 // place is an item in a store.
 type place struct {
 	store string
@@ -432,6 +435,9 @@ func (c change) cancelLines(r record) []outcome {
 		}
 		wanted[l.Item] = l.Count
 	}
+	if c.overstocks(r, wanted) {
+		return c.answer("a stock has a greatest number", "overstocked")
+	}
 	replayed := ", replayed"
 	r.barred = true
 	for i := range r.sold {
@@ -449,10 +455,21 @@ func (c change) cancelLines(r record) []outcome {
 	return c.answer("units of a sale are put back once, into the stock that they were sold from", "%s%s", r.tell(), replayed)
 }
 
+// overstocks reports whether too many units would be put back.
+func (c change) overstocks(r record, wanted map[byte]int64) bool {
+	return slices.ContainsFunc(r.sold, func(l sold) bool {
+		back := wanted[l.item] - l.cancelled
+		return back > 0 && c.epoch[l.item] == l.epoch && c.stock[place{r.stores[0], l.item}] > MaxStock-back
+	})
+}
+
 func (c change) restock() []outcome {
 	l := c.Lines[0]
 	if _, known := c.stock[place{c.Store, l.Item}]; !known {
 		return c.answer("the item is not known", "unknown item")
+	}
+	if c.stock[place{c.Store, l.Item}] > MaxStock-l.Count {
+		return c.answer("a stock has a greatest number", "overstocked")
 	}
 	c.add(c.stores(), l.Item, l.Count)
 	return c.answer("the units are added", "%d in stock", c.stock[place{c.Store, l.Item}])

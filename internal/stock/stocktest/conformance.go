@@ -1,5 +1,6 @@
 // Package stocktest tests strategies on real servers. Run is a conformance suite: it checks every strategy of a
-// catalogue against its claim, on one replica and on two. The rest is shared by the tests of several packages.
+// catalogue against its claim, on one replica and on two, with requests at the same time. What requests one after another
+// are answered, package contract says. The rest is shared by the tests of several packages.
 package stocktest
 
 import (
@@ -99,18 +100,14 @@ func (s subject) run(t *testing.T) {
 			t.Run("conserves every unit"+onReplicas, func(t *testing.T) { s.conserves(t, replicas, 1) })
 		case stock.LosesUpdates:
 			t.Run("loses an update"+onReplicas, func(t *testing.T) { s.losesUpdate(t, replicas) })
-		case stock.Oversells:
-			s.play(t, overselling)
+		case stock.Oversells: // the contract shows it
 		case stock.Undersells:
 			t.Run("refuses the last unit"+onReplicas, func(t *testing.T) { s.undersells(t, replicas) })
 		default:
 			t.Errorf("the suite has no test of a strategy that claims %q", behaviour)
 		}
 	}
-	if s.strategy.Claim.OneReplica != stock.Oversells {
-		s.play(t, refusals)
-	}
-	s.play(t, sales)
+	t.Run("leaves no trace of an item that is not known", s.leavesNoTrace)
 	t.Run("deducts nothing for a request that is cancelled before it is sent", s.cancelledBefore)
 	t.Run("deducts nothing for a request that is cancelled in the critical section", s.cancelledInside)
 	t.Run("spends the requested time inside the critical section", s.holds)
@@ -129,9 +126,6 @@ func (s subject) run(t *testing.T) {
 	}
 	if s.takesOrders() {
 		s.runOrders(t)
-	}
-	if _, ok := s.replicas[0].deducter.(stock.Reserver); ok {
-		s.play(t, holdScripts)
 	}
 }
 
@@ -357,6 +351,20 @@ func (s subject) leaves(receipt stock.Receipt, units int64) bool {
 		return receipt.Remaining == 0
 	}
 	return receipt.Remaining == units
+}
+
+// leavesNoTrace asks for an item that is not known, without and with a key.
+func (s subject) leavesNoTrace(t *testing.T) {
+	req := stock.Request{GoodsID: NewItem(), Count: 1}
+	if s.strategy.Idempotent() {
+		req.Key = s.key(req.GoodsID)
+	}
+	for replica := range s.sellers() {
+		if sold := <-s.start(patient(t), replica, req); !errors.Is(sold.Err, stock.ErrUnknownItem) {
+			t.Errorf("%+v, %v, want unknown item", sold.Receipt, sold.Err)
+		}
+	}
+	wantNoTrace(t, s.replicas[0].service.deps, req.GoodsID)
 }
 
 func (s subject) cancelledBefore(t *testing.T) {

@@ -22,20 +22,14 @@ func (s subject) runKeys(t *testing.T) (keeps bool) {
 	if !t.Run("keeps keys", func(t *testing.T) { must.Succeed(t, s.keepsKeys(t)) }) {
 		return false
 	}
-	s.play(t, keyScripts)
 	t.Run("deducts once for a request that is sent again while the first one stops", func(t *testing.T) {
 		s.buysOnceMeanwhile(t, 1)
 	})
-	if s.takesOrders() {
-		s.play(t, keyedOrderScripts)
-	}
 	if !s.firstOfKeeping {
 		return true
 	}
-	s.play(t, firstKeyScripts)
 	t.Run("sells to one of two items that are asked for with one key at once", s.sellsOneOfTwo)
 	if s.takesOrders() {
-		s.play(t, firstOrderScripts)
 		t.Run("carries an order out once if it is sent again while the first one stops", func(t *testing.T) {
 			s.buysOnceMeanwhile(t, 2)
 		})
@@ -207,12 +201,4 @@ func (s subject) behindProxies(t *testing.T, lease time.Duration) (victim stock.
 	deps := a.Connect(t)
 	deps.Lease = lease
 	return NewService(t, deps, s.strategy).Deducter(t, s.strategy.Name, s.store), proxies
-}
-
-func keyedOrder(t testing.TB, key string, lines ...stock.Line) stock.OrderRequest {
-	t.Helper()
-	req, err := stock.NewOrder(lines...)
-	must.Succeed(t, err)
-	req.Key = key
-	return req
 }

@@ -13,7 +13,6 @@ import (
 // runOrders tests a strategy that takes orders: each is carried out completely or not at all.
 func (s subject) runOrders(t *testing.T) {
 	t.Run("conserves every unit under orders and deductions on two replicas", func(t *testing.T) { s.conserves(t, 2, 3) })
-	s.play(t, orderScripts)
 	t.Run("deducts nothing for an order that is cancelled in the critical section", s.cancelsOrder)
 }
 
