@@ -185,7 +185,7 @@ func (q Request) String() string {
 		case 'n':
 			words = append(words, q.Name)
 		case 't':
-			words = append(words, strings.TrimSuffix(q.Time.String(), "0s"))
+			words = append(words, timeText(q.Time))
 		}
 	}
 	if q.By != "" {
@@ -195,6 +195,17 @@ func (q Request) String() string {
 		words = append(words, "at", strconv.Itoa(q.Replica+1))
 	}
 	return strings.Join(slices.DeleteFunc(words, func(w string) bool { return w == "" }), " ")
+}
+
+// timeText leaves out units of which there are none.
+func timeText(d time.Duration) string {
+	text := d.String()
+	for _, none := range []string{"m0s", "h0m"} {
+		if strings.HasSuffix(text, none) {
+			text = strings.TrimSuffix(text, none[1:])
+		}
+	}
+	return text
 }
 
 func linesText(lines []Line) string {

@@ -70,7 +70,7 @@ func (g *generator) request() (q Request) {
 		return Request{Verb: Later, Time: []time.Duration{30 * time.Second, 2 * time.Minute}[g.rng.IntN(2)]}
 	case g.Prune && g.holds == 0 && g.chance(30):
 		return Request{Verb: Prune}
-	case g.holds > 0 && r.Holds && g.chance(2):
+	case g.holds > 0 && r.Holds && g.chance(3):
 		q.Verb, q.Name = Verb(g.one("confirm", "release", "find")), g.name()
 		return q
 	case r.Keys != "" && g.chance(2):
@@ -84,6 +84,9 @@ func (g *generator) request() (q Request) {
 // sale asks for units that nobody has asked for before.
 func (g *generator) sale(q Request, r Rules) Request {
 	q.Verb, q.Lines = Sell, []Line{g.line(4)}
+	if g.chance(5) {
+		q.Lines[0] = g.line(12) // more than are left
+	}
 	if r.Keys != "" && !g.chance(4) {
 		q.Key = g.one("k", "l", "m")
 	}
