@@ -16,6 +16,7 @@ import (
 	"stock/loadtest/internal/lab"
 	"stock/loadtest/internal/page"
 	"stock/loadtest/internal/report"
+	"stock/loadtest/internal/sequence"
 	"stock/loadtest/internal/topology"
 	"stock/loadtest/internal/verify"
 )
@@ -111,7 +112,7 @@ func (f *runFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error
 		return err
 	}
 	f.announceDuration(len(run.Runner.Plan()), screen)
-	failure := f.playContract(ctx, run, screen)
+	failure := f.playSequences(ctx, l, run, screen)
 	if failure == nil {
 		failure = measure(ctx, run, screen)
 	}
@@ -136,22 +137,25 @@ const (
 	quickSequences = 2
 )
 
-// playContract compares the answers to made-up sequences of requests with the model of the API.
-func (f *runFlags) playContract(ctx context.Context, run *lab.Run, screen *screen) error {
+// playSequences compares the answers to made-up sequences of requests with the model of the API.
+func (f *runFlags) playSequences(ctx context.Context, l *lab.Lab, run *lab.Run, screen *screen) error {
 	if !f.contract {
 		return nil
 	}
 	screen.status("contract")
 	defer screen.clear()
-	each := sequences
+	options := sequence.Options{Each: sequences, Seed: f.Seed}
 	if f.quick {
-		each = quickSequences
+		options.Each = quickSequences
 	}
-	return run.PlayContract(ctx, lab.Sequences{Each: each, Seed: f.Seed}, func(c report.Contract) {
+	found, err := sequence.Play(ctx, l.Topology, run.Choices, options)
+	for _, c := range found {
+		run.Builder.AddContract(c)
 		if c.Wrong != "" {
 			screen.logLine(fmt.Sprintf("contract: %s on %s: %s", c.Strategy, c.Store, c.Wrong))
 		}
-	})
+	}
+	return err
 }
 
 // openLab starts the servers, or connects to those of --target.

@@ -299,3 +299,56 @@ func TestAScriptThatFailsOnceIsNotShortenedByChance(t *testing.T) {
 		t.Errorf("a script that fails at random was shortened to\n%v", failed)
 	}
 }
+
+// The rows of the tables in the documentation: what came before, a request, its answer, and the cell that says so.
+var documented = []struct{ row, before, request, answer, cell string }{
+	{"held", "hold 3a x", "confirm x", "confirmed", "200, confirmed"},
+	{"held", "hold 3a x", "release x", "cancelled", "200, cancelled: the units are back"},
+	{"confirmed", "hold 3a x\nconfirm x", "confirm x", "confirmed", "200, confirmed"},
+	{"confirmed", "hold 3a x\nconfirm x", "release x", "refused: confirmed", "409 `reservation-confirmed`"},
+	{"cancelled", "hold 3a x\nrelease x", "confirm x", "refused: cancelled", "409 `reservation-cancelled`"},
+	{"cancelled", "hold 3a x\nrelease x", "release x", "cancelled", "200, cancelled"},
+	{"expired", "hold 3a x\nlater 2m", "confirm x", "refused: expired", "409 `reservation-expired`"},
+	{"expired", "hold 3a x\nlater 2m", "release x", "expired", "200, expired: the units are back"},
+	{"unknown,", "", "confirm x", "unknown reservation", "404 `unknown-reservation`"},
+	{"unknown,", "", "release x", "unknown reservation", "404 `unknown-reservation`"},
+
+	{"succeeded,", "sell 3a k", "sell 3a k", "7 remain, replayed", "gets the same answer, with `Idempotency-Replayed: true`"},
+	{"succeeded,", "sell 11a k", "sell 11a k", "sold out at 10, replayed", "gets the same answer"},
+	{"asked for something else", "sell 3a k", "sell 2a k", "key reused", "gets 422 `idempotency-key-reused`"},
+	{"was [cancelled]", "sell 3a k\ncancel k", "sell 3a k", "cancelled, replayed", "gets 409 `cancelled`"},
+
+	{"sold |", "sell 3a k", "cancel k", "cancelled 3/3/3", "200, `cancelled`: the units are back"},
+	{"sold |", "sell 3a k", "cancel k 1", "sold 3/1/1", "200, `sold`"},
+	{"sold fewer units", "sell 3a k", "cancel k 4", "more than sold", "422 `more-than-sold`"},
+	{"was refused |", "sell 11a k", "cancel k", "never-sold", "200, `never-sold`"},
+	{"was refused |", "sell 11a k", "cancel k 1", "more than sold", "422 `more-than-sold`"},
+	{"is not known", "", "cancel k", "never-sold", "200, `never-sold`"},
+	{"is not known", "", "cancel k 1", "unknown sale", "404 `unknown-sale`"},
+	{"was cancelled |", "sell 3a k\ncancel k", "cancel k", "cancelled 3/3/3, replayed", "200, as before"},
+	{"was cancelled |", "sell 3a k\ncancel k", "cancel k 1", "cancelled 3/3/3, replayed", "200, as before"},
+}
+
+func TestTheTablesOfTheDocumentationSayWhatTheModelSays(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/http-api.md")
+	must.Succeed(t, err)
+	lines := strings.Split(string(text), "\n")
+	for _, d := range documented {
+		script, err := Parse("set 10a\n" + d.before + "\n" + d.request)
+		must.Succeed(t, err)
+		on, got := &shop{rules: everything, state: newState()}, ""
+		for _, q := range script {
+			got, _ = on.Ask(t.Context(), q)
+		}
+		if got != d.answer {
+			t.Errorf("%s: %s is answered %q, want %q", d.row, d.request, got, d.answer)
+		}
+		says := func(line string) bool {
+			return strings.HasPrefix(line, "| "+d.row) && strings.Contains(line, "| "+d.cell)
+		}
+		if !slices.ContainsFunc(lines, says) {
+			t.Errorf("no row %q of http-api.md has a cell %q", d.row, d.cell)
+		}
+	}
+}

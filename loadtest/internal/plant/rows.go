@@ -36,6 +36,7 @@ type Row struct {
 	// At most one of them convicts it; if none is given, a load does.
 	Scenario string // of package fault, or the part of its name before the slash
 	Fault    string // with which the explorer finds it
+	Contract bool   // sequences of requests convict it: see package sequence
 	Test     string // of the explorer, with its subtests after slashes; several are separated by |
 
 	number int

@@ -16,6 +16,7 @@ import (
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/load"
 	"stock/loadtest/internal/report"
+	"stock/loadtest/internal/sequence"
 	"stock/loadtest/internal/topology"
 	"stock/loadtest/internal/verify"
 )
@@ -66,6 +67,8 @@ func (l Trials) Try(ctx context.Context, r Row) (t Trial, err error) {
 		try = l.Program.runTests
 	case r.Scenario != "":
 		try = l.play
+	case r.Contract:
+		try = l.playSequences
 	case r.Fault != "":
 		try = l.explore
 	}
@@ -148,6 +151,29 @@ func (t *Trial) add(found verify.Result, by string, evidence []string) error {
 		return errDecided
 	}
 	return nil
+}
+
+// sequences is how many are played for a row.
+const sequences = 60
+
+// playSequences plays made-up sequences of requests.
+func (l Trials) playSequences(ctx context.Context, t *Trial) error {
+	if err := l.Topology.RestartReplicas(ctx); err != nil {
+		return err
+	}
+	choices, err := l.choices(ctx, t.Row)
+	if err != nil {
+		return err
+	}
+	found, err := sequence.Play(ctx, l.Topology, choices, sequence.Options{Each: sequences, Seed: l.Config.Seed})
+	for _, c := range found {
+		verdict := verify.Correct
+		if c.Wrong != "" {
+			verdict = verify.Wrong
+		}
+		err = cmp.Or(err, t.add(verdict, "contract", []string{c.Wrong}))
+	}
+	return err
 }
 
 // play plays the scenario of a row until the judge finds the bug.

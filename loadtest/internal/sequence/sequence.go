@@ -1,4 +1,6 @@
-package lab
+// Package sequence plays made-up sequences of requests on each strategy of a running service, and compares every answer
+// and every stock with the model of the API.
+package sequence
 
 import (
 	"context"
@@ -17,12 +19,13 @@ import (
 	"stock/loadtest/internal/load"
 	"stock/loadtest/internal/oracle"
 	"stock/loadtest/internal/report"
+	"stock/loadtest/internal/topology"
 	"stock/loadtest/internal/verify"
 )
 
-// Sequences play made-up sequences of requests, and compare every answer and every stock with the model of the API.
-type Sequences struct {
-	Each int // for each strategy
+// Options say what is played.
+type Options struct {
+	Each int // sequences for each strategy
 	Seed uint64
 }
 
@@ -32,43 +35,36 @@ const (
 	sequencesAtOnce  = 4
 )
 
-// sequencePatience is how long a request is sent again while it is refused as busy.
-const sequencePatience = time.Minute
+// patience is how long a request is sent again while it is refused as busy.
+const patience = time.Minute
 
-// PlayContract plays sequences for each strategy of the run, adds what comes of them to the report, and calls done with
-// it.
-func (r *Run) PlayContract(ctx context.Context, s Sequences, done func(report.Contract)) error {
-	site, closeSite, err := r.lab.site()
+// Play plays sequences for each strategy that answers one request after another as the API promises, and returns what
+// came of each.
+func Play(ctx context.Context, t *topology.Topology, choices []load.Choice, o Options) ([]report.Contract, error) {
+	site, closeSite, err := siteOf(t)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer closeSite()
 	rules := map[string]contract.Rules{}
-	for _, choice := range r.Choices {
+	for _, choice := range choices {
 		site.Ways[wayName(choice)] = contract.Way{Strategy: choice.Strategy.Name, Store: choice.Store}
 		rules[wayName(choice)] = rulesOf(choice)
 	}
-	found := make([]*report.Contract, len(r.Choices))
+	choices = slices.DeleteFunc(slices.Clone(choices), func(c load.Choice) bool { return !sequential(c.Strategy) })
+	found := make([]report.Contract, len(choices))
 	playing, within := errgroup.WithContext(ctx)
 	playing.SetLimit(strategiesAtOnce)
-	for i, choice := range r.Choices {
-		if sequential(choice.Strategy) {
-			playing.Go(func() (err error) {
-				found[i], err = s.play(within, *site, rules, choice)
-				return err
-			})
-		}
+	for i, choice := range choices {
+		playing.Go(func() (err error) {
+			found[i], err = o.play(within, *site, rules, choice)
+			return err
+		})
 	}
 	if err := playing.Wait(); err != nil {
-		return fmt.Errorf("contract: %w", err)
+		return nil, fmt.Errorf("play sequences of requests: %w", err)
 	}
-	for _, c := range found {
-		if c != nil {
-			r.Builder.AddContract(*c)
-			done(*c)
-		}
-	}
-	return nil
+	return found, nil
 }
 
 func wayName(c load.Choice) string { return c.Strategy.Name + "/" + c.Store }
@@ -105,9 +101,9 @@ func rulesOf(c load.Choice) contract.Rules {
 var others = []string{"update/mysql", "reserve/mysql", "slots/slots", "redis-script/redis"}
 
 // play plays the sequences of one strategy.
-func (s Sequences) play(
+func (o Options) play(
 	ctx context.Context, site contract.Site, all map[string]contract.Rules, choice load.Choice,
-) (*report.Contract, error) {
+) (report.Contract, error) {
 	tested := all[wayName(choice)]
 	rules, ways := map[string]contract.Rules{"": tested}, map[string]contract.Way{"": site.Ways[wayName(choice)]}
 	for _, name := range others {
@@ -117,12 +113,12 @@ func (s Sequences) play(
 		}
 	}
 	site.Ways = ways
-	p := contract.Player{New: site.Service, Rules: rules, Patience: sequencePatience}
+	p := contract.Player{New: site.Service, Rules: rules, Patience: patience}
 	can := contract.Can{
 		Rules: rules, Time: site.LetPass != nil, Restock: tested.Through == "", Cancel: true, Manner: true, Items: 2,
 	}
-	failed, err := p.Check(ctx, can, s.Seed, s.Each, sequencesAtOnce)
-	c := &report.Contract{Strategy: choice.Strategy.Name, Store: choice.Store, Sequences: s.Each}
+	failed, err := p.Check(ctx, can, o.Seed, o.Each, sequencesAtOnce)
+	c := report.Contract{Strategy: choice.Strategy.Name, Store: choice.Store, Sequences: o.Each}
 	if failed != nil {
 		c.Wrong, c.Sequence, c.Curl = failed.Wrong.Error(), failed.Text(), failed.Curl
 	}
@@ -132,18 +128,18 @@ func (s Sequences) play(
 // firstItem is an id that no load uses.
 const firstItem = 1 << 40
 
-// site tells how the replicas are reached, without nginx.
-func (l *Lab) site() (*contract.Site, func(), error) {
+// siteOf tells how the replicas are reached, without nginx.
+func siteOf(t *topology.Topology) (*contract.Site, func(), error) {
 	var items atomic.Int64
 	items.Store(firstItem)
 	site := &contract.Site{
 		HTTP:  &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: strategiesAtOnce * sequencesAtOnce}},
-		Admin: l.Target.Admin, Ways: map[string]contract.Way{}, NewItem: func() int64 { return items.Add(1) },
+		Admin: t.Replicas[0].AdminURL, Ways: map[string]contract.Way{}, NewItem: func() int64 { return items.Add(1) },
 	}
-	for _, replica := range l.Topology.Replicas {
+	for _, replica := range t.Replicas {
 		site.Replicas = append(site.Replicas, replica.URL)
 	}
-	config, err := l.Topology.Account.MySQLConfig(l.Topology.MySQLDSN)
+	config, err := t.Account.MySQLConfig(t.MySQLDSN)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -152,8 +148,8 @@ func (l *Lab) site() (*contract.Site, func(), error) {
 		return nil, nil, err
 	}
 	clock := contract.Clock{
-		DB: sql.OpenDB(connector), Redis: redis.NewUniversalClient(l.Topology.Account.RedisOptions(l.Topology.Redis...)),
-		Prefix: l.Topology.KeyPrefix,
+		DB: sql.OpenDB(connector), Redis: redis.NewUniversalClient(t.Account.RedisOptions(t.Redis...)),
+		Prefix: t.KeyPrefix,
 	}
 	site.LetPass = func(ctx context.Context, q contract.Request, items []int64, prefix string) error {
 		return clock.Age(ctx, q.Time, items, prefix)
