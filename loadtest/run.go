@@ -148,14 +148,24 @@ func (f *runFlags) playSequences(ctx context.Context, l *lab.Lab, run *lab.Run, 
 	if f.quick {
 		options.Each = quickSequences
 	}
-	found, err := sequence.Play(ctx, l.Topology, run.Choices, options)
+	var found []report.Contract
+	var err error
+	if own := l.Target.Own; own != nil {
+		found = make([]report.Contract, 1)
+		found[0], err = sequence.PlayOwn(ctx, own, f.Timeout, options)
+	} else {
+		found, err = sequence.Play(ctx, l.Topology, run.Choices, options)
+	}
+	if err != nil {
+		return err
+	}
 	for _, c := range found {
 		run.Builder.AddContract(c)
 		if c.Wrong != "" {
 			screen.logLine(fmt.Sprintf("contract: %s on %s: %s", c.Strategy, c.Store, c.Wrong))
 		}
 	}
-	return err
+	return nil
 }
 
 // openLab starts the servers, or connects to those of --target.

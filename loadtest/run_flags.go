@@ -213,8 +213,8 @@ func (f *runFlags) setDefaults(flags *pflag.FlagSet) {
 		f.Requests = 0
 	}
 	// In a Cluster, each item has its own keys. A service with --target is not the lab's, so no items are added to it.
-	f.contract = f.Standard() && f.Hold == 0 && f.attach.target == "" && f.service == nil && !f.clusters.redis &&
-		len(f.attach.redis) == 0
+	f.contract = f.Standard() && f.Hold == 0 && f.attach.target == "" && !f.clusters.redis &&
+		(len(f.attach.redis) == 0 || f.service != nil)
 	standard := f.Standard() && f.Hold == 0 && !f.quick && f.attach.target == ""
 	f.explore = f.faults && standard && f.service == nil && f.attach.mysqlDSN == "" && len(f.attach.redis) == 0
 	f.faults = f.faults && standard && f.service == nil && f.Replicas >= 2

@@ -7,8 +7,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -176,9 +178,14 @@ func (c *client) Curl(q Request) string {
 	if err != nil {
 		return "# " + q.String()
 	}
+	return CurlOf(r)
+}
+
+// CurlOf returns the command that sends a request.
+func CurlOf(r *http.Request) string {
 	words := []string{"curl -X", r.Method, "'" + r.URL.String() + "'"}
-	for name, values := range r.Header {
-		words = append(words, fmt.Sprintf("-H '%s: %s'", name, values[0]))
+	for _, name := range slices.Sorted(maps.Keys(r.Header)) {
+		words = append(words, fmt.Sprintf("-H '%s: %s'", name, r.Header.Get(name)))
 	}
 	if r.Body != nil {
 		body, _ := io.ReadAll(r.Body)

@@ -183,6 +183,9 @@ func (c change) replay(first record) []outcome {
 // plain returns the answers to a sale of a service of which little is known.
 func (c change) plain() []outcome {
 	refused := c.answer("it may refuse any request", Refused)
+	if _, taken := c.keys[c.id()]; !taken && c.unknown() != "" {
+		return append(refused, c.answer("the item is not known", "sold out")...)
+	}
 	all := c.keyed()
 	if all[0].answer == "key reused" {
 		all = append(refused, c.answer("what another request with the key asked for is not sold", "sold out")...)

@@ -10,7 +10,7 @@ import (
 // simplified further. A simpler script counts only if it fails twice. If time runs out, it returns the simplest so far.
 func (p *Player) Shrink(ctx context.Context, f *Failure) *Failure {
 	hasty := *p
-	hasty.Patience = min(p.Patience, 2*time.Second)
+	hasty.Patience, hasty.Settle = min(p.Patience, 2*time.Second), min(p.Settle, 200*time.Millisecond)
 	p = &hasty
 	for simpler := true; simpler; {
 		simpler = false

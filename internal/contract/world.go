@@ -3,6 +3,7 @@ package contract
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -34,7 +35,11 @@ type Mismatch struct {
 
 // Error says what is wrong.
 func (m *Mismatch) Error() string {
-	return fmt.Sprintf("%s %q, want %q: %s", m.What, m.Got, strings.Join(m.Want, "\" or \""), m.Rule)
+	want := make([]string, len(m.Want))
+	for i, right := range m.Want {
+		want[i] = strconv.Quote(right)
+	}
+	return fmt.Sprintf("%s %q, want %s: %s", m.What, m.Got, strings.Join(want, " or "), m.Rule)
 }
 
 // Answered keeps the states that an answer allows.

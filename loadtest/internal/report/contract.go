@@ -9,6 +9,7 @@ type Contract struct {
 	Sequences int    `json:"sequences"`
 	// Wrong is the first wrong answer, or the first wrong stock; empty if there is none.
 	Wrong string `json:"wrong,omitempty"`
+	Own   bool   `json:"own,omitempty"` // it is a service of the user's
 	// Sequence is the shortest with that answer, a request in each line, and Curl has commands that send it.
 	Sequence string   `json:"sequence,omitempty"`
 	Curl     []string `json:"curl,omitempty"`
@@ -24,7 +25,11 @@ func (r *Report) contractProblems() {
 			continue
 		}
 		r.ClaimsHeld, r.ClaimFailed = false, true
-		r.Problems = append(r.Problems, fmt.Sprintf("claim not held: %s on %s breaks the contract: %s", c.Strategy, c.Store, c.Wrong))
+		problem := fmt.Sprintf("claim not held: %s on %s breaks the contract: %s", c.Strategy, c.Store, c.Wrong)
+		if c.Own {
+			problem = fmt.Sprintf("%s: one request after another: %s", c.Strategy, c.Wrong)
+		}
+		r.Problems = append(r.Problems, problem)
 	}
 }
 

@@ -39,9 +39,11 @@ type Description struct {
 
 	Remaining string `yaml:"remaining"` // field with the units that a sale has left; empty: the answer has none
 	// IdempotencyHeader is the header with the key of a sale. The service promises to sell once for each key.
-	IdempotencyHeader string        `yaml:"idempotency_header"`
-	Stock             Stock         `yaml:"stock"`
-	Pause             time.Duration `yaml:"pause"` // longest sleep during a request, such as between two tries for a lock
+	IdempotencyHeader string `yaml:"idempotency_header"`
+	// KeyReused reports that a key that is sent again with another request is refused.
+	KeyReused bool          `yaml:"key_reused"`
+	Stock     Stock         `yaml:"stock"`
+	Pause     time.Duration `yaml:"pause"` // longest sleep during a request, such as between two tries for a lock
 
 	File     string `yaml:"-"` // that this was read from; empty: none
 	SetupSQL string `yaml:"-"` // content of Setup
@@ -334,7 +336,6 @@ func (d *Description) NotJudged(replicas int) (notes []string) {
 	}
 	add(d.Remaining == "", "whether answers agree with each other: remaining is not in the reply")
 	add(d.IdempotencyHeader == "", "requests that are sent again: there is no idempotency_header")
-	add(d.IdempotencyHeader != "", "keys that are sent again with another request")
 	add(d.OneUnit(), "sales of several units: the request has no {count}")
 	add(replicas == 1, "whether every replica sells: replicas are not told apart")
 	add(d.Stock.HTTP != nil, "whether the service tells the truth about its stock: it is read from the service itself")
