@@ -27,13 +27,13 @@ func TestNoScenarioIsPlayedOnServersThatCannotBeReachedThroughProxies(t *testing
 	} {
 		runHere(t.Context(), append([]string{"faults"}, test.servers...)...).want(t, exitUnusable, test.why)
 		f := runFlagsOf(t, test.servers)
-		if notes := fmt.Sprint(f.faultNotes()); f.faults || !strings.Contains(notes, test.why) {
+		if notes := fmt.Sprint(f.notes()); f.faults || !strings.Contains(notes, test.why) {
 			t.Errorf("run %v: plays fault scenarios: %t, notes %s", test.servers, f.faults, notes)
 		}
 	}
 	plain := []string{"--mysql-dsn=lab@tcp(db:3306)/?tls=false&compress=true", "--redis=cache:6379"}
-	if f := runFlagsOf(t, plain); !f.faults || len(f.faultNotes()) > 0 {
-		t.Errorf("run %v: plays fault scenarios: %t, notes %q", plain, f.faults, f.faultNotes())
+	if f := runFlagsOf(t, plain); !f.faults || len(f.notes()) > 0 {
+		t.Errorf("run %v: plays fault scenarios: %t, notes %q", plain, f.faults, f.notes())
 	}
 }
 

@@ -46,6 +46,8 @@ Before them it runs small workloads once. They are judged and not measured. Stra
 
 They are left out with --stock, --workload, --sweep, --rate, --restock and --duration.
 
+Before all of them, it sends made-up sequences of requests, and compares the answers with docs/http-api.md.
+
 With --mysql-dsn or --redis, it uses servers of yours in place of private ones, in a database and with a prefix of keys
 of its own. It removes both at the end, also after Ctrl-C, and changes nothing else. On servers with TLS, and on a Redis
 Cluster of yours, it plays no fault scenarios.
@@ -154,6 +156,9 @@ func (f *runFlags) playSequences(ctx context.Context, l *lab.Lab, run *lab.Run, 
 		found = make([]report.Contract, 1)
 		found[0], err = sequence.PlayOwn(ctx, own, f.Timeout, options)
 	} else {
+		if options.Catalogue, err = l.Target.Strategies(ctx); err != nil {
+			return err
+		}
 		found, err = sequence.Play(ctx, l.Topology, run.Choices, options)
 	}
 	if err != nil {
@@ -196,13 +201,15 @@ func (f *runFlags) runOptions() lab.RunOptions {
 	config.Compared = page.Compared
 	return lab.RunOptions{
 		Strategies: f.strategies, Store: f.store, Config: config,
-		CommandLine: f.options, Revision: revision, Notes: f.faultNotes(),
+		CommandLine: f.options, Revision: revision, Notes: f.notes(),
 	}
 }
 
-// faultNotes says why the report has no fault scenarios, or where they were played if Redis is a Cluster.
-func (f *runFlags) faultNotes() []string {
+// notes says what was left out, or where fault scenarios were played if Redis is a Cluster.
+func (f *runFlags) notes() []string {
 	switch {
+	case f.service != nil && f.service.IdempotencyHeader != "" && !f.contract:
+		return []string{"not judged: keys that are sent again with another request, because the load is not the standard one"}
 	case f.faultsLeftOut != "":
 		return []string{"no fault scenario was played: " + f.faultsLeftOut}
 	case !f.clusters.redis || !f.faults:

@@ -165,7 +165,13 @@ func (l Trials) playSequences(ctx context.Context, t *Trial) error {
 	if err != nil {
 		return err
 	}
-	found, err := sequence.Play(ctx, l.Topology, choices, sequence.Options{Each: sequences, Seed: l.Config.Seed})
+	catalogue, err := l.Target.Strategies(ctx)
+	if err != nil {
+		return err
+	}
+	found, err := sequence.Play(ctx, l.Topology, choices, sequence.Options{
+		Each: sequences, Seed: l.Config.Seed, Catalogue: catalogue,
+	})
 	for _, c := range found {
 		verdict := verify.Correct
 		if c.Wrong != "" {

@@ -27,6 +27,8 @@ import (
 type Options struct {
 	Each int // sequences for each strategy
 	Seed uint64
+	// Catalogue has the strategies that sequences may name beside the tested one, as far as they are among Others.
+	Catalogue []load.Strategy
 }
 
 // Limits of what is played at the same time, of all strategies and of one.
@@ -47,7 +49,11 @@ func Play(ctx context.Context, t *topology.Topology, choices []load.Choice, o Op
 	}
 	defer closeSite()
 	rules := map[string]contract.Rules{}
-	for _, choice := range choices {
+	beside, _, err := load.Choose(o.Catalogue, nil, "")
+	if err != nil {
+		return nil, err
+	}
+	for _, choice := range slices.Concat(choices, beside) {
 		site.Ways[wayName(choice)] = contract.Way{Strategy: choice.Strategy.Name, Store: choice.Store}
 		rules[wayName(choice)] = rulesOf(choice)
 	}
@@ -97,8 +103,8 @@ func rulesOf(c load.Choice) contract.Rules {
 	return r
 }
 
-// others may be named in the sequences of any strategy. They share its keys or its stock.
-var others = []string{"update/mysql", "reserve/mysql", "slots/slots", "redis-script/redis"}
+// Others may be named in the sequences of any strategy. They share its keys or its stock.
+var Others = []string{"update", "reserve", "slots", "redis-script"}
 
 // play plays the sequences of one strategy.
 func (o Options) play(
@@ -106,9 +112,9 @@ func (o Options) play(
 ) (report.Contract, error) {
 	tested := all[wayName(choice)]
 	rules, ways := map[string]contract.Rules{"": tested}, map[string]contract.Way{"": site.Ways[wayName(choice)]}
-	for _, name := range others {
+	for name, other := range all {
 		// What is written later must not be sold in that store meanwhile.
-		if other, ok := all[name]; ok && (tested.Behind == "" || other.Store == tested.Store) {
+		if slices.Contains(Others, site.Ways[name].Strategy) && (tested.Behind == "" || other.Store == tested.Store) {
 			rules[name], ways[name] = other, site.Ways[name]
 		}
 	}
@@ -125,13 +131,10 @@ func (o Options) play(
 	return c, err
 }
 
-// firstItem is an id that no load uses.
-const firstItem = 1 << 40
-
 // siteOf tells how the replicas are reached, without nginx.
 func siteOf(t *topology.Topology) (*contract.Site, func(), error) {
 	var items atomic.Int64
-	items.Store(firstItem)
+	items.Store(time.Now().UnixMicro()) // no load uses these ids, and no other call
 	site := &contract.Site{
 		HTTP:  &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: strategiesAtOnce * sequencesAtOnce}},
 		Admin: t.Replicas[0].AdminURL, Ways: map[string]contract.Way{}, NewItem: func() int64 { return items.Add(1) },
