@@ -99,7 +99,8 @@ func (c *client) Ask(ctx context.Context, q Request) (string, error) {
 func (c *client) request(ctx context.Context, q Request) (*http.Request, error) {
 	way, base := c.Ways[q.By], c.Replicas[q.Replica%len(c.Replicas)]+"/stock"
 	body := map[string]any{"strategy": way.Strategy, "store": way.Store}
-	method, path := http.MethodPost, ""
+	method := http.MethodPost
+	var path string
 	switch q.Manner {
 	case "try":
 		body["wait_ms"] = 0
@@ -147,7 +148,10 @@ func (c *client) request(ctx context.Context, q Request) (*http.Request, error) 
 	}
 	var text io.Reader
 	if body != nil {
-		encoded, _ := json.Marshal(body)
+		encoded, err := json.Marshal(body)
+		if err != nil {
+			return nil, err
+		}
 		text = bytes.NewReader(encoded)
 	}
 	r, err := http.NewRequestWithContext(ctx, method, base+path, text)

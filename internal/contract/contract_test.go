@@ -115,7 +115,8 @@ func checkShop(
 	t.Helper()
 	all := map[string]Rules{"": rules}
 	p := Player{
-		New: func() Service { return &shop{rules: rules, state: newState(), wrong: wrong} }, Rules: all, Patience: time.Minute,
+		New:   func() Service { return &shop{rules: rules, state: newState(), wrong: wrong} },
+		Rules: all, Patience: time.Minute,
 	}
 	can := Can{Rules: all, Time: true, Prune: rules.Keys != "", Restock: true, Cancel: true, Manner: true, Items: 2}
 	failed, err := p.Check(t.Context(), can, 1, sequences, 4)
@@ -150,27 +151,28 @@ func TestAServiceThatBreaksTheContractIsConvicted(t *testing.T) {
 			}
 			return o
 		},
-		"a cancellation puts back units of an old stock": func(before state, q Request, o outcome) outcome {
+		"a cancellation puts back units of an old stock": func(_ state, q Request, o outcome) outcome {
 			if q.Verb == Cancel && strings.HasPrefix(o.answer, "cancelled") && strings.HasSuffix(o.answer, "/0") {
 				o.after.stock[place{"mysql", 'a'}]++
 			}
 			return o
 		},
-		"a key is forgotten after thirty seconds": func(before state, q Request, o outcome) outcome {
+		"a key is forgotten after thirty seconds": func(_ state, q Request, o outcome) outcome {
 			if q.Verb == Later {
 				clear(o.after.keys)
 			}
 			return o
 		},
-		"a cancellation that came first is ignored": func(before state, q Request, o outcome) outcome {
+		"a cancellation that came first is ignored": func(_ state, q Request, o outcome) outcome {
 			if q.Verb == Cancel && o.answer == "never-sold" {
 				delete(o.after.keys, "mysql "+q.Key)
 			}
 			return o
 		},
-		"an order loses its last line": func(before state, q Request, o outcome) outcome {
-			if n := len(o.after.keys["mysql "+q.Key].sold); q.Verb == Order && n > 1 && !strings.Contains(o.answer, "replayed") {
-				last := o.after.keys["mysql "+q.Key].sold[n-1]
+		"an order loses its last line": func(_ state, q Request, o outcome) outcome {
+			sold := o.after.keys["mysql "+q.Key].sold
+			if n := len(sold); q.Verb == Order && n > 1 && !strings.Contains(o.answer, "replayed") {
+				last := sold[n-1]
 				o.after.stock[place{"mysql", last.item}] += last.count
 			}
 			return o
@@ -195,17 +197,17 @@ func TestAServiceThatBreaksTheContractIsConvicted(t *testing.T) {
 			}
 			return o
 		},
-		"a replay is not marked": func(before state, q Request, o outcome) outcome {
+		"a replay is not marked": func(_ state, _ Request, o outcome) outcome {
 			o.answer = strings.TrimSuffix(o.answer, ", replayed")
 			return o
 		},
-		"a restock is counted twice": func(before state, q Request, o outcome) outcome {
+		"a restock is counted twice": func(_ state, q Request, o outcome) outcome {
 			if q.Verb == Restock && strings.HasSuffix(o.answer, "in stock") {
 				o.after.stock[place{"mysql", q.Lines[0].Item}] += q.Lines[0].Count
 			}
 			return o
 		},
-		"more units are given back than were sold": func(before state, q Request, o outcome) outcome {
+		"more units are given back than were sold": func(_ state, q Request, o outcome) outcome {
 			if q.Verb == Release && o.answer == "cancelled" {
 				o.after.stock[place{"mysql", 'a'}]++
 			}
@@ -313,7 +315,7 @@ var documented = []struct{ row, before, request, answer, cell string }{
 	{"unknown,", "", "confirm x", "unknown reservation", "404 `unknown-reservation`"},
 	{"unknown,", "", "release x", "unknown reservation", "404 `unknown-reservation`"},
 
-	{"succeeded,", "sell 3a k", "sell 3a k", "7 remain, replayed", "gets the same answer, with `Idempotency-Replayed: true`"},
+	{"succeeded,", "sell 3a k", "sell 3a k", "7 remain, replayed", "gets the same answer, with `Idempotency-Replayed"},
 	{"succeeded,", "sell 11a k", "sell 11a k", "sold out at 10, replayed", "gets the same answer"},
 	{"asked for something else", "sell 3a k", "sell 2a k", "key reused", "gets 422 `idempotency-key-reused`"},
 	{"was [cancelled]", "sell 3a k\ncancel k", "sell 3a k", "cancelled, replayed", "gets 409 `cancelled`"},

@@ -21,8 +21,8 @@ type Can struct {
 	Items   int
 }
 
-// Generate makes up a script. Items, units and keys are few, so that requests collide; most requests with a key vary one
-// that came before.
+// Generate makes up a script. Items, units and keys are few, so that requests collide. Half of the requests with a key
+// vary one that came before.
 func (can Can) Generate(rng *rand.Rand, requests int) (s Script) {
 	g := generator{Can: can, rng: rng, by: slices.Sorted(maps.Keys(can.Rules))}
 	for item := range can.Items {
@@ -44,7 +44,7 @@ type generator struct {
 	holds  int // that were made
 }
 
-// one of these words
+// one returns one of the words.
 func (g *generator) one(words ...string) string { return words[g.rng.IntN(len(words))] }
 
 func (g *generator) chance(n int) bool { return g.rng.IntN(n) == 0 }

@@ -68,7 +68,6 @@ type held struct {
 	epoch int
 	state string // held, confirmed, cancelled or expired
 	age   time.Duration
-	back  bool // an expired one's units are back
 }
 
 // state is what a service knows.
@@ -184,11 +183,11 @@ func (c change) replay(first record) []outcome {
 func (c change) plain() []outcome {
 	refused := c.answer("it may refuse any request", Refused)
 	if _, taken := c.keys[c.id()]; !taken && c.unknown() != "" {
-		return append(refused, c.answer("the item is not known", "sold out")...)
+		return slices.Concat(refused, c.answer("the item is not known", "sold out"))
 	}
 	all := c.keyed()
 	if all[0].answer == "key reused" {
-		all = append(refused, c.answer("what another request with the key asked for is not sold", "sold out")...)
+		all = slices.Concat(refused, c.answer("what another request with the key asked for is not sold", "sold out"))
 		if first := c.keys[c.id()]; !c.RefusesReuse {
 			all = append(all, c.answer("the first answer to this key", "%s", first.answer)...)
 		}
@@ -337,12 +336,11 @@ func (c change) putBack(name, how string) {
 }
 
 func (c change) reservation() []outcome {
-	h, known := c.holds[c.Name]
-	if !known {
+	if _, known := c.holds[c.Name]; !known {
 		return c.answer("there is no such reservation", "unknown reservation")
 	}
 	c.end(c.Name)
-	h = c.holds[c.Name]
+	h := c.holds[c.Name]
 	switch {
 	case c.Verb == Confirm && h.state == "held":
 		h.state = "confirmed"
@@ -455,7 +453,7 @@ func (c change) cancelLines(r record) []outcome {
 		r.barred = r.barred && l.cancelled == l.count
 	}
 	c.keys[c.id()] = r
-	return c.answer("units of a sale are put back once, into the stock that they were sold from", "%s%s", r.tell(), replayed)
+	return c.answer("units of a sale are put back once, into the stock they were sold from", "%s%s", r.tell(), replayed)
 }
 
 // overstocks reports whether too many units would be put back.

@@ -40,12 +40,12 @@ type Player struct {
 type Failure struct {
 	Script  Script
 	Answers []string
-	Wrong   *Mismatch
+	Wrong   *MismatchError
 	Curl    []string
 }
 
-// Check plays scripts that are made up from a seed, a few at the same time, and returns the first that fails, shortened,
-// or nil. An error says that it could not be judged.
+// Check plays scripts that are made up from a seed, a few at the same time. It returns the first that fails, shortened,
+// or nil. An error says that they could not be judged.
 func (p *Player) Check(ctx context.Context, can Can, seed uint64, scripts, atOnce int) (failed *Failure, err error) {
 	var mu sync.Mutex
 	playing, within := errgroup.WithContext(ctx)

@@ -25,8 +25,8 @@ func NewWorld(rules map[string]Rules) *World {
 	return &World{rules, []state{newState()}}
 }
 
-// Mismatch is an answer, or a stock, that no state explains.
-type Mismatch struct {
+// MismatchError is an answer, or a stock, that no state explains.
+type MismatchError struct {
 	What string // that is wrong: "answer", or "stock of a in mysql"
 	Got  string
 	Want []string // each that is right
@@ -34,7 +34,7 @@ type Mismatch struct {
 }
 
 // Error says what is wrong.
-func (m *Mismatch) Error() string {
+func (m *MismatchError) Error() string {
 	want := make([]string, len(m.Want))
 	for i, right := range m.Want {
 		want[i] = strconv.Quote(right)
@@ -45,7 +45,7 @@ func (m *Mismatch) Error() string {
 // Answered keeps the states that an answer allows.
 func (w *World) Answered(q Request, answer string) error {
 	var after []state
-	wrong := &Mismatch{What: "answer", Got: answer}
+	wrong := &MismatchError{What: "answer", Got: answer}
 	for _, s := range w.open() {
 		if answer == Unknown {
 			s.under = append(slices.Clone(s.under), q)
@@ -71,8 +71,9 @@ func (w *World) Answered(q Request, answer string) error {
 // Found keeps the states that the stock of an item in a store allows.
 func (w *World) Found(store string, item byte, units int64) error {
 	var after []state
-	wrong := &Mismatch{
-		What: fmt.Sprintf("stock of %c in %s", item, store), Got: fmt.Sprint(units), Rule: "the stock agrees with the answers",
+	wrong := &MismatchError{
+		What: fmt.Sprintf("stock of %c in %s", item, store), Got: strconv.FormatInt(units, 10),
+		Rule: "the stock agrees with the answers",
 	}
 	for _, s := range w.open() {
 		want := s.stock[place{store, item}]

@@ -1,6 +1,6 @@
 // Package stocktest tests strategies on real servers. Run is a conformance suite: it checks every strategy of a
-// catalogue against its claim, on one replica and on two, with requests at the same time. What requests one after another
-// are answered, package contract says. The rest is shared by the tests of several packages.
+// catalogue against its claim, on one replica and on two, with requests that meet. Package contract says how
+// requests one after another must be answered. The rest is shared by the tests of several packages.
 package stocktest
 
 import (

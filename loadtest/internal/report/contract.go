@@ -25,7 +25,7 @@ func (r *Report) contractProblems() {
 			continue
 		}
 		r.ClaimsHeld, r.ClaimFailed = false, true
-		problem := fmt.Sprintf("claim not held: %s on %s breaks the contract: %s", c.Strategy, c.Store, c.Wrong)
+		problem := fmt.Sprintf("claim not held: contract: %s on %s: %s", c.Strategy, c.Store, c.Wrong)
 		if c.Own {
 			problem = fmt.Sprintf("%s: one request after another: %s", c.Strategy, c.Wrong)
 		}
@@ -46,8 +46,8 @@ func (r *Report) writeContract(out printer) {
 			wrong++
 		}
 	}
-	out.item(plain, fmt.Sprintf("Made-up sequences of requests, compared with docs/http-api.md: %d. Strategies: %d. Wrong: %d.",
-		sent, len(r.Contract), wrong))
+	text := "Made-up sequences of requests, compared with docs/http-api.md: %d. Strategies: %d. Wrong: %d."
+	out.item(plain, fmt.Sprintf(text, sent, len(r.Contract), wrong))
 	for _, c := range r.Contract {
 		if c.Wrong == "" {
 			continue
