@@ -1,6 +1,6 @@
 // Package contract states once how a stock service must answer, as docs/http-api.md promises it: a model gives the
-// right answers to each request in each state. The package makes up sequences of requests, plays them on a real service,
-// compares every answer and every stock with the model, and shortens a sequence that fails to a few requests.
+// right answers to each request in each state. The package makes up sequences of requests, plays them on a real
+// service, compares every answer and every stock with the model, and shortens a sequence that fails to a few requests.
 //
 // The layers are those of the robustness tests of etcd: a pure step from a state and a request to answers and states,
 // and a thin one that keeps every state that the answers so far allow. Requests are read and written as text:
