@@ -132,7 +132,7 @@ func TestAServiceThatKeepsTheContractIsRight(t *testing.T) {
 		{Store: "redis", Remaining: true, Through: "mysql"},
 		{Store: "slots", Keys: "mysql"},
 		{Store: "mysql", Oversells: true, Remaining: true},
-		{Store: "mysql", Keys: "mysql", Plain: true},
+		{Store: "http", Keys: "http", Plain: true},
 	} {
 		if failed := checkShop(t, rules, 100, nil); failed != nil {
 			t.Errorf("%+v\n%v", rules, failed)

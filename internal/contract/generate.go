@@ -66,7 +66,7 @@ func (g *generator) request() (q Request) {
 			q.Lines[0].Count = MaxStock - q.Lines[0].Count
 		}
 		return q
-	case g.Time && g.chance(12):
+	case g.Time && (g.chance(12) || g.holds > 0 && g.chance(8)):
 		return Request{Verb: Later, Time: []time.Duration{30 * time.Second, 2 * time.Minute}[g.rng.IntN(2)]}
 	case g.Prune && g.holds == 0 && g.chance(30):
 		return Request{Verb: Prune}

@@ -223,7 +223,8 @@ func merged(lines []Line) (all []Line) {
 
 // take takes the units out of the stock. If several items are short, any of them may be blamed.
 func (c change) take() (all []outcome) {
-	if c.Holds {
+	short := func(l Line) bool { return c.stock[place{c.Store, l.Item}] < l.Count }
+	if c.Holds && slices.ContainsFunc(c.Lines, short) {
 		c.takeBack()
 	}
 	if unknown := c.unknown(); unknown != "" {
@@ -482,13 +483,13 @@ var Stores = []string{"mysql", "redis", "slots", "units"}
 func (c change) set() []outcome {
 	l := c.Lines[0]
 	c.epoch[l.Item]++
-	for _, store := range Stores {
+	for _, store := range append(c.stores(), Stores...) {
 		c.stock[place{store, l.Item}] = l.Count
 	}
 	return c.answer("the stock is set in every store", "%d in stock", l.Count)
 }
 
-// pass lets time pass. A service may then forget what it need not keep any longer.
+// pass lets time pass.
 func (c change) pass() []outcome {
 	if c.Verb == Prune {
 		c.keys = map[string]record{}
@@ -498,21 +499,9 @@ func (c change) pass() []outcome {
 		h.age += c.Time
 		c.holds[name] = h
 	}
-	all := []state{c.state}
 	for id, r := range c.keys {
 		r.age += c.Time
-		for _, s := range all {
-			s.keys[id] = r
-			if r.refused && r.age >= refusalTime {
-				forgotten := s.clone()
-				delete(forgotten.keys, id)
-				all = append(all, forgotten)
-			}
-		}
+		c.keys[id] = r
 	}
-	var outcomes []outcome
-	for _, s := range all {
-		outcomes = append(outcomes, outcome{"", "time passes", s})
-	}
-	return outcomes
+	return c.answer("time passes", "")
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -31,7 +32,8 @@ type Player struct {
 	Rules map[string]Rules // see NewWorld
 	// Patience is how long a request is sent again while it is refused as busy, and how long sales may be on their way to
 	// another store.
-	Patience time.Duration
+	Patience       time.Duration
+	asked, unknown atomic.Int64
 	// Settle is how long a service may take to write a sale after its answer.
 	Settle time.Duration
 }
@@ -69,6 +71,14 @@ func (p *Player) Check(ctx context.Context, can Can, seed uint64, scripts, atOnc
 	return p.Shrink(ctx, failed), nil
 }
 
+// Proves returns an error if the outcomes of too many requests were unknown.
+func (p *Player) Proves() error {
+	if asked, unknown := p.asked.Load(), p.unknown.Load(); unknown*20 > asked {
+		return fmt.Errorf("the outcomes of %d of %d requests are unknown", unknown, asked)
+	}
+	return nil
+}
+
 // errFound ends the other scripts.
 var errFound = errors.New("a script has failed")
 
@@ -84,6 +94,10 @@ func (p *Player) Play(ctx context.Context, s Script) (failed *Failure, err error
 		answer, err := ask(ctx, on, q, p.Patience)
 		if err != nil {
 			return nil, err
+		}
+		p.asked.Add(1)
+		if answer == Unknown {
+			p.unknown.Add(1)
 		}
 		failed.Script, failed.Answers = append(failed.Script, q), append(failed.Answers, answer)
 		wrong := w.Answered(q, answer)

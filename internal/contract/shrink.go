@@ -9,9 +9,10 @@ import (
 // Shrink returns a script that fails in the same way as f, and from which no request can be left out, as f cannot be
 // simplified further. A simpler script counts only if it fails twice. If time runs out, it returns the simplest so far.
 func (p *Player) Shrink(ctx context.Context, f *Failure) *Failure {
-	hasty := *p
-	hasty.Patience, hasty.Settle = min(p.Patience, 2*time.Second), min(p.Settle, 200*time.Millisecond)
-	p = &hasty
+	p = &Player{
+		New: p.New, Rules: p.Rules,
+		Patience: min(p.Patience, 2*time.Second), Settle: min(p.Settle, 200*time.Millisecond),
+	}
 	for simpler := true; simpler; {
 		simpler = false
 		for _, s := range f.Script.simpler() {

@@ -90,25 +90,45 @@ func (w *World) Found(store string, item byte, units int64) error {
 	return nil
 }
 
-// open returns the states, and those that they may have become by themselves: requests whose outcome is not known take
-// effect, and the units of expired reservations are put back.
+// open returns the states, and those that they may have become by themselves.
 func (w *World) open() (all []state) {
-	all = slices.Clone(w.states)
-	for i := 0; i < len(all); i++ {
-		s := all[i]
-		for n, q := range s.under {
-			for _, o := range w.rules[q.By].step(s, q) {
-				o.after.under = slices.Delete(slices.Clone(s.under), n, n+1)
-				all = append(all, o.after)
+	seen := map[string]bool{}
+	add := func(states []state) {
+		for _, s := range states {
+			if text := fmt.Sprint(s); !seen[text] {
+				seen[text] = true
+				all = append(all, s)
 			}
 		}
-		for name, h := range s.holds {
-			if h.state == "held" && h.now() == "expired" {
-				c := change{state: s.clone()}
-				c.end(name)
-				all = append(all, c.state)
-				break // the others follow from there, and each is left as it is in another state
-			}
+	}
+	add(w.states)
+	for i := 0; i < len(all); i++ {
+		add(w.alone(all[i]))
+	}
+	return all
+}
+
+// alone returns what a state may become by itself: a request whose outcome is not known takes effect, the units of an
+// expired reservation are put back, or an old refusal is forgotten.
+func (w *World) alone(s state) (all []state) {
+	for n, q := range s.under {
+		for _, o := range w.rules[q.By].step(s, q) {
+			o.after.under = slices.Delete(slices.Clone(s.under), n, n+1)
+			all = append(all, o.after)
+		}
+	}
+	for name, h := range s.holds {
+		if h.state == "held" && h.now() == "expired" {
+			c := change{state: s.clone()}
+			c.end(name)
+			all = append(all, c.state)
+		}
+	}
+	for id, r := range s.keys {
+		if r.refused && r.age >= refusalTime {
+			forgotten := s.clone()
+			delete(forgotten.keys, id)
+			all = append(all, forgotten)
 		}
 	}
 	return all

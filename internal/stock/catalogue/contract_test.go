@@ -117,6 +117,7 @@ func playMadeUp(t *testing.T, shared *contract.Site, all map[string]contract.Rul
 		Items: 2,
 	}, 1, *scripts, 8)
 	must.Succeed(t, err)
+	must.Succeed(t, p.Proves())
 	if failed != nil {
 		t.Error(failed)
 	}

@@ -9,7 +9,9 @@ type Contract struct {
 	Sequences int    `json:"sequences"`
 	// Wrong is the first wrong answer, or the first wrong stock; empty if there is none.
 	Wrong string `json:"wrong,omitempty"`
-	Own   bool   `json:"own,omitempty"` // it is a service of the user's
+	// NotJudged says why the sequences prove too little; empty if they do not.
+	NotJudged string `json:"not_judged,omitempty"`
+	Own       bool   `json:"own,omitempty"` // it is a service of the user's
 	// Sequence is the shortest with that answer, a request in each line, and Curl has commands that send it.
 	Sequence string   `json:"sequence,omitempty"`
 	Curl     []string `json:"curl,omitempty"`
@@ -21,6 +23,10 @@ func (b *Builder) AddContract(c Contract) { b.contract = append(b.contract, c) }
 // contractProblems adds the sequences that were answered wrongly.
 func (r *Report) contractProblems() {
 	for _, c := range r.Contract {
+		if c.NotJudged != "" {
+			r.ClaimsHeld, r.Inconclusive = false, true
+			r.Problems = append(r.Problems, fmt.Sprintf("inconclusive: contract: %s on %s: %s", c.Strategy, c.Store, c.NotJudged))
+		}
 		if c.Wrong == "" {
 			continue
 		}

@@ -44,6 +44,9 @@ func PlayOwn(ctx context.Context, own *service.Running, timeout time.Duration, o
 	can := contract.Can{Rules: p.Rules, Known: true, One: own.OneUnit(), Items: 2}
 	failed, err := p.Check(ctx, can, o.Seed, o.Each, 1)
 	c := report.Contract{Strategy: own.Name, Store: rules.Store, Sequences: o.Each, Own: true}
+	if unproven := p.Proves(); unproven != nil {
+		c.NotJudged = unproven.Error()
+	}
 	if failed != nil {
 		c.Wrong, c.Sequence, c.Curl = failed.Wrong.Error(), failed.Text(), failed.Curl
 	}

@@ -125,6 +125,9 @@ func (o Options) play(
 	}
 	failed, err := p.Check(ctx, can, o.Seed, o.Each, sequencesAtOnce)
 	c := report.Contract{Strategy: choice.Strategy.Name, Store: choice.Store, Sequences: o.Each}
+	if unproven := p.Proves(); unproven != nil {
+		c.NotJudged = unproven.Error()
+	}
 	if failed != nil {
 		c.Wrong, c.Sequence, c.Curl = failed.Wrong.Error(), failed.Text(), failed.Curl
 	}
