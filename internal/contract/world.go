@@ -102,8 +102,10 @@ func (w *World) open() (all []state) {
 		}
 	}
 	add(w.states)
-	for i := 0; i < len(all); i++ {
-		add(w.alone(all[i]))
+	for opened := 0; opened < len(all); {
+		s := all[opened]
+		opened++
+		add(w.alone(s))
 	}
 	return all
 }

@@ -25,7 +25,8 @@ func (r *Report) contractProblems() {
 	for _, c := range r.Contract {
 		if c.NotJudged != "" {
 			r.ClaimsHeld, r.Inconclusive = false, true
-			r.Problems = append(r.Problems, fmt.Sprintf("inconclusive: contract: %s on %s: %s", c.Strategy, c.Store, c.NotJudged))
+			r.Problems = append(r.Problems,
+				fmt.Sprintf("inconclusive: contract: %s on %s: %s", c.Strategy, c.Store, c.NotJudged))
 		}
 		if c.Wrong == "" {
 			continue
