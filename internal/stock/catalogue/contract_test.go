@@ -14,6 +14,7 @@ import (
 
 	"stock/internal/contract"
 	"stock/internal/must"
+	"stock/internal/servers/serverstest"
 	"stock/internal/stock"
 	"stock/internal/stock/catalogue"
 	"stock/internal/stock/httpapi"
@@ -94,6 +95,7 @@ func letPass(ctx context.Context, d stock.Deps, q contract.Request, items []int6
 
 // Every strategy answers made-up sequences of requests as the model does.
 func TestEveryStrategyKeepsTheContract(t *testing.T) {
+	serverstest.Long(t)
 	t.Parallel()
 	client, all := serving(t, stocktest.NewAddresses(t))
 	for name := range all {
