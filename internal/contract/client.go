@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -324,8 +325,12 @@ func (c *client) Left(ctx context.Context, store string, item byte) (int64, erro
 	}
 	defer response.Body.Close()
 	var a reply
-	if err := json.NewDecoder(response.Body).Decode(&a); err != nil || a.Stock == nil {
-		return 0, fmt.Errorf("GET %s: %s, %w", address, response.Status, err)
+	err = json.NewDecoder(response.Body).Decode(&a)
+	if err == nil && a.Stock == nil {
+		err = errors.New("the reply has no stock")
+	}
+	if err != nil {
+		return 0, fmt.Errorf("GET %s: %s: %w", address, response.Status, err)
 	}
 	return *a.Stock, nil
 }

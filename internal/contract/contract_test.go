@@ -277,6 +277,23 @@ func TestAnUnknownOutcomeMayBeEither(t *testing.T) {
 	}
 }
 
+// A service that is busy all the time, or whose answers tell nothing, is neither right nor wrong.
+func TestAServiceThatTellsNothingIsNotJudged(t *testing.T) {
+	t.Parallel()
+	all := map[string]Rules{"": everything}
+	for _, answer := range []string{Busy, Unknown} {
+		p := Player{Rules: all, Patience: 20 * time.Millisecond, New: func() Service {
+			return &shop{rules: everything, state: newState(), wrong: func(before state, _ Request, _ outcome) outcome {
+				return outcome{answer, "", before}
+			}}
+		}}
+		failed, err := p.Check(t.Context(), Can{Rules: all, Items: 1}, 1, 2, 1)
+		if failed != nil || err == nil && p.Proves() == nil {
+			t.Errorf("%s: %v, %v, want not judged", answer, failed, err)
+		}
+	}
+}
+
 // A shortened script fails in the same way as the first, and twice.
 func TestAScriptThatFailsOnceIsNotShortenedByChance(t *testing.T) {
 	t.Parallel()

@@ -356,7 +356,7 @@ func (c change) reservation() []outcome {
 	return c.answer("the state of the reservation", "%s", h.state)
 }
 
-// sale returns the record of a key; ok is false, and there are answers, if nobody may see it.
+// sale returns the record of a key, whether there is one, and the answers of a refusal if nobody may see it.
 func (c change) sale() (r record, known bool, refusal []outcome) {
 	if c.Keys == "" {
 		return r, false, c.answer("the strategy keeps no keys", "no keys")
@@ -477,13 +477,13 @@ func (c change) restock() []outcome {
 	return c.answer("the units are added", "%d in stock", c.stock[place{c.Store, l.Item}])
 }
 
-// Stores lists the stores of a stock. An administrator sets all of them at once.
-var Stores = []string{"mysql", "redis", "slots", "units"}
+// setTogether lists the stores that an administrator sets at once.
+var setTogether = []string{"mysql", "redis", "slots", "units"}
 
 func (c change) set() []outcome {
 	l := c.Lines[0]
 	c.epoch[l.Item]++
-	for _, store := range append(c.stores(), Stores...) {
+	for _, store := range append(c.stores(), setTogether...) {
 		c.stock[place{store, l.Item}] = l.Count
 	}
 	return c.answer("the stock is set in every store", "%d in stock", l.Count)

@@ -32,10 +32,11 @@ type Player struct {
 	Rules map[string]Rules // see NewWorld
 	// Patience is how long a request is sent again while it is refused as busy, and how long sales may be on their way to
 	// another store.
-	Patience       time.Duration
-	asked, unknown atomic.Int64
+	Patience time.Duration
 	// Settle is how long a service may take to write a sale after its answer.
 	Settle time.Duration
+
+	asked, unknown atomic.Int64
 }
 
 // Failure is a script whose last request was answered wrongly, or has left a wrong stock.
@@ -136,12 +137,18 @@ func (f *Failure) describe(on Service, wrong error) (*Failure, error) {
 	return f, nil
 }
 
-// ask sends a request until it is not refused as busy.
+// ask sends a request until it is not refused as busy. That it stays busy is an error: nobody knows whether the service
+// or the machine is slow.
 func ask(ctx context.Context, on Service, q Request, patience time.Duration) (string, error) {
 	for until := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
 		answer, err := on.Ask(ctx, q)
-		if err != nil || answer != Busy || time.Now().After(until) || ctx.Err() != nil {
-			return answer, cmp.Or(err, ctx.Err())
+		switch err := cmp.Or(err, ctx.Err()); {
+		case err != nil:
+			return "", err
+		case answer != Busy:
+			return answer, nil
+		case time.Now().After(until):
+			return "", fmt.Errorf("%v is refused as busy for %v", q, patience)
 		}
 	}
 }

@@ -11,7 +11,7 @@ import (
 func (p *Player) Shrink(ctx context.Context, f *Failure) *Failure {
 	p = &Player{
 		New: p.New, Rules: p.Rules,
-		Patience: min(p.Patience, 2*time.Second), Settle: min(p.Settle, 200*time.Millisecond),
+		Patience: min(p.Patience, 10*time.Second), Settle: min(p.Settle, time.Second),
 	}
 	for simpler := true; simpler; {
 		simpler = false

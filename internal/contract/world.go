@@ -14,6 +14,9 @@ const (
 	Refused = "refused" // it was refused, for a reason that is not known, and has changed nothing
 )
 
+// mostUnder is how many outcomes of a script may be unknown: each of them doubles the states.
+const mostUnder = 4
+
 // World is every state that a service may be in, according to its answers so far.
 type World struct {
 	rules  map[string]Rules // by the strategy that a request names; the tested one has the empty name
@@ -42,12 +45,15 @@ func (m *MismatchError) Error() string {
 	return fmt.Sprintf("%s %q, want %s: %s", m.What, m.Got, strings.Join(want, " or "), m.Rule)
 }
 
-// Answered keeps the states that an answer allows.
+// Answered keeps the states that an answer allows. It fails with a MismatchError, or if too little is known.
 func (w *World) Answered(q Request, answer string) error {
 	var after []state
 	wrong := &MismatchError{What: "answer", Got: answer}
 	for _, s := range w.open() {
 		if answer == Unknown {
+			if len(s.under) >= mostUnder {
+				return fmt.Errorf("the outcomes of more than %d requests of a script are unknown", mostUnder)
+			}
 			s.under = append(slices.Clone(s.under), q)
 			after = append(after, s)
 			continue

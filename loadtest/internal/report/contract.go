@@ -53,8 +53,12 @@ func (r *Report) writeContract(out printer) {
 			wrong++
 		}
 	}
-	text := "Made-up sequences of requests, compared with docs/http-api.md: %d. Strategies: %d. Wrong: %d."
-	out.item(plain, fmt.Sprintf(text, sent, len(r.Contract), wrong))
+	text := fmt.Sprintf("Made-up sequences of requests, compared with docs/http-api.md: %d. Strategies: %d. Wrong: %d.",
+		sent, len(r.Contract), wrong)
+	if r.Contract[0].Own {
+		text = fmt.Sprintf("Made-up sequences of requests, one after another: %d. Wrong: %d.", sent, wrong)
+	}
+	out.item(plain, text)
 	for _, c := range r.Contract {
 		if c.Wrong == "" {
 			continue

@@ -3,6 +3,7 @@ package sequence
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -18,7 +19,7 @@ import (
 )
 
 // settleTime is how long a service may take to write a sale after its answer.
-const settleTime = 2 * time.Second
+const settleTime = 10 * time.Second
 
 // PlayOwn plays sequences on a service of the user's, as far as its description goes: sales, the same key once more,
 // also for another request, and the stock set anew.
@@ -44,12 +45,7 @@ func PlayOwn(ctx context.Context, own *service.Running, timeout time.Duration, o
 	can := contract.Can{Rules: p.Rules, Known: true, One: own.OneUnit(), Items: 2}
 	failed, err := p.Check(ctx, can, o.Seed, o.Each, 1)
 	c := report.Contract{Strategy: own.Name, Store: rules.Store, Sequences: o.Each, Own: true}
-	if unproven := p.Proves(); unproven != nil {
-		c.NotJudged = unproven.Error()
-	}
-	if failed != nil {
-		c.Wrong, c.Sequence, c.Curl = failed.Wrong.Error(), failed.Text(), failed.Curl
-	}
+	err = judge(ctx, &c, failed, cmp.Or(err, p.Proves()))
 	return c, err
 }
 

@@ -3,6 +3,7 @@
 package sequence
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -27,7 +28,7 @@ import (
 type Options struct {
 	Each int // sequences for each strategy
 	Seed uint64
-	// Catalogue has the strategies that sequences may name beside the tested one, as far as they are among Others.
+	// Catalogue has the strategies that sequences may name beside the tested one, as far as they are among others.
 	Catalogue []load.Strategy
 }
 
@@ -37,8 +38,9 @@ const (
 	sequencesAtOnce  = 4
 )
 
-// patience is how long a request is sent again while it is refused as busy.
-const patience = time.Minute
+// patience is how long a request is sent again while it is refused as busy, and how long sales may be on their way to
+// MySQL. It only tells a slow service from one that is stuck.
+const patience = 5 * time.Minute
 
 // Play plays sequences for each strategy that answers one request after another as the API promises, and returns what
 // came of each.
@@ -103,8 +105,8 @@ func rulesOf(c load.Choice) contract.Rules {
 	return r
 }
 
-// Others may be named in the sequences of any strategy. They share its keys or its stock.
-var Others = []string{"update", "reserve", "slots", "redis-script"}
+// others may be named in the sequences of any strategy. They share its keys or its stock.
+var others = []string{"update", "reserve", "slots", "redis-script"}
 
 // play plays the sequences of one strategy.
 func (o Options) play(
@@ -114,7 +116,7 @@ func (o Options) play(
 	rules, ways := map[string]contract.Rules{"": tested}, map[string]contract.Way{"": site.Ways[wayName(choice)]}
 	for name, other := range all {
 		// What is written later must not be sold in that store meanwhile.
-		if slices.Contains(Others, site.Ways[name].Strategy) && (tested.Behind == "" || other.Store == tested.Store) {
+		if slices.Contains(others, site.Ways[name].Strategy) && (tested.Behind == "" || other.Store == tested.Store) {
 			rules[name], ways[name] = other, site.Ways[name]
 		}
 	}
@@ -125,13 +127,21 @@ func (o Options) play(
 	}
 	failed, err := p.Check(ctx, can, o.Seed, o.Each, sequencesAtOnce)
 	c := report.Contract{Strategy: choice.Strategy.Name, Store: choice.Store, Sequences: o.Each}
-	if unproven := p.Proves(); unproven != nil {
+	err = judge(ctx, &c, failed, cmp.Or(err, p.Proves()))
+	return c, err
+}
+
+// judge adds what was found, or why nothing is known. The error is that of ctx.
+func judge(ctx context.Context, c *report.Contract, failed *contract.Failure, unproven error) error {
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case failed != nil:
+		c.Wrong, c.Sequence, c.Curl = failed.Wrong.Error(), failed.Text(), failed.Curl
+	case unproven != nil:
 		c.NotJudged = unproven.Error()
 	}
-	if failed != nil {
-		c.Wrong, c.Sequence, c.Curl = failed.Wrong.Error(), failed.Text(), failed.Curl
-	}
-	return c, err
+	return nil
 }
 
 // siteOf tells how the replicas are reached, without nginx.
