@@ -281,15 +281,22 @@ func TestAnUnknownOutcomeMayBeEither(t *testing.T) {
 func TestAServiceThatTellsNothingIsNotJudged(t *testing.T) {
 	t.Parallel()
 	all := map[string]Rules{"": everything}
-	for _, answer := range []string{Busy, Unknown} {
+	for _, test := range []struct {
+		answer string
+		every  int // of so many requests, one gets the answer
+	}{{Busy, 1}, {Unknown, 1}, {Unknown, 8}} {
 		p := Player{Rules: all, Patience: 20 * time.Millisecond, New: func() Service {
-			return &shop{rules: everything, state: newState(), wrong: func(before state, _ Request, _ outcome) outcome {
-				return outcome{answer, "", before}
+			asked := 0
+			return &shop{rules: everything, state: newState(), wrong: func(before state, _ Request, o outcome) outcome {
+				if asked++; asked%test.every == 0 {
+					return outcome{test.answer, "", before}
+				}
+				return o
 			}}
 		}}
 		failed, err := p.Check(t.Context(), Can{Rules: all, Items: 1}, 1, 2, 1)
 		if failed != nil || err == nil && p.Proves() == nil {
-			t.Errorf("%s: %v, %v, want not judged", answer, failed, err)
+			t.Errorf("%+v: %v, %v, want not judged", test, failed, err)
 		}
 	}
 }
