@@ -47,10 +47,16 @@ func skipUncut(t testing.TB) {
 	}
 }
 
-// zkQueue lists the nodes of the holder and the waiters of a lock, oldest first.
+// zkQueue lists the nodes of the holder and the waiters of a lock, oldest first. It waits until the observer is
+// connected: the server may have been restarted.
 func zkQueue(t testing.TB, observer *zk.Conn, key string) (nodes []string) {
 	t.Helper()
-	names, _, err := observer.Children("/locks/" + key)
+	var names []string
+	var err error
+	serverstest.Eventually(t, "the observer is connected", func() bool {
+		names, _, err = observer.Children("/locks/" + key)
+		return !errors.Is(err, zk.ErrNoServer) && !errors.Is(err, zk.ErrConnectionClosed)
+	})
 	if err != nil && !errors.Is(err, zk.ErrNoNode) {
 		t.Fatal(err)
 	}
