@@ -22,6 +22,7 @@ import (
 
 // The claims of these four differ for each of the first three scenarios.
 func TestFaultsFindsWhatTheStrategiesClaim(t *testing.T) {
+	t.Parallel()
 	serverstest.Long(t)
 	dir := filepath.Join(t.TempDir(), "out")
 	runHere(t.Context(),
