@@ -80,8 +80,7 @@ IN_MEMORY = $(shell awk '$$2 == "/dev/shm" && $$4 !~ /noexec/' /proc/mounts 2>/d
 	df -Pk /dev/shm | awk 'END { if ($$4 > 4e6) print "GOTMPDIR=$${TMPDIR:-/tmp} TMPDIR=/dev/shm" }')
 
 # make lint has run vet. Without DWARF, a test is linked in half the time.
-# Tests that wait leave half of two cores idle.
-GO_TEST = $(IN_MEMORY) go test -vet=off -ldflags=-w -parallel 3 -timeout 30m
+GO_TEST = $(IN_MEMORY) go test -vet=off -ldflags=-w -timeout 30m
 
 # The tests that take longest begin first.
 LONG := ./loadtest ./loadtest/internal/explore ./cmd/stock ./internal/stock/catalogue

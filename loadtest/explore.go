@@ -163,10 +163,25 @@ func (f *exploreFlags) choose(ctx context.Context, l *lab.Lab) (choices []load.C
 			return nil, fmt.Errorf("%s cannot be explored: %s", s.Name, why)
 		}
 		if f.strategies == nil || s.IsIn(f.strategies) {
-			choices = append(choices, load.Choice{Strategy: s, Store: s.Stores[0]})
+			choices = append(choices, f.stores(s)...)
 		}
 	}
+	if len(choices) == 0 {
+		return nil, fmt.Errorf("no strategy that can be explored here works on the store %q", f.store)
+	}
 	return choices, nil
+}
+
+// stores returns a strategy on every store or on the one that is named; in a quick search, on its default store.
+func (f *exploreFlags) stores(s load.Strategy) []load.Choice {
+	choices := s.OnEveryStore()
+	if f.store != "" {
+		return slices.DeleteFunc(choices, func(c load.Choice) bool { return c.Store != f.store })
+	}
+	if f.quick || f.replay != "" {
+		return choices[:min(1, len(choices))]
+	}
+	return choices
 }
 
 // showProgress shows how far the i-th of some explorations is.

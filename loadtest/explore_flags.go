@@ -19,6 +19,7 @@ import (
 type exploreFlags struct {
 	local      localFlags
 	strategies []string
+	store      string
 	bounds     trace.Bounds
 	lanes      int
 	requests   int
@@ -41,6 +42,8 @@ type exploreFlags struct {
 func (f *exploreFlags) register(flags *pflag.FlagSet) {
 	flags.SortFlags = false
 	flags.StringSliceVar(&f.strategies, "strategies", nil, "explore only these strategies, a comma-separated list")
+	flags.StringVar(&f.store, "store", "", "mysql, redis, slots or units (default: every store that a strategy works on; "+
+		"with --quick and --replay, its default store)")
 	flags.IntVar(&f.requests, "requests", 2, "how many requests a schedule has, 2 or 3")
 	flags.IntVar(&f.bounds.Faults, "faults", 1, "the most faults in one schedule, 0 to 2")
 	flags.IntVar(&f.bounds.Preemptions, "preemptions", 2,
@@ -141,8 +144,8 @@ func (f *exploreFlags) checkStrategies(args []string) error {
 // readService reads the description of the user's service, or takes the arguments for its command.
 func (f *exploreFlags) readService(args []string, dash int, getenv func(string) string) (err error) {
 	switch {
-	case f.strategies != nil:
-		return errors.New("--strategies cannot be used with a service of yours")
+	case f.strategies != nil || f.store != "":
+		return errors.New("--strategies and --store cannot be used with a service of yours")
 	case f.serviceFile != "" && len(args) > 0:
 		return fmt.Errorf("%q: the command of your service stands in the file of --service", args[0])
 	case dash > 0:

@@ -27,7 +27,7 @@ func areScripts(args []string, dash int) bool {
 
 // checkScripts returns what is wrong with the flags of an exploration of scripts, and reads their files.
 func (f *exploreFlags) checkScripts(flags *pflag.FlagSet, files []string) error {
-	for _, name := range []string{"strategies", "quick", "statements", "stock-binary", "service"} {
+	for _, name := range []string{"strategies", "store", "quick", "statements", "stock-binary", "service"} {
 		if flags.Changed(name) {
 			return fmt.Errorf("--%s cannot be used with a script", name)
 		}

@@ -14,6 +14,7 @@ import (
 	"stock/loadtest/internal/fault"
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/lab"
+	"stock/loadtest/internal/load"
 	"stock/loadtest/internal/page"
 	"stock/loadtest/internal/report"
 	"stock/loadtest/internal/sequence"
@@ -159,7 +160,7 @@ func (f *runFlags) playSequences(ctx context.Context, l *lab.Lab, run *lab.Run, 
 		if options.Catalogue, err = l.Target.Strategies(ctx); err != nil {
 			return err
 		}
-		found, err = sequence.Play(ctx, l.Topology, run.Choices, options)
+		found, err = sequence.Play(ctx, l.Topology, f.stores(run.Choices), options)
 	}
 	if err != nil {
 		return err
@@ -171,6 +172,17 @@ func (f *runFlags) playSequences(ctx context.Context, l *lab.Lab, run *lab.Run, 
 		}
 	}
 	return nil
+}
+
+// stores returns the strategies on every store, unless one was named.
+func (f *runFlags) stores(choices []load.Choice) (all []load.Choice) {
+	if f.store != "" {
+		return choices
+	}
+	for _, c := range choices {
+		all = append(all, c.Strategy.OnEveryStore()...)
+	}
+	return all
 }
 
 // openLab starts the servers, or connects to those of --target.

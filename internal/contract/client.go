@@ -10,6 +10,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"slices"
 	"strings"
@@ -76,24 +77,35 @@ func (c *client) Ask(ctx context.Context, q Request) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	if q.Manner == Leave {
+		r = hangingUp(r)
+	}
 	response, err := c.HTTP.Do(r)
 	if err != nil {
 		return Unknown, ctx.Err()
 	}
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
-	if err != nil {
+	if err != nil || q.lost() {
 		return Unknown, ctx.Err()
 	}
 	var a reply
 	if err := json.Unmarshal(body, &a); err != nil {
 		return fmt.Sprintf("%d %s", response.StatusCode, body), nil
 	}
-	answer := c.answer(q, response.StatusCode, a)
+	answer := c.answer(q, response, a)
 	if response.Header.Get("Idempotency-Replayed") == "true" {
 		answer += ", replayed"
 	}
 	return answer, nil
+}
+
+// hangingUp returns a request whose client hangs up when it has been sent.
+func hangingUp(r *http.Request) *http.Request {
+	ctx, hangUp := context.WithCancel(r.Context())
+	return r.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		WroteRequest: func(httptrace.WroteRequestInfo) { hangUp() },
+	}))
 }
 
 // request makes the HTTP request.
@@ -103,9 +115,9 @@ func (c *client) request(ctx context.Context, q Request) (*http.Request, error) 
 	method := http.MethodPost
 	var path string
 	switch q.Manner {
-	case "try":
+	case Try:
 		body["wait_ms"] = 0
-	case "work":
+	case Work:
 		body["hold_ms"] = 1
 	}
 	switch q.Verb {
@@ -113,7 +125,7 @@ func (c *client) request(ctx context.Context, q Request) (*http.Request, error) 
 		path, body["goods_id"], body["count"] = "/deduct", c.item(q.Lines[0].Item), q.Lines[0].Count
 	case Hold:
 		path, body["goods_id"], body["count"] = "/reservations", c.item(q.Lines[0].Item), q.Lines[0].Count
-		body["ttl_ms"] = HoldTime.Milliseconds()
+		body["ttl_ms"] = q.holdTime().Milliseconds()
 	case Order:
 		path, body["lines"] = "/orders", c.lines(q.Lines, "count")
 	case Confirm, Release, Find:
@@ -218,32 +230,75 @@ type reply struct {
 
 // line is one of a receipt, or of a sale.
 type line struct {
+	GoodsID                     int64 `json:"goods_id"`
 	Remaining, Count, Cancelled int64
 	GivenBack                   int64 `json:"given_back"`
 }
 
-// refusals are the words for the types of problems.
-var refusals = map[string]string{
-	"unknown-goods": "unknown item", "idempotency-key-reused": "key reused", "idempotency-key-unsupported": "no keys",
-	"no-orders": "no orders", "no-reservations": "no reservations",
-	"unknown-sale": "unknown sale", "more-than-sold": "more than sold", "cancelled": "cancelled",
-	"unknown-reservation": "unknown reservation", "reservation-confirmed": "refused: confirmed",
-	"reservation-cancelled": "refused: cancelled", "reservation-expired": "refused: expired",
-	"outcome-unknown": Unknown, "internal": Unknown, "busy": Busy, "in-progress": Busy, "unavailable": Busy,
+// refusal is what a problem says, in the words of the model, and the status that it comes with.
+type refusal struct {
+	words  string
+	status int
+}
+
+// refusals by the type of the problem.
+var refusals = map[string]refusal{
+	"sold-out":                    {"sold out", http.StatusConflict},
+	"unknown-goods":               {"unknown item", http.StatusNotFound},
+	"overstocked":                 {"overstocked", http.StatusConflict},
+	"idempotency-key-reused":      {"key reused", http.StatusUnprocessableEntity},
+	"idempotency-key-unsupported": {"no keys", http.StatusBadRequest},
+	"no-orders":                   {"no orders", http.StatusBadRequest},
+	"no-reservations":             {"no reservations", http.StatusBadRequest},
+	"unknown-sale":                {"unknown sale", http.StatusNotFound},
+	"more-than-sold":              {"more than sold", http.StatusUnprocessableEntity},
+	"cancelled":                   {"cancelled", http.StatusConflict},
+	"unknown-reservation":         {"unknown reservation", http.StatusNotFound},
+	"reservation-confirmed":       {"refused: confirmed", http.StatusConflict},
+	"reservation-cancelled":       {"refused: cancelled", http.StatusConflict},
+	"reservation-expired":         {"refused: expired", http.StatusConflict},
+	"outcome-unknown":             {Unknown, http.StatusInternalServerError},
+	"internal":                    {Unknown, http.StatusInternalServerError},
+	"busy":                        {Busy, http.StatusServiceUnavailable},
+	"unavailable":                 {Busy, http.StatusServiceUnavailable},
+	"in-progress":                 {Busy, http.StatusConflict},
+}
+
+// refused puts a problem into the words of the model.
+func (c *client) refused(q Request, problem string, response *http.Response, a reply) string {
+	r, known := refusals[problem]
+	words := r.words
+	switch {
+	case !known:
+		return problem
+	case problem == "sold-out" && a.Remaining != nil:
+		words = c.blame(q, a) + fmt.Sprintf("sold out at %d", *a.Remaining)
+	case problem == "unknown-goods":
+		words = c.blame(q, a) + words
+	}
+	if response.StatusCode != r.status {
+		words += fmt.Sprintf(", but the status is %d", response.StatusCode)
+	}
+	if (problem == "busy" || problem == "in-progress") && response.Header.Get("Retry-After") == "" {
+		words += ", but without Retry-After"
+	}
+	return words
 }
 
 // answer puts a reply into the words of the model.
-func (c *client) answer(q Request, status int, a reply) string {
+func (c *client) answer(q Request, response *http.Response, a reply) string {
 	_, problem, refused := strings.Cut(a.Type, "/problems/")
+	right := http.StatusOK
+	if q.Verb == Hold {
+		right = http.StatusCreated
+	}
 	switch {
-	case refused && problem == "sold-out" && a.Remaining != nil:
-		return c.blame(q, a) + fmt.Sprintf("sold out at %d", *a.Remaining)
-	case refused && problem == "unknown-goods":
-		return c.blame(q, a) + "unknown item"
 	case refused:
-		return cmp.Or(refusals[problem], problem)
-	case status >= http.StatusInternalServerError:
+		return c.refused(q, problem, response, a)
+	case response.StatusCode >= http.StatusInternalServerError:
 		return Unknown
+	case response.StatusCode != right:
+		return fmt.Sprintf("status %d", response.StatusCode)
 	}
 	var lines []line
 	_ = json.Unmarshal(a.Lines, &lines) // wrong ones make a wrong answer
@@ -253,33 +308,41 @@ func (c *client) answer(q Request, status int, a reply) string {
 			return fmt.Sprintf("%d in stock", *a.Stock)
 		}
 	case Confirm, Release, Find:
+		if a.ID != c.holds[q.Name] {
+			return a.State + ", but of another reservation"
+		}
 		return a.State
 	case Hold:
 		return c.held(q, a)
 	case Cancel, Look:
 		words := []string{a.State}
 		for _, l := range lines {
-			words = append(words, fmt.Sprintf("%d/%d/%d", l.Count, l.Cancelled, l.GivenBack))
+			words = append(words, fmt.Sprintf("%d%c/%d/%d", l.Count, c.letter(l.GoodsID), l.Cancelled, l.GivenBack))
 		}
 		return strings.Join(words, " ")
 	case Order:
 		words := make([]string, 0, len(lines)+1)
+		var sold []Line
 		for _, l := range lines {
-			words = append(words, fmt.Sprint(l.Remaining))
+			words, sold = append(words, fmt.Sprint(l.Remaining)), append(sold, Line{c.letter(l.GoodsID), l.Count})
 		}
-		return strings.Join(append(words, "remain"), " ")
+		told := strings.Join(append(words, "remain"), " ")
+		if asked := merged(q.Lines); !slices.Equal(sold, asked) {
+			told += ", but the lines are " + linesText(sold)
+		}
+		return told
 	}
 	if a.Remaining == nil {
-		return "sold" + contradiction(q, a)
+		return "sold" + c.contradiction(q, a)
 	}
-	return fmt.Sprintf("%d remain", *a.Remaining) + contradiction(q, a)
+	return fmt.Sprintf("%d remain", *a.Remaining) + c.contradiction(q, a)
 }
 
 // contradiction says which fields of a receipt contradict the request, or each other; it is empty if none do.
-func contradiction(q Request, a reply) string {
-	switch {
-	case a.Count != q.Lines[0].Count:
-		return fmt.Sprintf(", but count is %d", a.Count)
+func (c *client) contradiction(q Request, a reply) string {
+	switch sold := (Line{c.letter(a.GoodsID), a.Count}); {
+	case sold != q.Lines[0]:
+		return fmt.Sprintf(", but for %d%c", sold.Count, sold.Item)
 	case a.Attempts < 1 || a.WaitedUS < 0 ||
 		a.HeldUS != (a.LeftNS-a.EnteredNS)/1000:
 		return fmt.Sprintf(", but attempts is %d, waited_us %d, held_us %d, entered_ns %d and left_ns %d",
@@ -290,19 +353,27 @@ func contradiction(q Request, a reply) string {
 
 // blame names the item of an order that was refused.
 func (c *client) blame(q Request, a reply) string {
-	for letter, id := range c.items {
-		if id == a.GoodsID && q.Verb == Order {
-			return string(letter) + ": "
+	if q.Verb != Order {
+		return ""
+	}
+	return string(c.letter(a.GoodsID)) + ": "
+}
+
+// letter names an item, or is '?'.
+func (c *client) letter(id int64) byte {
+	for letter, known := range c.items {
+		if known == id {
+			return letter
 		}
 	}
-	return ""
+	return '?'
 }
 
 // held tells of a new reservation, or of one that is there already.
 func (c *client) held(q Request, a reply) string {
 	if a.Remaining != nil {
 		c.holds[q.Name] = a.ID
-		return fmt.Sprintf("%d remain", *a.Remaining)
+		return fmt.Sprintf("%d remain", *a.Remaining) + c.contradiction(q, a)
 	}
 	for name, id := range c.holds {
 		if id == a.ID {

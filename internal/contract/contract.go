@@ -9,18 +9,20 @@
 //	restock 5a          adds units to it, in the store of the strategy
 //	sell 3a k           sells 3 units of item a, with the key k; without a key: sell 3a
 //	order 1a,2b k       sells units of several items
-//	hold 3a x k         makes the reservation x
+//	hold 3a x k         makes the reservation x; hold 3a x for 2m: with another time than the usual one
 //	confirm x, release x, find x
 //	cancel k            cancels the sale with the key k; cancel k 2: 2 units of its only item; cancel k 1a,2b
 //	look k              reads the sale with the key k
 //	later 30s           time passes
 //	prune               a week passes, and an administrator deletes what is old
 //
-// "try" before a request lets it not wait, and "work" gives it work to do in the critical section. "by batch" after it
-// names another strategy than the one that is tested, and "at 2" the replica, 1 if there is no number.
+// "try" before a request lets it not wait, and "work" gives it work to do in the critical section. "lose" loses its
+// answer, and "leave" lets the client hang up when it has sent the request. "by batch" after it names another strategy
+// than the one that is tested, and "at 2" the replica, 1 if there is no number.
 package contract
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -58,12 +60,28 @@ type Request struct {
 	Verb    Verb
 	Lines   []Line
 	Key     string
-	Name    string // of a reservation
-	Time    time.Duration
-	Manner  string // try, work or nothing
-	By      string // the strategy; empty: the one that is tested
-	Replica int    // from 0
+	Name    string        // of a reservation
+	Time    time.Duration // that passes, or for which units are held; 0: HoldTime
+	Manner  string        // one of the manners, or nothing
+	By      string        // the strategy; empty: the one that is tested
+	Replica int           // from 0
 }
+
+// Manners of requests.
+const (
+	Try   = "try"
+	Work  = "work"
+	Lose  = "lose"
+	Leave = "leave"
+)
+
+var manners = []string{Try, Work, Lose, Leave}
+
+// holdTime is how long a hold asks for its units.
+func (q Request) holdTime() time.Duration { return cmp.Or(q.Time, HoldTime) }
+
+// lost reports whether the client gets no answer.
+func (q Request) lost() bool { return q.Manner == Lose || q.Manner == Leave }
 
 // Script is a sequence of requests, one after another.
 type Script []Request
@@ -101,7 +119,7 @@ var arguments = map[Verb]string{
 }
 
 func parseRequest(words []string) (q Request, err error) {
-	if words[0] == "try" || words[0] == "work" {
+	if slices.Contains(manners, words[0]) {
 		q.Manner, words = words[0], words[1:]
 	}
 	for n := len(words); n >= 3; n = len(words) {
@@ -113,6 +131,11 @@ func parseRequest(words []string) (q Request, err error) {
 			q.Replica--
 		case "by":
 			q.By = words[n-1]
+		case "for":
+			q.Time, err = time.ParseDuration(words[n-1])
+			if err != nil {
+				return q, err
+			}
 		default:
 			n = 0
 		}
@@ -187,6 +210,9 @@ func (q Request) String() string {
 		case 't':
 			words = append(words, timeText(q.Time))
 		}
+	}
+	if q.Verb == Hold && q.Time != 0 {
+		words = append(words, "for", timeText(q.Time))
 	}
 	if q.By != "" {
 		words = append(words, "by", q.By)

@@ -344,15 +344,15 @@ var documented = []struct{ row, before, request, answer, cell string }{
 	{"asked for something else", "sell 3a k", "sell 2a k", "key reused", "gets 422 `idempotency-key-reused`"},
 	{"was [cancelled]", "sell 3a k\ncancel k", "sell 3a k", "cancelled, replayed", "gets 409 `cancelled`"},
 
-	{"sold |", "sell 3a k", "cancel k", "cancelled 3/3/3", "200, `cancelled`: the units are back"},
-	{"sold |", "sell 3a k", "cancel k 1", "sold 3/1/1", "200, `sold`"},
+	{"sold |", "sell 3a k", "cancel k", "cancelled 3a/3/3", "200, `cancelled`: the units are back"},
+	{"sold |", "sell 3a k", "cancel k 1", "sold 3a/1/1", "200, `sold`"},
 	{"sold fewer units", "sell 3a k", "cancel k 4", "more than sold", "422 `more-than-sold`"},
 	{"was refused |", "sell 11a k", "cancel k", "never-sold", "200, `never-sold`"},
 	{"was refused |", "sell 11a k", "cancel k 1", "more than sold", "422 `more-than-sold`"},
 	{"is not known", "", "cancel k", "never-sold", "200, `never-sold`"},
 	{"is not known", "", "cancel k 1", "unknown sale", "404 `unknown-sale`"},
-	{"was cancelled |", "sell 3a k\ncancel k", "cancel k", "cancelled 3/3/3, replayed", "200, as before"},
-	{"was cancelled |", "sell 3a k\ncancel k", "cancel k 1", "cancelled 3/3/3, replayed", "200, as before"},
+	{"was cancelled |", "sell 3a k\ncancel k", "cancel k", "cancelled 3a/3/3, replayed", "200, as before"},
+	{"was cancelled |", "sell 3a k\ncancel k", "cancel k 1", "cancelled 3a/3/3, replayed", "200, as before"},
 }
 
 func TestTheTablesOfTheDocumentationSayWhatTheModelSays(t *testing.T) {

@@ -16,6 +16,7 @@ type Can struct {
 	Restock bool
 	Cancel  bool
 	Manner  bool // try and work
+	Lose    bool // lost answers, and clients that hang up, unless requests may not meet
 	Known   bool // only items that exist
 	One     bool // each request sells one unit
 	Items   int
@@ -42,6 +43,7 @@ type generator struct {
 	by     []string
 	script Script
 	holds  int // that were made
+	lost   int // requests without an answer
 }
 
 // one returns one of the words.
@@ -75,7 +77,7 @@ func (g *generator) request() (q Request) {
 		return q
 	case r.Keys != "" && g.chance(2):
 		if again, ok := g.again(q); ok {
-			return again
+			return g.manner(again)
 		}
 	}
 	return g.sale(q, r)
@@ -99,9 +101,30 @@ func (g *generator) sale(q Request, r Rules) Request {
 	case r.Holds && g.chance(2):
 		g.holds++
 		q.Verb, q.Name = Hold, fmt.Sprintf("h%d", g.holds)
+		if g.chance(4) {
+			q.Time = 3 * HoldTime
+		}
 	}
-	if g.Manner {
-		q.Manner = g.one("", "", "try", "work")
+	return g.manner(q)
+}
+
+// mostLost leaves the model outcomes that are unknown for other reasons.
+const mostLost = mostUnder - 1
+
+// manner says how a request is sent. Nobody knows the id of a reservation whose answer is lost.
+func (g *generator) manner(q Request) Request {
+	q.Manner = ""
+	switch {
+	case g.Lose && q.Verb != Hold && g.chance(8) && g.lost < mostLost:
+		q.Manner = Lose
+		if g.Rules[q.By].Meets && g.Rules[""].Meets && g.chance(2) {
+			q.Manner = Leave // what it asks for may be carried out beside the next request
+		}
+	case g.Manner && q.Verb != Cancel && q.Verb != Look:
+		q.Manner = g.one("", "", Try, Work)
+	}
+	if q.lost() {
+		g.lost++
 	}
 	return q
 }
@@ -129,28 +152,55 @@ func (g *generator) again(q Request) (Request, bool) {
 	q.Key = first.Key
 	switch n := g.rng.IntN(10); {
 	case g.Cancel && n < 4:
-		q.Verb = Cancel
-		if n < 2 {
-			q.Lines = []Line{{Count: 1 + g.rng.Int64N(4)}}
-			if g.chance(2) {
-				q.Lines[0].Item = g.line(1).Item
-			}
-		}
-		return q, true
+		return g.cancel(q, first), true
 	case g.Cancel && n < 5:
 		q.Verb = Look
 		return q, true
-	case first.Verb == Cancel || first.Verb == Look || !g.suits(q, first):
+	case first.Verb == Look || !g.suits(q, first):
 		return q, false
 	}
 	by, replica := q.By, q.Replica
 	q = first
 	q.By, q.Replica = by, replica
 	q.Lines = slices.Clone(first.Lines)
-	if at := g.rng.IntN(len(q.Lines)); g.chance(3) {
-		q.Lines[at] = g.line(4) // perhaps another request
+	if first.Verb != Cancel && g.chance(3) {
+		g.vary(&q)
 	}
 	return q, true
+}
+
+// cancel cancels a whole sale, units of its only item, or units of each item.
+func (g *generator) cancel(q, first Request) Request {
+	q.Verb = Cancel
+	switch g.rng.IntN(6) {
+	case 0, 1, 2:
+	case 3:
+		q.Lines = []Line{{Count: 1 + g.rng.Int64N(4)}}
+	case 4:
+		q.Lines = []Line{g.line(4)}
+	default:
+		for _, l := range merged(first.Lines) {
+			q.Lines = append(q.Lines, Line{l.Item, 1 + g.rng.Int64N(l.Count)})
+		}
+	}
+	return q
+}
+
+// vary changes one thing that a key stands for.
+func (g *generator) vary(q *Request) {
+	line := &q.Lines[g.rng.IntN(len(q.Lines))]
+	switch n := g.rng.IntN(4); {
+	case n == 0 && q.Verb == Hold:
+		q.Time = 2 * HoldTime
+	case n == 0 && q.Verb == Order && len(q.Lines) > 1:
+		q.Lines = q.Lines[1:]
+	case n == 1 && !g.One:
+		line.Count++
+	case n == 2:
+		line.Item = g.line(1).Item
+	default:
+		*line = g.line(4)
+	}
 }
 
 // suits reports whether a strategy takes a request that was made of another one.

@@ -17,6 +17,7 @@ type Rules struct {
 	Orders    bool   // it takes orders
 	Holds     bool   // it takes reservations
 	Oversells bool   // it never refuses
+	Meets     bool   // it may carry out requests at the same time
 	Behind    string // the store that it writes to later; empty: none
 	Through   string // the store that it also writes to, in the same request; empty: none
 
@@ -26,7 +27,7 @@ type Rules struct {
 	Plain, RefusesReuse bool
 }
 
-// HoldTime is how long reservations of scripts last, and refusalTime how long a service keeps a refusal at least.
+// HoldTime is how long reservations last if a request does not say so, and refusalTime how long a service keeps a refusal at least.
 const (
 	HoldTime    = time.Minute
 	refusalTime = time.Minute
@@ -68,6 +69,7 @@ type held struct {
 	epoch int
 	state string // held, confirmed, cancelled or expired
 	age   time.Duration
+	lasts time.Duration
 }
 
 // state is what a service knows.
@@ -138,7 +140,7 @@ func (c change) answer(rule, format string, args ...any) []outcome {
 // asked is what a key stands for.
 func (c change) asked() string {
 	lines := slices.SortedFunc(slices.Values(c.Lines), func(a, b Line) int { return cmp.Compare(a.Item, b.Item) })
-	return string(c.Verb) + " " + linesText(lines) + " of " + c.Store
+	return fmt.Sprint(c.Verb, " ", linesText(lines), " of ", c.Store, " for ", c.holdTime())
 }
 
 func (c change) id() string { return c.Keys + " " + c.Key }
@@ -256,7 +258,8 @@ func (c change) take() (all []outcome) {
 	}
 	if c.Verb == Hold {
 		c.holds[c.Name] = held{
-			item: c.Lines[0].Item, count: c.Lines[0].Count, store: c.Store, epoch: c.epoch[c.Lines[0].Item], state: "held",
+			item: c.Lines[0].Item, count: c.Lines[0].Count, store: c.Store, epoch: c.epoch[c.Lines[0].Item],
+			state: "held", lasts: c.holdTime(),
 		}
 	}
 	c.remember(record{answer: text, sold: lines, hold: c.Name})
@@ -304,7 +307,7 @@ func (c change) remember(r record) {
 
 // now is the state that a client is told: a reservation expires by the clock.
 func (h held) now() string {
-	if h.state == "held" && h.age >= HoldTime {
+	if h.state == "held" && h.age >= h.lasts {
 		return "expired"
 	}
 	return h.state
@@ -392,7 +395,7 @@ func (r record) tell() string {
 		words[0] = "cancelled"
 	}
 	for _, l := range r.sold {
-		words = append(words, fmt.Sprintf("%d/%d/%d", l.count, l.cancelled, l.back))
+		words = append(words, fmt.Sprintf("%d%c/%d/%d", l.count, l.item, l.cancelled, l.back))
 	}
 	return strings.Join(words, " ")
 }

@@ -45,6 +45,7 @@ type Failure struct {
 	Answers []string
 	Wrong   *MismatchError
 	Curl    []string
+	ended   bool // every request was answered correctly: what is wrong is a stock at the end
 }
 
 // Check plays scripts that are made up from a seed, a few at the same time. It returns the first that fails, shortened,
@@ -97,22 +98,36 @@ func (p *Player) Play(ctx context.Context, s Script) (failed *Failure, err error
 			return nil, err
 		}
 		p.asked.Add(1)
-		if answer == Unknown {
+		if answer == Unknown && !q.lost() {
 			p.unknown.Add(1)
 		}
 		failed.Script, failed.Answers = append(failed.Script, q), append(failed.Answers, answer)
 		wrong := w.Answered(q, answer)
 		if wrong == nil {
-			wrong = await(ctx, on, w, failed.Script, now, p.Settle)
+			wrong = await(ctx, on, w, failed.Script, p.touched(q, now), p.Settle)
 		}
 		if wrong != nil {
 			return failed.describe(on, wrong)
 		}
 	}
-	if wrong := await(ctx, on, w, failed.Script, later, p.Patience); wrong != nil {
-		return failed.describe(on, wrong)
+	failed.ended = true
+	wrong := await(ctx, on, w, failed.Script, now, p.Settle)
+	if wrong == nil {
+		wrong = await(ctx, on, w, failed.Script, later, p.Patience)
 	}
-	return nil, nil
+	if wrong == nil {
+		return nil, nil
+	}
+	return failed.describe(on, wrong)
+}
+
+// touched lists those of the stores that a request may have changed. The others are compared when the script has ended.
+func (p *Player) touched(q Request, stores []string) []string {
+	if q.Verb == Set {
+		return stores
+	}
+	changed := p.Rules[q.By].stores()
+	return slices.DeleteFunc(slices.Clone(stores), func(store string) bool { return !slices.Contains(changed, store) })
 }
 
 // stores lists the stores that are right when a request has been answered, and those that are right later.
@@ -206,5 +221,8 @@ func (f *Failure) String() string {
 // kind is the way in which the script fails: a shorter script must fail in the same way.
 func (f *Failure) kind() string {
 	what, _, _ := strings.Cut(f.Wrong.What, " ")
+	if f.ended {
+		return "end " + what
+	}
 	return string(f.Script[len(f.Script)-1].Verb) + " " + what
 }

@@ -26,6 +26,7 @@ import (
 func rulesOf(s catalogue.Status, on stock.Store) contract.Rules {
 	r := contract.Rules{
 		Store: string(on), Remaining: s.TellsRemaining(), Oversells: s.Claim.OneReplica == stock.Oversells,
+		Meets:  s.Claim.TwoReplicas == stock.Correct && s.Claim.Restocked == stock.Correct,
 		Orders: slices.Contains(s.Orders, on), Holds: slices.Contains(s.Reservations, on),
 	}
 	if s.Idempotent() {
@@ -116,7 +117,7 @@ func playMadeUp(t *testing.T, shared *contract.Site, all map[string]contract.Rul
 	p := contract.Player{New: site.Service, Rules: rules, Patience: time.Minute}
 	failed, err := p.Check(t.Context(), contract.Can{
 		Rules: rules, Time: true, Prune: rules[""].Keys != "", Restock: rules[""].Through == "", Cancel: true, Manner: true,
-		Items: 2,
+		Lose: true, Items: 2,
 	}, 1, *scripts, 8)
 	must.Succeed(t, err)
 	must.Succeed(t, p.Proves())

@@ -121,7 +121,7 @@ func (x *Explorer) Close() {
 // Explore executes every schedule of a strategy within the bounds. If ctx ends, it returns what it has.
 func (x *Explorer) Explore(ctx context.Context, choice load.Choice, bounds trace.Bounds) (trace.Result, error) {
 	if err := x.warmUp(ctx, choice); err != nil {
-		r := trace.Result{Strategy: choice.Strategy.Name, Store: choice.Store, Own: x.subject != nil}
+		r := x.result(choice)
 		err = noted(ctx, err, &r)
 		return r, err
 	}
@@ -132,15 +132,21 @@ func (x *Explorer) Explore(ctx context.Context, choice load.Choice, bounds trace
 	return r, err
 }
 
+// result returns a result without schedules.
+func (x *Explorer) result(choice load.Choice) trace.Result {
+	return trace.Result{
+		Strategy: choice.Strategy.Name, Store: choice.Store, Own: x.subject != nil,
+		OtherStore: x.subject == nil && choice.Store != choice.Strategy.Stores[0],
+	}
+}
+
 // search executes every schedule of some workloads, and adds them to the cells.
 func (x *Explorer) search(
 	ctx context.Context, choice load.Choice, workloads []workload, bounds trace.Bounds, claims claims, all cells,
 ) (trace.Result, error) {
 	began := time.Now()
-	r := trace.Result{
-		Strategy: choice.Strategy.Name, Store: choice.Store, Own: x.subject != nil,
-		Requests: x.requests, Random: bounds.Random,
-	}
+	r := x.result(choice)
+	r.Requests, r.Random = x.requests, bounds.Random
 	hides, err := x.hides(ctx, choice, workloads)
 	if err != nil {
 		err = noted(ctx, err, &r)
@@ -282,7 +288,7 @@ func (x *Explorer) warmUp(ctx context.Context, choice load.Choice) error {
 // OneByOne executes one schedule of each workload: each request has ended before the next one begins. It shows what a
 // strategy sends.
 func (x *Explorer) OneByOne(ctx context.Context, choice load.Choice) (trace.Result, []trace.Execution, error) {
-	r := trace.Result{Strategy: choice.Strategy.Name, Store: choice.Store, Own: x.subject != nil}
+	r := x.result(choice)
 	if err := x.warmUp(ctx, choice); err != nil {
 		return r, nil, err
 	}

@@ -134,6 +134,16 @@ func Choose(catalogue []Strategy, names []string, store string) (choices []Choic
 	return choices, leftOut, nil
 }
 
+// OnEveryStore returns the strategy on each store that can be used here, its default store first.
+func (s Strategy) OnEveryStore() (choices []Choice) {
+	for _, store := range s.Stores {
+		if s.Unavailable[store] == "" {
+			choices = append(choices, Choice{s, store})
+		}
+	}
+	return choices
+}
+
 // on returns the store to run on, or why there is none.
 func (s Strategy) on(store string) (on, why string) {
 	switch {

@@ -42,7 +42,7 @@ func PlayOwn(ctx context.Context, own *service.Running, timeout time.Duration, o
 		},
 		Rules: map[string]contract.Rules{"": rules}, Patience: patience, Settle: settleTime,
 	}
-	can := contract.Can{Rules: p.Rules, Known: true, One: own.OneUnit(), Items: 2}
+	can := contract.Can{Rules: p.Rules, Known: true, One: own.OneUnit(), Lose: true, Items: 2}
 	failed, err := p.Check(ctx, can, o.Seed, o.Each, 1)
 	c := report.Contract{Strategy: own.Name, Store: rules.Store, Sequences: o.Each, Own: true}
 	err = judge(ctx, &c, failed, cmp.Or(err, p.Proves()))
@@ -80,6 +80,8 @@ func (s *ownService) Ask(ctx context.Context, q contract.Request) (string, error
 	switch {
 	case err != nil:
 		return "", err
+	case q.Manner == contract.Lose:
+		return contract.Unknown, nil
 	case op.Outcome == history.Sold && s.Remaining != "":
 		return fmt.Sprintf("%d remain", op.Remaining), nil
 	case op.Outcome == history.Sold:

@@ -88,7 +88,8 @@ func rulesOf(c load.Choice) contract.Rules {
 	s := c.Strategy
 	r := contract.Rules{
 		Store: c.Store, Remaining: !s.OmitsRemaining(), Oversells: s.Claim.OneReplica == verify.ClaimOversells,
-		Orders: slices.Contains(s.Orders, c.Store), Holds: slices.Contains(s.Reservations, c.Store),
+		Meets: s.ClaimFor(2, true) == verify.ClaimCorrect, Orders: slices.Contains(s.Orders, c.Store),
+		Holds: slices.Contains(s.Reservations, c.Store),
 	}
 	if s.Idempotent {
 		r.Keys = oracle.MySQL
@@ -123,7 +124,7 @@ func (o Options) play(
 	site.Ways = ways
 	p := contract.Player{New: site.Service, Rules: rules, Patience: patience}
 	can := contract.Can{
-		Rules: rules, Time: site.LetPass != nil, Restock: tested.Through == "", Cancel: true, Manner: true, Items: 2,
+		Rules: rules, Time: site.LetPass != nil, Restock: tested.Through == "", Cancel: true, Manner: true, Lose: true, Items: 2,
 	}
 	failed, err := p.Check(ctx, can, o.Seed, o.Each, sequencesAtOnce)
 	c := report.Contract{Strategy: choice.Strategy.Name, Store: choice.Store, Sequences: o.Each}

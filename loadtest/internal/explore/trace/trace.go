@@ -11,18 +11,19 @@ import (
 
 // Result is what the exploration of a strategy found.
 type Result struct {
-	Strategy  string        `json:"strategy"`
-	Store     string        `json:"store"`
-	Own       bool          `json:"own,omitempty"`  // Strategy is the command of a user's service, or the file of a script
-	File      string        `json:"file,omitempty"` // that describes the user's service; empty: the command says it all
-	Tally     Tally         `json:"tally"`
-	Exhausted bool          `json:"exhausted"`
-	Random    bool          `json:"random,omitempty"` // schedules were chosen at random
-	Cells     []Cell        `json:"cells"`
-	Workloads []Workload    `json:"workloads"`
-	Requests  int           `json:"requests"` // of a schedule, at most
-	Bounds    Bounds        `json:"bounds"`
-	Took      time.Duration `json:"took_ns"`
+	Strategy   string        `json:"strategy"`
+	Store      string        `json:"store"`
+	OtherStore bool          `json:"other_store,omitempty"` // than the default one of the strategy
+	Own        bool          `json:"own,omitempty"`         // Strategy is the command of a user's service, or the file of a script
+	File       string        `json:"file,omitempty"`        // that describes the user's service; empty: the command says it all
+	Tally      Tally         `json:"tally"`
+	Exhausted  bool          `json:"exhausted"`
+	Random     bool          `json:"random,omitempty"` // schedules were chosen at random
+	Cells      []Cell        `json:"cells"`
+	Workloads  []Workload    `json:"workloads"`
+	Requests   int           `json:"requests"` // of a schedule, at most
+	Bounds     Bounds        `json:"bounds"`
+	Took       time.Duration `json:"took_ns"`
 }
 
 // Cell is what the schedules of a strategy led to in which one fault struck, or none.

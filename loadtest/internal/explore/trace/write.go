@@ -229,7 +229,11 @@ func (r Result) Replay(token string) string {
 	command := "loadtest explore" + engine
 	switch {
 	case !r.Own:
-		return fmt.Sprintf("%s --strategies %s --replay %s", command, r.Strategy, token)
+		command += " --strategies " + r.Strategy
+		if r.OtherStore {
+			command += " --store " + r.Store
+		}
+		return command + " --replay " + token
 	case r.File != "":
 		return fmt.Sprintf("%s --service %s --replay %s", command, r.File, token)
 	case r.Service():
