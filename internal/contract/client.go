@@ -28,6 +28,8 @@ type Site struct {
 	NewItem  func() int64   // returns the id of an item that nobody uses, greater than those before
 	// LetPass carries out Later and Prune, for some items and the keys with a prefix. It may be nil.
 	LetPass func(ctx context.Context, q Request, items []int64, keyPrefix string) error
+	// Pending reports whether sales of some items are on their way to MySQL. It may be nil.
+	Pending func(ctx context.Context, items []int64) (bool, error)
 }
 
 // client is a Service over HTTP.
@@ -67,11 +69,7 @@ func (c *client) item(letter byte) int64 {
 // Ask implements Service.
 func (c *client) Ask(ctx context.Context, q Request) (string, error) {
 	if q.Verb == Later || q.Verb == Prune {
-		var items []int64
-		for _, id := range c.items {
-			items = append(items, id)
-		}
-		return "", c.LetPass(ctx, q, items, c.prefix)
+		return "", c.LetPass(ctx, q, slices.Collect(maps.Values(c.items)), c.prefix)
 	}
 	r, err := c.request(ctx, q)
 	if err != nil {
@@ -381,6 +379,14 @@ func (c *client) held(q Request, a reply) string {
 		}
 	}
 	return "another reservation " + a.State
+}
+
+// Pending implements Service.
+func (c *client) Pending(ctx context.Context) (bool, error) {
+	if c.Site.Pending == nil {
+		return false, nil
+	}
+	return c.Site.Pending(ctx, slices.Collect(maps.Values(c.items)))
 }
 
 // Left implements Service.

@@ -43,6 +43,8 @@ func (s *shop) Left(_ context.Context, store string, item byte) (int64, error) {
 	return s.state.stock[place{store, item}], nil
 }
 
+func (s *shop) Pending(context.Context) (bool, error) { return false, nil }
+
 func (s *shop) Curl(q Request) string { return "curl " + q.String() }
 
 func TestTheModelTellsTheStories(t *testing.T) {

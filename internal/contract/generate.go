@@ -22,7 +22,7 @@ type Can struct {
 	Items   int
 }
 
-// Generate makes up a script. Items, units and keys are few, so that requests collide. Half of the requests with a key
+// Generate makes up a script. Items, units and keys are few, so that requests collide. Most requests with a key
 // vary one that came before.
 func (can Can) Generate(rng *rand.Rand, requests int) (s Script) {
 	g := generator{Can: can, rng: rng, by: slices.Sorted(maps.Keys(can.Rules))}
@@ -57,7 +57,9 @@ func (g *generator) request() (q Request) {
 		q.By = g.by[g.rng.IntN(len(g.by))]
 	}
 	r := g.Rules[q.By]
-	switch {
+	switch last := g.script[len(g.script)-1]; {
+	case last.Verb == Later && g.holds > 0 && r.Holds && g.chance(2):
+		return g.ofHolds(q)
 	case g.chance(8):
 		q.Verb = Set
 		if g.Restock && (r.Behind != "" || r.Store != "redis") && g.chance(2) {
@@ -69,19 +71,44 @@ func (g *generator) request() (q Request) {
 		}
 		return q
 	case g.Time && (g.chance(12) || g.holds > 0 && g.chance(8)):
-		return Request{Verb: Later, Time: []time.Duration{30 * time.Second, 2 * time.Minute}[g.rng.IntN(2)]}
+		return Request{Verb: Later, Time: times[g.rng.IntN(len(times))]}
 	case g.Prune && g.holds == 0 && g.chance(30):
 		return Request{Verb: Prune}
 	case g.holds > 0 && r.Holds && g.chance(3):
-		q.Verb, q.Name = Verb(g.one("confirm", "release", "find")), g.name()
-		return q
-	case r.Keys != "" && g.chance(2):
+		return g.ofHolds(q)
+	case g.Cancel && r.Keys != "" && g.chance(16):
+		return g.cancel(Request{Key: g.key(), By: q.By, Replica: q.Replica}, Request{})
+	case r.Keys != "" && !g.chance(3):
 		if again, ok := g.again(q); ok {
 			return g.manner(again)
 		}
 	}
 	return g.sale(q, r)
 }
+
+// times that pass: a reservation expires, or does not.
+var times = []time.Duration{HoldTime / 2, 2 * HoldTime, 4 * HoldTime}
+
+// ofHolds asks for a reservation that was made, or for units that may have come back from those that have expired.
+func (g *generator) ofHolds(q Request) Request {
+	if g.chance(4) {
+		return g.hold(q, 12)
+	}
+	q.Verb, q.Name = Verb(g.one("confirm", "release", "find")), fmt.Sprintf("h%d", 1+g.rng.IntN(g.holds))
+	return q
+}
+
+func (g *generator) hold(q Request, most int64) Request {
+	g.holds++
+	q.Verb, q.Name, q.Lines = Hold, fmt.Sprintf("h%d", g.holds), []Line{g.line(most)}
+	if g.chance(4) {
+		q.Time = 3 * HoldTime
+	}
+	return q
+}
+
+// key returns one of so few keys that many are used again, and so many that some are new.
+func (g *generator) key() string { return g.one("k", "l", "m", "n", "o") }
 
 // sale asks for units that nobody has asked for before.
 func (g *generator) sale(q Request, r Rules) Request {
@@ -90,20 +117,16 @@ func (g *generator) sale(q Request, r Rules) Request {
 		q.Lines[0] = g.line(12) // more than are left
 	}
 	if r.Keys != "" && !g.chance(4) {
-		q.Key = g.one("k", "l", "m")
+		q.Key = g.key()
 	}
 	switch {
-	case r.Orders && g.chance(3):
+	case r.Orders && g.chance(2):
 		q.Verb = Order
 		for range g.rng.IntN(3) {
 			q.Lines = append(q.Lines, g.line(4))
 		}
 	case r.Holds && g.chance(2):
-		g.holds++
-		q.Verb, q.Name = Hold, fmt.Sprintf("h%d", g.holds)
-		if g.chance(4) {
-			q.Time = 3 * HoldTime
-		}
+		q = g.hold(q, 4)
 	}
 	return g.manner(q)
 }
@@ -140,8 +163,6 @@ func (g *generator) line(most int64) Line {
 	return l
 }
 
-func (g *generator) name() string { return fmt.Sprintf("h%d", 1+g.rng.IntN(g.holds)) }
-
 // again asks once more with a key that was used: for the same, for something else, or to cancel it.
 func (g *generator) again(q Request) (Request, bool) {
 	keyed := slices.DeleteFunc(slices.Clone(g.script), func(q Request) bool { return q.Key == "" })
@@ -151,9 +172,9 @@ func (g *generator) again(q Request) (Request, bool) {
 	first := keyed[g.rng.IntN(len(keyed))]
 	q.Key = first.Key
 	switch n := g.rng.IntN(10); {
-	case g.Cancel && n < 4:
-		return g.cancel(q, first), true
 	case g.Cancel && n < 5:
+		return g.cancel(q, first), true
+	case g.Cancel && n < 6:
 		q.Verb = Look
 		return q, true
 	case first.Verb == Look || !g.suits(q, first):
@@ -194,6 +215,8 @@ func (g *generator) vary(q *Request) {
 		q.Time = 2 * HoldTime
 	case n == 0 && q.Verb == Order && len(q.Lines) > 1:
 		q.Lines = q.Lines[1:]
+	case n == 0 && q.Verb == Sell && g.Rules[q.By].Orders:
+		q.Verb = Order
 	case n == 1 && !g.One:
 		line.Count++
 	case n == 2:

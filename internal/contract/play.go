@@ -22,6 +22,8 @@ type Service interface {
 	Ask(ctx context.Context, q Request) (answer string, err error)
 	// Left reads the stock of an item in a store.
 	Left(ctx context.Context, store string, item byte) (int64, error)
+	// Pending reports whether sales are on their way to another store.
+	Pending(ctx context.Context) (bool, error)
 	// Curl returns the command that sends a request.
 	Curl(q Request) string
 }
@@ -113,7 +115,7 @@ func (p *Player) Play(ctx context.Context, s Script) (failed *Failure, err error
 	failed.ended = true
 	wrong := await(ctx, on, w, failed.Script, now, p.Settle)
 	if wrong == nil {
-		wrong = await(ctx, on, w, failed.Script, later, p.Patience)
+		wrong = p.awaitLater(ctx, on, w, failed.Script, later)
 	}
 	if wrong == nil {
 		return nil, nil
@@ -192,6 +194,23 @@ func await(ctx context.Context, on Service, w *World, s Script, stores []string,
 			return err
 		}
 	}
+}
+
+// awaitLater compares the stocks of stores that are written to later, when nothing is on its way to them.
+func (p *Player) awaitLater(ctx context.Context, on Service, w *World, s Script, stores []string) error {
+	for until := time.Now().Add(p.Patience); len(stores) > 0; time.Sleep(time.Millisecond) {
+		pending, err := on.Pending(ctx)
+		if err != nil {
+			return err
+		}
+		if !pending {
+			break
+		}
+		if time.Now().After(until) {
+			return fmt.Errorf("sales are on their way to another store for %v", p.Patience)
+		}
+	}
+	return look(ctx, on, w, s, stores)
 }
 
 // items lists the items whose stock was set.

@@ -26,7 +26,7 @@ import (
 func rulesOf(s catalogue.Status, on stock.Store) contract.Rules {
 	r := contract.Rules{
 		Store: string(on), Remaining: s.TellsRemaining(), Oversells: s.Claim.OneReplica == stock.Oversells,
-		Meets:  s.Claim.TwoReplicas == stock.Correct && s.Claim.Restocked == stock.Correct,
+		Meets:  s.Claim.TwoReplicas == stock.Correct && s.Claim.Restocked == stock.Correct && !s.WriteThrough,
 		Orders: slices.Contains(s.Orders, on), Holds: slices.Contains(s.Reservations, on),
 	}
 	if s.Idempotent() {
@@ -67,6 +67,7 @@ func serving(t *testing.T, a stocktest.Addresses) (*contract.Site, map[string]co
 		c.LetPass = func(ctx context.Context, q contract.Request, items []int64, prefix string) error {
 			return letPass(ctx, deps, q, items, prefix)
 		}
+		c.Pending = storesOf(deps).Pending
 		for _, s := range registry.Statuses() {
 			for _, on := range s.Stores {
 				if s.Claim.OneReplica == stock.SellsNothing || s.Claim.OneReplica == stock.Undersells {
@@ -81,13 +82,17 @@ func serving(t *testing.T, a stocktest.Addresses) (*contract.Site, map[string]co
 	return c, rules
 }
 
+func storesOf(d stock.Deps) contract.Stores {
+	return contract.Stores{DB: d.MySQL.DB, Redis: d.Redis, Prefix: d.KeyPrefix}
+}
+
 // letPass lets time pass for a script, and prunes.
 func letPass(ctx context.Context, d stock.Deps, q contract.Request, items []int64, prefix string) error {
-	clock := contract.Clock{DB: d.MySQL.DB, Redis: d.Redis, Prefix: d.KeyPrefix}
+	stores := storesOf(d)
 	if q.Verb == contract.Later {
-		return clock.Age(ctx, q.Time, items, prefix)
+		return stores.Age(ctx, q.Time, items, prefix)
 	}
-	if err := clock.Age(ctx, 8*24*time.Hour, items, prefix); err != nil {
+	if err := stores.Age(ctx, 8*24*time.Hour, items, prefix); err != nil {
 		return err
 	}
 	_, err := retention.PruneLedger(ctx, d.MySQL, 7*24*time.Hour)

@@ -154,7 +154,7 @@ func (t *Trial) add(found verify.Result, by string, evidence []string) error {
 }
 
 // sequences is how many are played for a row.
-const sequences = 60
+const sequences = 30
 
 // playSequences plays made-up sequences of requests.
 func (l Trials) playSequences(ctx context.Context, t *Trial) error {

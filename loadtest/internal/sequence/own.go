@@ -108,6 +108,9 @@ func (s *ownService) op(q contract.Request) history.Op {
 
 func (s *ownService) url(q contract.Request) string { return s.URLs[q.Replica%len(s.URLs)] }
 
+// Pending implements contract.Service.
+func (s *ownService) Pending(context.Context) (bool, error) { return false, nil }
+
 // Left implements contract.Service.
 func (s *ownService) Left(ctx context.Context, _ string, item byte) (int64, error) {
 	id := s.item(item)

@@ -26,7 +26,7 @@ import (
 
 // Options say what is played.
 type Options struct {
-	Each int // sequences for each strategy
+	Each int // sequences for each strategy on each store; twice as many if it has only one
 	Seed uint64
 	// Catalogue has the strategies that sequences may name beside the tested one, as far as they are among others.
 	Catalogue []load.Strategy
@@ -88,8 +88,9 @@ func rulesOf(c load.Choice) contract.Rules {
 	s := c.Strategy
 	r := contract.Rules{
 		Store: c.Store, Remaining: !s.OmitsRemaining(), Oversells: s.Claim.OneReplica == verify.ClaimOversells,
-		Meets: s.ClaimFor(2, true) == verify.ClaimCorrect, Orders: slices.Contains(s.Orders, c.Store),
-		Holds: slices.Contains(s.Reservations, c.Store),
+		Meets:  s.ClaimFor(2, true) == verify.ClaimCorrect && !s.WriteThrough,
+		Orders: slices.Contains(s.Orders, c.Store),
+		Holds:  slices.Contains(s.Reservations, c.Store),
 	}
 	if s.Idempotent {
 		r.Keys = oracle.MySQL
@@ -126,8 +127,12 @@ func (o Options) play(
 	can := contract.Can{
 		Rules: rules, Time: site.LetPass != nil, Restock: tested.Through == "", Cancel: true, Manner: true, Lose: true, Items: 2,
 	}
-	failed, err := p.Check(ctx, can, o.Seed, o.Each, sequencesAtOnce)
-	c := report.Contract{Strategy: choice.Strategy.Name, Store: choice.Store, Sequences: o.Each}
+	each := o.Each
+	if len(choice.Strategy.Stores) == 1 {
+		each *= 2
+	}
+	failed, err := p.Check(ctx, can, o.Seed, each, sequencesAtOnce)
+	c := report.Contract{Strategy: choice.Strategy.Name, Store: choice.Store, Sequences: each}
 	err = judge(ctx, &c, failed, cmp.Or(err, p.Proves()))
 	return c, err
 }
@@ -164,12 +169,13 @@ func siteOf(t *topology.Topology) (*contract.Site, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	clock := contract.Clock{
+	stores := contract.Stores{
 		DB: sql.OpenDB(connector), Redis: redis.NewUniversalClient(t.Account.RedisOptions(t.Redis...)),
 		Prefix: t.KeyPrefix,
 	}
 	site.LetPass = func(ctx context.Context, q contract.Request, items []int64, prefix string) error {
-		return clock.Age(ctx, q.Time, items, prefix)
+		return stores.Age(ctx, q.Time, items, prefix)
 	}
-	return site, func() { clock.DB.Close(); clock.Redis.Close() }, nil
+	site.Pending = stores.Pending
+	return site, func() { stores.DB.Close(); stores.Redis.Close() }, nil
 }

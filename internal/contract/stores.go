@@ -4,21 +4,22 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
-// Clock lets time pass in the stores of this repository's service, instead of waiting: it makes what is kept about some
-// items and keys older.
-type Clock struct {
+// Stores are those of this repository's service.
+type Stores struct {
 	DB     *sql.DB
 	Redis  redis.UniversalClient
 	Prefix string // of all keys in Redis
 }
 
-// Age makes the records of keys with a prefix, and the reservations of some items, older.
-func (s Clock) Age(ctx context.Context, by time.Duration, items []int64, keyPrefix string) error {
+// Age lets time pass, instead of waiting: it makes the records of keys with a prefix, and the reservations of some items,
+// older.
+func (s Stores) Age(ctx context.Context, by time.Duration, items []int64, keyPrefix string) error {
 	micros := by.Microseconds()
 	_, err := s.DB.ExecContext(ctx, "UPDATE ledger SET created_at = created_at - INTERVAL ? MICROSECOND "+
 		"WHERE order_key LIKE CONCAT(?, '%')", micros, keyPrefix)
@@ -33,4 +34,15 @@ func (s Clock) Age(ctx context.Context, by time.Duration, items []int64, keyPref
 		err = errors.Join(err, e, s.Redis.PExpire(ctx, keys.Val(), left-by).Err())
 	}
 	return errors.Join(err, keys.Err())
+}
+
+// Pending reports whether sales of some items are on their way from Redis to MySQL.
+func (s Stores) Pending(ctx context.Context, items []int64) (bool, error) {
+	for _, item := range items {
+		entries, err := s.Redis.XLen(ctx, fmt.Sprintf("%sstock:{%d}:sales", s.Prefix, item)).Result()
+		if err != nil || entries > 0 {
+			return true, err
+		}
+	}
+	return false, nil
 }
