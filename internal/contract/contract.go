@@ -122,25 +122,9 @@ func parseRequest(words []string) (q Request, err error) {
 	if slices.Contains(manners, words[0]) {
 		q.Manner, words = words[0], words[1:]
 	}
-	for n := len(words); n >= 3; n = len(words) {
-		switch words[n-2] {
-		case "at":
-			if q.Replica, err = strconv.Atoi(words[n-1]); err != nil || q.Replica < 1 {
-				return q, fmt.Errorf("%q is no replica", words[n-1])
-			}
-			q.Replica--
-		case "by":
-			q.By = words[n-1]
-		case "for":
-			q.Time, err = time.ParseDuration(words[n-1])
-			if err != nil {
-				return q, err
-			}
-		default:
-			n = 0
-		}
-		if n == 0 {
-			break
+	for n := len(words); n >= 3 && slices.Contains([]string{"at", "by", "for"}, words[n-2]); n = len(words) {
+		if err := q.setOption(words[n-2], words[n-1]); err != nil {
+			return q, err
 		}
 		words = words[:n-2]
 	}
@@ -180,6 +164,22 @@ func parseRequest(words []string) (q Request, err error) {
 		return q, fmt.Errorf("%q is too much", words)
 	}
 	return q, nil
+}
+
+// setOption reads two words that follow the arguments.
+func (q *Request) setOption(name, value string) (err error) {
+	switch name {
+	case "at":
+		if q.Replica, err = strconv.Atoi(value); err != nil || q.Replica < 1 {
+			return fmt.Errorf("%q is no replica", value)
+		}
+		q.Replica--
+	case "by":
+		q.By = value
+	default:
+		q.Time, err = time.ParseDuration(value)
+	}
+	return err
 }
 
 func parseLines(word string) (lines []Line, err error) {

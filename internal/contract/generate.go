@@ -61,24 +61,37 @@ func (g *generator) request() (q Request) {
 	case last.Verb == Later && g.holds > 0 && r.Holds && g.chance(2):
 		return g.ofHolds(q)
 	case g.chance(8):
-		q.Verb = Set
-		if g.Restock && (r.Behind != "" || r.Store != "redis") && g.chance(2) {
-			q.Verb = Restock
-		}
-		q.Lines = []Line{g.line(10)}
-		if q.Verb == Restock && g.holds == 0 && g.chance(5) {
-			q.Lines[0].Count = MaxStock - q.Lines[0].Count
-		}
-		return q
-	case g.Time && (g.chance(12) || g.holds > 0 && g.chance(8)):
+		return g.stock(q, r)
+	case g.Time && g.chance(12), g.Time && g.holds > 0 && g.chance(8):
 		return Request{Verb: Later, Time: times[g.rng.IntN(len(times))]}
 	case g.Prune && g.holds == 0 && g.chance(30):
 		return Request{Verb: Prune}
 	case g.holds > 0 && r.Holds && g.chance(3):
 		return g.ofHolds(q)
-	case g.Cancel && r.Keys != "" && g.chance(16):
+	case r.Keys != "":
+		return g.keyed(q, r)
+	}
+	return g.sale(q, r)
+}
+
+// stock sets the stock of an item, or adds to it.
+func (g *generator) stock(q Request, r Rules) Request {
+	q.Verb, q.Lines = Set, []Line{g.line(10)}
+	if g.Restock && (r.Behind != "" || r.Store != "redis") && g.chance(2) {
+		q.Verb = Restock
+		if g.holds == 0 && g.chance(5) {
+			q.Lines[0].Count = MaxStock - q.Lines[0].Count
+		}
+	}
+	return q
+}
+
+// keyed asks for something with a key: rarely it cancels a sale that may never come, and mostly it uses a key again.
+func (g *generator) keyed(q Request, r Rules) Request {
+	if g.Cancel && g.chance(16) {
 		return g.cancel(Request{Key: g.key(), By: q.By, Replica: q.Replica}, Request{})
-	case r.Keys != "" && !g.chance(3):
+	}
+	if !g.chance(3) {
 		if again, ok := g.again(q); ok {
 			return g.manner(again)
 		}

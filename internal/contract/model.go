@@ -27,7 +27,8 @@ type Rules struct {
 	Plain, RefusesReuse bool
 }
 
-// HoldTime is how long reservations last if a request does not say so, and refusalTime how long a service keeps a refusal at least.
+// HoldTime is how long reservations last unless a request says otherwise, and refusalTime how long a service keeps a
+// refusal at least.
 const (
 	HoldTime    = time.Minute
 	refusalTime = time.Minute

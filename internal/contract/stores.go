@@ -17,8 +17,8 @@ type Stores struct {
 	Prefix string // of all keys in Redis
 }
 
-// Age lets time pass, instead of waiting: it makes the records of keys with a prefix, and the reservations of some items,
-// older.
+// Age lets time pass without waiting: it makes the records of keys with a prefix older, and the reservations of some
+// items.
 func (s Stores) Age(ctx context.Context, by time.Duration, items []int64, keyPrefix string) error {
 	micros := by.Microseconds()
 	_, err := s.DB.ExecContext(ctx, "UPDATE ledger SET created_at = created_at - INTERVAL ? MICROSECOND "+

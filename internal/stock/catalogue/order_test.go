@@ -2,7 +2,6 @@ package catalogue_test
 
 import (
 	"errors"
-	"regexp"
 	"slices"
 	"testing"
 
@@ -10,7 +9,6 @@ import (
 	"stock/internal/servers/serverstest"
 	"stock/internal/stock"
 	"stock/internal/stock/stocktest"
-	"stock/internal/tcpproxy"
 )
 
 func TestTheseStrategiesTakeOrders(t *testing.T) {
@@ -54,32 +52,4 @@ func TestALockWaitTimeoutLeavesNoHalfOrder(t *testing.T) {
 	_, err := impatient.Place("update", stock.MySQL, nil, 1, 1)
 	must.Succeed(t, err)
 	o.WantLeft(stock.MySQL, 9, 9)
-}
-
-// The connection is cut around what makes an order take effect: COMMIT.
-func TestALostReplyLeavesAWholeOrderOrNone(t *testing.T) {
-	t.Parallel()
-	a := stocktest.NewAddresses(t)
-	direct := stocktest.NewOrders(t, a)
-	network, proxiedAddresses := newProxies(t, a)
-	network.mysql.Select(stocktest.Matching(regexp.MustCompile(`COMMIT$`)))
-	network.redis.Select(func(tcpproxy.Message) bool { return false }) // orders are on MySQL
-	proxied := stocktest.NewOrders(t, proxiedAddresses)
-	for _, status := range proxied.Service.Statuses() {
-		for _, on := range status.Orders {
-			for where, left := range map[tcpproxy.CutPoint][]int64{
-				tcpproxy.BeforeRequest: {10, 10}, tcpproxy.BeforeReply: {7, 6},
-			} {
-				direct.Renew(10, 10)
-				proxied.Items = direct.Items
-				network.cut(where)
-				_, err := proxied.Place(status.Name, on, nil, 3, 4)
-				network.pass()
-				if !errors.Is(err, stock.ErrUnknown) {
-					t.Errorf("%s on %s, cut %s: %v, want outcome unknown", status.Name, on, where, err)
-				}
-				direct.WantLeft(on, left...)
-			}
-		}
-	}
 }

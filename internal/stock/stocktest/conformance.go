@@ -122,7 +122,6 @@ func (s subject) run(t *testing.T) {
 		if !s.runKeys(t) {
 			return
 		}
-		s.runCancellations(t)
 	}
 	if s.takesOrders() {
 		s.runOrders(t)

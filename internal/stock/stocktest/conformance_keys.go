@@ -63,11 +63,6 @@ func (s subject) key(goodsID int64) string {
 	return fmt.Sprintf("%s on %s %d", s.strategy.Name, s.store, goodsID)
 }
 
-func (s subject) deductOn(t testing.TB, replica int, req stock.Request) (stock.Receipt, error) {
-	t.Helper()
-	return s.replicas[replica].deducter.Deduct(patient(t), req)
-}
-
 // buysOnceMeanwhile sends a request for some items again, to both replicas, while the first one stops at its first
 // point, at its second, and so on. Requests with work to do lock their items; other orders may be one message.
 func (s subject) buysOnceMeanwhile(t *testing.T, items int) {
@@ -192,13 +187,13 @@ func untilAnswered(ctx context.Context, send func() error) {
 }
 
 // behindProxies returns the strategy on a replica whose connections to MySQL and Redis lead through proxies.
-func (s subject) behindProxies(t *testing.T, lease time.Duration) (victim stock.Deducter, proxies []*tcpproxy.Proxy) {
+func (s subject) behindProxies(t *testing.T) (victim stock.Deducter, proxies []*tcpproxy.Proxy) {
 	t.Helper()
 	a := s.addresses
 	proxies = make([]*tcpproxy.Proxy, 2)
 	proxies[0], a.MySQL = ProxyMySQL(t, a.MySQL)
 	proxies[1], a.Redis = ProxyRedis(t, a.Redis)
 	deps := a.Connect(t)
-	deps.Lease = lease
+	deps.Lease = patience
 	return NewService(t, deps, s.strategy).Deducter(t, s.strategy.Name, s.store), proxies
 }

@@ -3,7 +3,6 @@ package stocktest
 import (
 	"bytes"
 	"regexp"
-	"slices"
 	"sync"
 	"testing"
 
@@ -78,21 +77,6 @@ func eachMessage(t testing.TB, strike func(n int) bool) {
 	if n == 1 {
 		t.Error("no message has the key")
 	}
-}
-
-// cutNth cuts the connection of the n-th message of a request, and reports whether there was one.
-func cutNth(proxies []*tcpproxy.Proxy, n int, key string, where tcpproxy.CutPoint, request func()) (struck bool) {
-	match := nth(n, key)
-	for _, proxy := range proxies {
-		proxy.Select(match)
-		proxy.Cut(1, where)
-	}
-	request()
-	struck = slices.ContainsFunc(proxies, func(p *tcpproxy.Proxy) bool { return !p.Armed() })
-	for _, proxy := range proxies {
-		proxy.Pass()
-	}
-	return struck
 }
 
 // heldRequest is a request of which a message is held on its way.

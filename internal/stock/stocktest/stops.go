@@ -31,7 +31,7 @@ type sellFunc func(ctx context.Context, goodsID int64, count int) error
 
 // runStops plays sales of one unit and of many, from a large stock and of the last units.
 func (s subject) runStops(t *testing.T) {
-	victim, proxies := s.behindProxies(t, patience)
+	victim, proxies := s.behindProxies(t)
 	stopped := stops{s, victim, proxies[:1]}
 	deduct := func(keyed bool) sellFunc {
 		return func(ctx context.Context, id int64, count int) error {

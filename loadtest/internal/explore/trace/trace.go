@@ -14,8 +14,8 @@ type Result struct {
 	Strategy   string        `json:"strategy"`
 	Store      string        `json:"store"`
 	OtherStore bool          `json:"other_store,omitempty"` // than the default one of the strategy
-	Own        bool          `json:"own,omitempty"`         // Strategy is the command of a user's service, or the file of a script
-	File       string        `json:"file,omitempty"`        // that describes the user's service; empty: the command says it all
+	Own        bool          `json:"own,omitempty"`         // Strategy is the command or the file of the user's
+	File       string        `json:"file,omitempty"`        // that describes the user's service; empty: there is none
 	Tally      Tally         `json:"tally"`
 	Exhausted  bool          `json:"exhausted"`
 	Random     bool          `json:"random,omitempty"` // schedules were chosen at random
