@@ -136,8 +136,8 @@ func (f *runFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error
 
 // Sequences of requests for each strategy.
 const (
-	sequences      = 8
-	quickSequences = 2
+	sequences      = 10
+	quickSequences = 3
 )
 
 // playSequences compares the answers to made-up sequences of requests with the model of the API.
