@@ -225,6 +225,28 @@ func TestAServiceThatBreaksTheContractIsConvicted(t *testing.T) {
 	}
 }
 
+// A plain service may refuse any request, as long as it changes nothing.
+func TestAPlainServiceThatRefusesChangesNothing(t *testing.T) {
+	t.Parallel()
+	plain := Rules{Store: "mysql", Keys: "mysql", Plain: true}
+	refuses := func(left int64) func(state, Request, outcome) outcome {
+		return func(before state, q Request, o outcome) outcome {
+			if q.Verb != Sell || q.Lines[0].Count != 2 {
+				return o
+			}
+			after := before.clone()
+			after.stock[place{"mysql", 'a'}] -= left
+			return outcome{Refused, "", after}
+		}
+	}
+	if failed := checkShop(t, plain, 50, refuses(0)); failed != nil {
+		t.Errorf("a service that refuses some requests:\n%v", failed)
+	}
+	if checkShop(t, plain, 50, refuses(1)) == nil {
+		t.Error("a service that takes a unit although it refuses is right")
+	}
+}
+
 // A plain service may answer a key that was used for another request with its first answer, unless it says that it
 // refuses them. It may never sell.
 func TestAPlainServiceMayNotSellForAKeyThatWasUsed(t *testing.T) {

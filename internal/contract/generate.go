@@ -77,9 +77,9 @@ func (g *generator) request() (q Request) {
 // stock sets the stock of an item, or adds to it.
 func (g *generator) stock(q Request, r Rules) Request {
 	q.Verb, q.Lines = Set, []Line{g.line(10)}
-	if g.Restock && (r.Behind != "" || r.Store != "redis") && g.chance(2) {
+	if g.Restock && (r.Behind != "" || r.Store != "redis" || r.Plain) && g.chance(2) {
 		q.Verb = Restock
-		if g.holds == 0 && g.chance(5) {
+		if g.holds == 0 && !r.Plain && g.chance(5) {
 			q.Lines[0].Count = MaxStock - q.Lines[0].Count
 		}
 	}
@@ -187,7 +187,7 @@ func (g *generator) again(q Request) (Request, bool) {
 	switch n := g.rng.IntN(10); {
 	case g.Cancel && n < 5:
 		return g.cancel(q, first), true
-	case g.Cancel && n < 6:
+	case g.Cancel && n < 6 && !g.Rules[q.By].Plain:
 		q.Verb = Look
 		return q, true
 	case first.Verb == Look || !g.suits(q, first):
@@ -206,6 +206,9 @@ func (g *generator) again(q Request) (Request, bool) {
 // cancel cancels a whole sale, units of its only item, or units of each item.
 func (g *generator) cancel(q, first Request) Request {
 	q.Verb = Cancel
+	if g.Rules[q.By].Plain {
+		return q
+	}
 	switch g.rng.IntN(6) {
 	case 0, 1, 2:
 	case 3:

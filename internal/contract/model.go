@@ -115,10 +115,16 @@ func (r Rules) step(s state, q Request) []outcome {
 	case Confirm, Release, Find:
 		return c.reservation()
 	case Cancel:
+		if r.Plain {
+			return c.plainCancel()
+		}
 		return c.cancel()
 	case Look:
 		return c.look()
 	case Restock:
+		if r.Plain {
+			return c.plainRestock()
+		}
 		return c.restock()
 	case Set:
 		return c.set()
@@ -184,19 +190,57 @@ func (c change) replay(first record) []outcome {
 
 // plain returns the answers to a sale of a service of which little is known.
 func (c change) plain() []outcome {
-	refused := c.answer("it may refuse any request", Refused)
-	if _, taken := c.keys[c.id()]; !taken && c.unknown() != "" {
+	refused := c.refused()
+	first, taken := c.keys[c.id()]
+	if !taken && c.unknown() != "" {
 		return slices.Concat(refused, c.answer("the item is not known", "sold out"))
 	}
 	all := c.keyed()
+	if taken && first.barred && first.asked == c.asked() {
+		return plainly(slices.Concat(refused, c.answer("the sale was cancelled", "%s", first.answer),
+			c.answer("the sale was cancelled", "sold out")))
+	}
 	if all[0].answer == "key reused" {
 		all = slices.Concat(refused, c.answer("what another request with the key asked for is not sold", "sold out"))
-		if first := c.keys[c.id()]; !c.RefusesReuse {
+		if !c.RefusesReuse {
 			all = append(all, c.answer("the first answer to this key", "%s", first.answer)...)
 		}
 		return plainly(all)
 	}
 	return append(plainly(all), refused...)
+}
+
+// refused returns the answer of a plain service that does nothing. It shares nothing with c, which may go on.
+func (c change) refused() []outcome {
+	c.state = c.state.clone()
+	return c.answer("it may refuse any request", Refused)
+}
+
+// plainCancel returns the answers to a cancellation. A plain service may put units back into a stock that was set since,
+// or not.
+func (c change) plainCancel() []outcome {
+	refused := c.refused()
+	r := c.keys[c.id()]
+	if len(r.sold) == 0 || r.barred {
+		return append(c.answer("nothing is put back that was not sold, or twice", "cancelled"), refused...)
+	}
+	r.barred = true
+	c.keys[c.id()] = r
+	if l := r.sold[0]; c.epoch[l.item] == l.epoch {
+		c.add(r.stores, l.item, l.count)
+		return append(c.answer("the units of the sale are put back", "cancelled"), refused...)
+	}
+	left := c
+	left.state = c.state.clone()
+	c.add(r.stores, r.sold[0].item, r.sold[0].count)
+	return slices.Concat(
+		left.answer("the stock was set since", "cancelled"), c.answer("the units are put back", "cancelled"), refused)
+}
+
+func (c change) plainRestock() []outcome {
+	refused := c.refused()
+	c.add(c.stores(), c.Lines[0].Item, c.Lines[0].Count)
+	return append(c.answer("the units are added", "restocked"), refused...)
 }
 
 // plainly leaves out of answers what a plain service does not tell.

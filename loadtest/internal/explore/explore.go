@@ -136,7 +136,7 @@ func (x *Explorer) Explore(ctx context.Context, choice load.Choice, bounds trace
 func (x *Explorer) result(choice load.Choice) trace.Result {
 	return trace.Result{
 		Strategy: choice.Strategy.Name, Store: choice.Store, Own: x.subject != nil,
-		OtherStore: x.subject == nil && choice.Store != choice.Strategy.Stores[0],
+		OtherStore: len(choice.Strategy.Stores) > 0 && choice.Store != choice.Strategy.Stores[0],
 	}
 }
 

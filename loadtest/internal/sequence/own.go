@@ -22,7 +22,7 @@ import (
 const settleTime = 10 * time.Second
 
 // PlayOwn plays sequences on a service of the user's, as far as its description goes: sales, the same key once more,
-// also for another request, and the stock set anew.
+// also for another request, cancellations, and the stock set anew or added to.
 func PlayOwn(ctx context.Context, own *service.Running, timeout time.Duration, o Options) (report.Contract, error) {
 	rules := contract.Rules{
 		Store: own.Store(), Remaining: own.Remaining != "", Plain: true, RefusesReuse: own.KeyReused,
@@ -42,7 +42,10 @@ func PlayOwn(ctx context.Context, own *service.Running, timeout time.Duration, o
 		},
 		Rules: map[string]contract.Rules{"": rules}, Patience: patience, Settle: settleTime,
 	}
-	can := contract.Can{Rules: p.Rules, Known: true, One: own.OneUnit(), Lose: true, Items: 2}
+	can := contract.Can{
+		Rules: p.Rules, Cancel: own.Cancel.Given(), Restock: own.Restock.Given(), Known: true, One: own.OneUnit(),
+		Lose: true, Items: 2,
+	}
 	failed, err := p.Check(ctx, can, o.Seed, o.Each, 1)
 	c := report.Contract{Strategy: own.Name, Store: rules.Store, Sequences: o.Each, Own: true}
 	err = judge(ctx, &c, failed, cmp.Or(err, p.Proves()))
@@ -71,9 +74,12 @@ func (s *ownService) item(letter byte) int64 {
 
 // Ask implements contract.Service.
 func (s *ownService) Ask(ctx context.Context, q contract.Request) (string, error) {
-	line := q.Lines[0]
-	if q.Verb == contract.Set {
+	switch q.Verb {
+	case contract.Set:
+		line := q.Lines[0]
 		return fmt.Sprintf("%d in stock", line.Count), s.SetStock(ctx, map[int64]int64{s.item(line.Item): line.Count})
+	case contract.Cancel, contract.Restock:
+		return s.change(ctx, q)
 	}
 	load := traffic.Load{Service: s.Description, Timeout: s.timeout}
 	op, err := traffic.SendOne(ctx, s.url(q), load, s.op(q))
@@ -94,6 +100,35 @@ func (s *ownService) Ask(ctx context.Context, q contract.Request) (string, error
 		return contract.Busy, nil
 	}
 	return contract.Refused, nil
+}
+
+// change cancels a sale, or restocks.
+func (s *ownService) change(ctx context.Context, q contract.Request) (string, error) {
+	r, err := s.changeRequest(ctx, q)
+	if err != nil {
+		return "", err
+	}
+	status := service.Status(r)
+	switch {
+	case ctx.Err() != nil:
+		return "", ctx.Err()
+	case q.Manner == contract.Lose:
+		return contract.Unknown, nil
+	case status/100 == 2:
+		return map[contract.Verb]string{contract.Cancel: "cancelled", contract.Restock: "restocked"}[q.Verb], nil
+	case status/100 == 4:
+		return contract.Refused, nil
+	case status == http.StatusServiceUnavailable:
+		return contract.Busy, nil
+	}
+	return contract.Unknown, nil
+}
+
+func (s *ownService) changeRequest(ctx context.Context, q contract.Request) (*http.Request, error) {
+	if q.Verb == contract.Cancel {
+		return s.NewRequest(ctx, q.Replica, s.Cancel, 0, 0, s.keys+q.Key)
+	}
+	return s.NewRequest(ctx, q.Replica, s.Restock, s.item(q.Lines[0].Item), q.Lines[0].Count, "")
 }
 
 // op is a request as the load sends it.
@@ -120,6 +155,13 @@ func (s *ownService) Left(ctx context.Context, _ string, item byte) (int64, erro
 
 // Curl implements contract.Service.
 func (s *ownService) Curl(q contract.Request) string {
+	if q.Verb == contract.Cancel || q.Verb == contract.Restock {
+		r, err := s.changeRequest(context.Background(), q)
+		if err != nil {
+			return "# " + q.String()
+		}
+		return contract.CurlOf(r)
+	}
 	if q.Verb == contract.Set {
 		return fmt.Sprintf("# set the stock of item %d to %d", s.item(q.Lines[0].Item), q.Lines[0].Count)
 	}

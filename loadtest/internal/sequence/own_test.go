@@ -21,6 +21,7 @@ setup: %[1]s/keys.sql
 request: {path: '/items/{item}/buy', body: '{"quantity": {count}}'}
 idempotency_header: Idempotency-Key
 key_reused: true
+cancel: {path: '/sales/{key}/cancel'}
 stock:
   sql:
     set: INSERT INTO products (id, quantity) VALUES ({item}, {count}) ON DUPLICATE KEY UPDATE quantity = {count}
@@ -37,6 +38,7 @@ func TestAServiceThatBreaksItsKeysIsShownWithCurl(t *testing.T) {
 		"right":                "",
 		"sells-for-a-used-key": `answer "sold", want "refused" or "sold out": `,
 		"forgets-refusals":     `answer "sold", want `,
+		"cancels-twice":        `stock of `,
 	} {
 		t.Run(flaw, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), flaw+".yaml")

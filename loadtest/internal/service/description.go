@@ -42,6 +42,8 @@ type Description struct {
 	IdempotencyHeader string `yaml:"idempotency_header"`
 	// KeyReused reports that a key that is sent again with another request is refused.
 	KeyReused bool          `yaml:"key_reused"`
+	Cancel    Request       `yaml:"cancel"`  // that cancels the sale with a key; without a path: there is none
+	Restock   Request       `yaml:"restock"` // that adds units to an item; without a path: there is none
 	Stock     Stock         `yaml:"stock"`
 	Pause     time.Duration `yaml:"pause"` // longest sleep during a request, such as between two tries for a lock
 
@@ -50,7 +52,7 @@ type Description struct {
 	Dir      string `yaml:"-"` // in which the command is started; empty: the current one
 }
 
-// Request is the request that sells.
+// Request is a request to the service.
 type Request struct {
 	Method  string            `yaml:"method"`
 	Path    string            `yaml:"path"`
@@ -166,8 +168,10 @@ func read(path string) (*Description, error) {
 }
 
 func (d *Description) setDefaults() {
-	if d.Request.Method == "" {
-		d.Request.Method = "POST"
+	for _, r := range []*Request{&d.Request, &d.Cancel, &d.Restock} {
+		if r.Method == "" {
+			r.Method = "POST"
+		}
 	}
 	for _, a := range []struct {
 		answer *Answer
@@ -184,7 +188,6 @@ func (d *Description) setDefaults() {
 
 // check returns what is wrong with the description.
 func (d *Description) check() error {
-	r := d.Request
 	switch {
 	case strings.ContainsAny(d.Name, "/\\"):
 		return fmt.Errorf("name: %q is part of the names of files, and must have no slash", d.Name)
@@ -197,12 +200,8 @@ func (d *Description) check() error {
 		return err != nil || parsed.Scheme != "http" && parsed.Scheme != "https" || parsed.Host == ""
 	}):
 		return fmt.Errorf("url: %q must be one or more URLs such as http://localhost:8080", d.URL)
-	case !strings.HasPrefix(r.Path, "/"):
-		return fmt.Errorf("request.path: %q must begin with a slash", r.Path)
-	case strings.ContainsAny(r.Method+r.Path, " \r\n"):
-		return fmt.Errorf("request: %q and %q must have no space", r.Method, r.Path)
-	case !d.uses("{item}"):
-		return errors.New("request: neither path, body nor headers have {item}, the item that is sold")
+	case d.Cancel.Given() && d.IdempotencyHeader == "":
+		return errors.New("cancel: needs idempotency_header, which has the key of the sale")
 	case d.OnPostgres() && (d.Database == Postgres) != (len(d.Command) > 0):
 		return errors.New("database: must be postgres with command, and with url the address of your server, such as " +
 			"postgres://shop@db.example/shop; its password is read from PGPASSWORD")
@@ -219,19 +218,50 @@ func (d *Description) check() error {
 			return fmt.Errorf("%s: field and value need each other", name)
 		}
 	}
-	return d.Stock.check()
+	return errors.Join(d.checkRequests(), d.Stock.check())
 }
+
+func (d *Description) checkRequests() error {
+	for _, of := range []struct {
+		name  string
+		needs []string
+		Request
+	}{
+		{"request", []string{"{item}"}, d.Request}, {"cancel", []string{"{key}"}, d.Cancel},
+		{"restock", []string{"{item}", "{count}"}, d.Restock},
+	} {
+		switch {
+		case of.name != "request" && !of.Given():
+			if of.Body != "" || of.Headers != nil {
+				return fmt.Errorf("%s.path is missing", of.name)
+			}
+		case !strings.HasPrefix(of.Path, "/"):
+			return fmt.Errorf("%s.path: %q must begin with a slash", of.name, of.Path)
+		case strings.ContainsAny(of.Method+of.Path, " \r\n"):
+			return fmt.Errorf("%s: %q and %q must have no space", of.name, of.Method, of.Path)
+		}
+		for _, placeholder := range of.needs {
+			if of.Given() && !of.uses(placeholder) {
+				return fmt.Errorf("%s: neither path, body nor headers have %s", of.name, placeholder)
+			}
+		}
+	}
+	return nil
+}
+
+// Given reports whether there is such a request.
+func (r Request) Given() bool { return r.Path != "" }
 
 var statusPattern = regexp.MustCompile(`^[1-5]([0-9]{2}|xx)$`)
 
 // uses reports whether the request has a placeholder.
-func (d *Description) uses(placeholder string) bool {
-	texts := append(slices.Collect(maps.Values(d.Request.Headers)), d.Request.Path, d.Request.Body)
+func (r Request) uses(placeholder string) bool {
+	texts := append(slices.Collect(maps.Values(r.Headers)), r.Path, r.Body)
 	return strings.Contains(strings.Join(texts, "\n"), placeholder)
 }
 
 // OneUnit reports whether each request sells one unit, because it cannot ask for more.
-func (d *Description) OneUnit() bool { return !d.uses("{count}") }
+func (d *Description) OneUnit() bool { return !d.Request.uses("{count}") }
 
 func (s Stock) check() error {
 	way, where := s.way()
@@ -299,7 +329,7 @@ var variable = regexp.MustCompile(`\$\{(\w+)\}`)
 
 // expand replaces variables of the environment in headers, whose names become canonical.
 func (d *Description) expand(getenv func(string) string) (err error) {
-	all := []*map[string]string{&d.Request.Headers}
+	all := []*map[string]string{&d.Request.Headers, &d.Cancel.Headers, &d.Restock.Headers}
 	if d.Stock.HTTP != nil {
 		all = append(all, &d.Stock.HTTP.Headers)
 	}

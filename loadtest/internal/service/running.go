@@ -155,6 +155,38 @@ func (r *Running) do(ctx context.Context, where, text, body string, wanted bool)
 	return answer, err
 }
 
+// NewRequest returns a request to a replica about an item, some units, and the sale with a key.
+func (r *Running) NewRequest(
+	ctx context.Context, replica int, of Request, item, count int64, key string,
+) (*http.Request, error) {
+	in := func(text string) string { return fill(text, item, count, key) }
+	address := r.URLs[replica%len(r.URLs)] + in(of.Path)
+	request, err := http.NewRequestWithContext(ctx, of.Method, address, strings.NewReader(in(of.Body)))
+	if err != nil {
+		return nil, err
+	}
+	if of.Body != "" {
+		request.Header.Set("Content-Type", "application/json")
+	}
+	for name, value := range of.Headers {
+		request.Header.Set(name, in(value))
+	}
+	return request, nil
+}
+
+// Status sends a request, and returns the status of the answer, 0 if there is none.
+func Status(request *http.Request) int {
+	response, err := client.Do(request)
+	if err != nil {
+		return 0
+	}
+	defer response.Body.Close()
+	if _, err := io.Copy(io.Discard, io.LimitReader(response.Body, 1<<20)); err != nil {
+		return 0
+	}
+	return response.StatusCode
+}
+
 // request sends a request about the stock to the first replica.
 func (r *Running) request(ctx context.Context, line, body string, wanted bool) (answer string, err error) {
 	method, path, _ := strings.Cut(line, " ")
