@@ -216,8 +216,8 @@ func (c change) refused() []outcome {
 	return c.answer("it may refuse any request", Refused)
 }
 
-// plainCancel returns the answers to a cancellation. A plain service may put units back into a stock that was set since,
-// or not.
+// plainCancel returns the answers to a cancellation. A plain service may or may not put units back into a stock that was
+// set since.
 func (c change) plainCancel() []outcome {
 	refused := c.refused()
 	r := c.keys[c.id()]
