@@ -163,11 +163,12 @@ func (f *exploreFlags) choose(ctx context.Context, l *lab.Lab) (choices []load.C
 			return nil, fmt.Errorf("%s cannot be explored: %s", s.Name, why)
 		}
 		if f.strategies == nil || s.IsIn(f.strategies) {
-			choices = append(choices, f.stores(s)...)
+			on := f.stores(s)
+			if len(on) == 0 && s.IsIn(f.strategies) {
+				return nil, fmt.Errorf("%s does not work on the store %q, or cannot use it here", s.Name, f.store)
+			}
+			choices = append(choices, on...)
 		}
-	}
-	if len(choices) == 0 {
-		return nil, fmt.Errorf("no strategy that can be explored here works on the store %q", f.store)
 	}
 	return choices, nil
 }

@@ -13,6 +13,7 @@ import (
 	"stock/internal/suggest"
 	"stock/loadtest/internal/explore"
 	"stock/loadtest/internal/explore/trace"
+	"stock/loadtest/internal/oracle"
 	"stock/loadtest/internal/service"
 )
 
@@ -133,6 +134,8 @@ func (f *exploreFlags) checkSearch(flags *pflag.FlagSet) error {
 
 func (f *exploreFlags) checkStrategies(args []string) error {
 	switch {
+	case f.store != "" && !slices.Contains(oracle.Stores, f.store):
+		return fmt.Errorf("--store %s: must be %s", f.store, strings.Join(oracle.Stores, ", "))
 	case len(args) > 0:
 		return fmt.Errorf("%q: strategies are named with --strategies, and the command of your service follows --", args[0])
 	case f.replay != "" && len(f.strategies) != 1:

@@ -138,6 +138,7 @@ func (f *runFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error
 const (
 	sequences      = 10
 	quickSequences = 3
+	ownSequences   = 4 // times as many, because there is only one service
 )
 
 // playSequences compares the answers to made-up sequences of requests with the model of the API.
@@ -154,6 +155,7 @@ func (f *runFlags) playSequences(ctx context.Context, l *lab.Lab, run *lab.Run, 
 	var found []report.Contract
 	var err error
 	if own := l.Target.Own; own != nil {
+		options.Each *= ownSequences
 		found = make([]report.Contract, 1)
 		found[0], err = sequence.PlayOwn(ctx, own, f.Timeout, options)
 	} else {

@@ -76,7 +76,9 @@ func (c *client) Ask(ctx context.Context, q Request) (string, error) {
 		return "", err
 	}
 	if q.Manner == Leave {
-		r = hangingUp(r)
+		sent, hangUp := hangingUp(r)
+		defer hangUp()
+		r = sent
 	}
 	response, err := c.HTTP.Do(r)
 	if err != nil {
@@ -84,7 +86,7 @@ func (c *client) Ask(ctx context.Context, q Request) (string, error) {
 	}
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
-	if err != nil || q.lost() {
+	if err != nil || q.Manner == Leave {
 		return Unknown, ctx.Err()
 	}
 	var a reply
@@ -99,11 +101,11 @@ func (c *client) Ask(ctx context.Context, q Request) (string, error) {
 }
 
 // hangingUp returns a request whose client hangs up when it has been sent.
-func hangingUp(r *http.Request) *http.Request {
+func hangingUp(r *http.Request) (*http.Request, context.CancelFunc) {
 	ctx, hangUp := context.WithCancel(r.Context())
 	return r.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		WroteRequest: func(httptrace.WroteRequestInfo) { hangUp() },
-	}))
+	})), hangUp
 }
 
 // request makes the HTTP request.
@@ -372,6 +374,9 @@ func (c *client) held(q Request, a reply) string {
 	if a.Remaining != nil {
 		c.holds[q.Name] = a.ID
 		return fmt.Sprintf("%d remain", *a.Remaining) + c.contradiction(q, a)
+	}
+	if c.holds[q.Name] == "" {
+		c.holds[q.Name] = a.ID // the first answer was lost
 	}
 	for name, id := range c.holds {
 		if id == a.ID {

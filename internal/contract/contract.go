@@ -16,9 +16,9 @@
 //	later 30s           time passes
 //	prune               a week passes, and an administrator deletes what is old
 //
-// "try" before a request lets it not wait, and "work" gives it work to do in the critical section. "lose" loses its
-// answer, and "leave" lets the client hang up when it has sent the request. "by batch" after it names another strategy
-// than the one that is tested, and "at 2" the replica, 1 if there is no number.
+// "try" before a request lets it not wait, and "work" gives it work to do in the critical section. With "leave", the
+// client hangs up as soon as it has sent the request. "by batch" after it names another strategy than the one that is
+// tested, and "at 2" the replica, 1 if there is no number.
 package contract
 
 import (
@@ -71,17 +71,13 @@ type Request struct {
 const (
 	Try   = "try"
 	Work  = "work"
-	Lose  = "lose"
 	Leave = "leave"
 )
 
-var manners = []string{Try, Work, Lose, Leave}
+var manners = []string{Try, Work, Leave}
 
 // holdTime is how long a hold asks for its units.
 func (q Request) holdTime() time.Duration { return cmp.Or(q.Time, HoldTime) }
-
-// lost reports whether the client gets no answer.
-func (q Request) lost() bool { return q.Manner == Lose || q.Manner == Leave }
 
 // Script is a sequence of requests, one after another.
 type Script []Request

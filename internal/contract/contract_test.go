@@ -17,13 +17,15 @@ import (
 )
 
 // everything is what a strategy can promise.
-var everything = Rules{Store: "mysql", Keys: "mysql", Remaining: true, Orders: true, Holds: true}
+var everything = Rules{Store: "mysql", Keys: "mysql", Remaining: true, Meets: true, Orders: true, Holds: true}
 
 // shop is a service that does what the model says, or not quite.
 type shop struct {
 	mu    sync.Mutex
 	rules Rules
 	state state
+	left  []Request // whose client has hung up: each is carried out later, or never
+	rng   *rand.Rand
 	// wrong changes a request, its answer, or what it does. It may be nil.
 	wrong func(before state, q Request, o outcome) outcome
 }
@@ -31,12 +33,30 @@ type shop struct {
 func (s *shop) Ask(_ context.Context, q Request) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.rng == nil {
+		s.rng = rand.New(rand.NewPCG(1, 1))
+	}
+	s.left = slices.DeleteFunc(s.left, func(q Request) bool {
+		now := s.rng.IntN(3) == 0
+		if now {
+			s.carryOut(q)
+		}
+		return now
+	})
+	if q.Manner == Leave {
+		s.left = append(s.left, q)
+		return Unknown, nil
+	}
+	return s.carryOut(q), nil
+}
+
+func (s *shop) carryOut(q Request) (answer string) {
 	o := s.rules.step(s.state, q)[0]
 	if s.wrong != nil {
 		o = s.wrong(s.state, q, o)
 	}
 	s.state = o.after
-	return o.answer, nil
+	return o.answer
 }
 
 func (s *shop) Left(_ context.Context, store string, item byte) (int64, error) {
@@ -75,7 +95,7 @@ func TestTheModelTellsTheStories(t *testing.T) {
 func TestAScriptIsReadAsItIsWritten(t *testing.T) {
 	t.Parallel()
 	can := Can{Rules: map[string]Rules{"": everything, "batch/mysql": everything}, Time: true, Prune: true, Restock: true,
-		Cancel: true, Manner: true, Items: 2}
+		Cancel: true, Manner: true, Leave: true, Items: 2}
 	for seed := range uint64(50) {
 		s := can.Generate(rand.New(rand.NewPCG(seed, 0)), 50)
 		again, err := Parse(s.String())
@@ -120,7 +140,9 @@ func checkShop(
 		New:   func() Service { return &shop{rules: rules, state: newState(), wrong: wrong} },
 		Rules: all, Patience: time.Minute,
 	}
-	can := Can{Rules: all, Time: true, Prune: rules.Keys != "", Restock: true, Cancel: true, Manner: true, Items: 2}
+	can := Can{
+		Rules: all, Time: true, Prune: rules.Keys != "", Restock: true, Cancel: true, Manner: true, Leave: true, Items: 2,
+	}
 	failed, err := p.Check(t.Context(), can, 1, sequences, 4)
 	must.Succeed(t, err)
 	return failed

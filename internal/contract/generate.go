@@ -16,7 +16,7 @@ type Can struct {
 	Restock bool
 	Cancel  bool
 	Manner  bool // try and work
-	Lose    bool // lost answers, and clients that hang up, unless requests may not meet
+	Leave   bool // clients that hang up, if requests may meet
 	Known   bool // only items that exist
 	One     bool // each request sells one unit
 	Items   int
@@ -43,7 +43,8 @@ type generator struct {
 	by     []string
 	script Script
 	holds  int // that were made
-	lost   int // requests without an answer
+	left   int // requests whose client hangs up
+	passed time.Duration
 }
 
 // one returns one of the words.
@@ -62,8 +63,10 @@ func (g *generator) request() (q Request) {
 		return g.ofHolds(q)
 	case g.chance(8):
 		return g.stock(q, r)
-	case g.Time && g.chance(12), g.Time && g.holds > 0 && g.chance(8):
-		return Request{Verb: Later, Time: times[g.rng.IntN(len(times))]}
+	case g.Time && g.passed < longest && (g.chance(12) || g.holds > 0 && g.chance(8)):
+		q = Request{Verb: Later, Time: times[g.rng.IntN(len(times))]}
+		g.passed += q.Time
+		return q
 	case g.Prune && g.holds == 0 && g.chance(30):
 		return Request{Verb: Prune}
 	case g.holds > 0 && r.Holds && g.chance(3):
@@ -101,6 +104,10 @@ func (g *generator) keyed(q Request, r Rules) Request {
 
 // times that pass: a reservation expires, or does not.
 var times = []time.Duration{HoldTime / 2, 2 * HoldTime, 4 * HoldTime}
+
+// longest is how much time may have passed before more passes. A service forgets reservations ten minutes after their
+// end.
+const longest = 5 * HoldTime
 
 // ofHolds asks for a reservation that was made, or for units that may have come back from those that have expired.
 func (g *generator) ofHolds(q Request) Request {
@@ -144,23 +151,26 @@ func (g *generator) sale(q Request, r Rules) Request {
 	return g.manner(q)
 }
 
-// mostLost leaves the model outcomes that are unknown for other reasons.
-const mostLost = mostUnder - 1
+// mostLeft leaves the model outcomes that are unknown for other reasons.
+const mostLeft = mostUnder - 1
 
-// manner says how a request is sent. Nobody knows the id of a reservation whose answer is lost.
+// mayLeave reports whether the client may hang up, so that the request is carried out beside the next one. It must be
+// one step, which a reservation that is confirmed at once is not, and nobody would know the id of a reservation.
+func (g *generator) mayLeave(q Request) bool {
+	r := g.Rules[q.By]
+	oneStep := q.Verb != Hold && (q.Verb != Sell || q.Key != "" || !r.Holds)
+	return g.Leave && r.Meets && g.Rules[""].Meets && oneStep && g.left < mostLeft
+}
+
+// manner says how a request is sent.
 func (g *generator) manner(q Request) Request {
 	q.Manner = ""
 	switch {
-	case g.Lose && q.Verb != Hold && g.chance(8) && g.lost < mostLost:
-		q.Manner = Lose
-		if g.Rules[q.By].Meets && g.Rules[""].Meets && g.chance(2) {
-			q.Manner = Leave // what it asks for may be carried out beside the next request
-		}
+	case g.mayLeave(q) && g.chance(12):
+		q.Manner = Leave
+		g.left++
 	case g.Manner && q.Verb != Cancel && q.Verb != Look:
 		q.Manner = g.one("", "", Try, Work)
-	}
-	if q.lost() {
-		g.lost++
 	}
 	return q
 }

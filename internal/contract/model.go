@@ -75,20 +75,30 @@ type held struct {
 
 // state is what a service knows.
 type state struct {
-	stock map[place]int64
-	epoch map[byte]int
-	keys  map[string]record // by the place where keys are kept, and the key
-	holds map[string]held
+	stock      map[place]int64
+	epoch      map[byte]int
+	keys       map[string]record // by the place where keys are kept, and the key
+	holds      map[string]held
+	unrecorded []unrecorded // refusals of requests whose outcome is not known
 	// under has the requests whose outcome is not known: they may take effect at any time from now on, or never.
 	under []Request
 }
 
+// unrecorded is a refusal that may still be recorded.
+type unrecorded struct {
+	id string // of the key
+	record
+}
+
 func newState() state {
-	return state{map[place]int64{}, map[byte]int{}, map[string]record{}, map[string]held{}, nil}
+	return state{stock: map[place]int64{}, epoch: map[byte]int{}, keys: map[string]record{}, holds: map[string]held{}}
 }
 
 func (s state) clone() state {
-	c := state{maps.Clone(s.stock), maps.Clone(s.epoch), maps.Clone(s.keys), maps.Clone(s.holds), slices.Clone(s.under)}
+	c := state{
+		maps.Clone(s.stock), maps.Clone(s.epoch), maps.Clone(s.keys), maps.Clone(s.holds), slices.Clone(s.unrecorded),
+		slices.Clone(s.under),
+	}
 	for key, r := range c.keys {
 		r.sold = slices.Clone(r.sold)
 		c.keys[key] = r
@@ -216,8 +226,8 @@ func (c change) refused() []outcome {
 	return c.answer("it may refuse any request", Refused)
 }
 
-// plainCancel returns the answers to a cancellation. A plain service may or may not put units back into a stock that was
-// set since.
+// plainCancel returns the answers to a cancellation. Whether units are put back into a stock that was set since is left
+// to a plain service.
 func (c change) plainCancel() []outcome {
 	refused := c.refused()
 	r := c.keys[c.id()]

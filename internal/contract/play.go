@@ -18,7 +18,8 @@ import (
 // Service is a service under test, with items, keys and reservations that only one script uses.
 type Service interface {
 	// Ask sends a request. The answer is in the words of the model, such as "7 remain, replayed", or Busy or Unknown. An
-	// answer that the model cannot know, such as a malformed one, is told in other words.
+	// answer that the model cannot know, such as a malformed one, is told in other words. The answer to a request whose
+	// client hangs up is Unknown.
 	Ask(ctx context.Context, q Request) (answer string, err error)
 	// Left reads the stock of an item in a store.
 	Left(ctx context.Context, store string, item byte) (int64, error)
@@ -41,7 +42,7 @@ type Player struct {
 	asked, unknown atomic.Int64
 }
 
-// Failure is a script whose last request was answered wrongly, or has left a wrong stock.
+// Failure is a script with a wrong answer to its last request, or after which a stock is wrong.
 type Failure struct {
 	Script  Script
 	Answers []string
@@ -94,13 +95,14 @@ func (p *Player) Play(ctx context.Context, s Script) (failed *Failure, err error
 	on, w := p.New(), NewWorld(p.Rules)
 	failed = &Failure{}
 	now, later := p.stores()
+	began := time.Now()
 	for _, q := range s {
 		answer, err := ask(ctx, on, q, p.Patience)
 		if err != nil {
 			return nil, err
 		}
 		p.asked.Add(1)
-		if answer == Unknown && !q.lost() {
+		if answer == Unknown && q.Manner != Leave {
 			p.unknown.Add(1)
 		}
 		failed.Script, failed.Answers = append(failed.Script, q), append(failed.Answers, answer)
@@ -109,18 +111,29 @@ func (p *Player) Play(ctx context.Context, s Script) (failed *Failure, err error
 			wrong = await(ctx, on, w, failed.Script, p.touched(q, now), p.Settle)
 		}
 		if wrong != nil {
-			return failed.describe(on, wrong)
+			return failed.describe(on, cmp.Or(tooSlow(began), wrong))
 		}
 	}
 	failed.ended = true
 	wrong := await(ctx, on, w, failed.Script, now, p.Settle)
-	if wrong == nil {
+	if wrong != nil {
+		wrong = cmp.Or(tooSlow(began), wrong)
+	} else {
 		wrong = p.awaitLater(ctx, on, w, failed.Script, later)
 	}
 	if wrong == nil {
 		return nil, nil
 	}
 	return failed.describe(on, wrong)
+}
+
+// tooSlow returns an error if reservations and refusals may have ended by the service's clock, of which the model knows
+// nothing.
+func tooSlow(began time.Time) error {
+	if took := time.Since(began); took > HoldTime/2-5*time.Second {
+		return fmt.Errorf("a script took %v: what lasts for a minute may have ended meanwhile", took)
+	}
+	return nil
 }
 
 // touched lists those of the stores that a request may have changed. The others are compared when the script has ended.
@@ -232,7 +245,7 @@ func (f *Failure) Text() string {
 	return text.String()
 }
 
-// String tells the script with its answers, what is wrong with the last one, and how to see it with curl.
+// String tells the script with its answers, what is wrong after it, and how to see it with curl.
 func (f *Failure) String() string {
 	return fmt.Sprintf("%s%v\n\n%s\n", f.Text(), f.Wrong, strings.Join(f.Curl, "\n"))
 }

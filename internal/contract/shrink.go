@@ -67,8 +67,11 @@ func (q Request) plainer() (all []Request) {
 	add(func(p *Request) { p.Manner = "" })
 	add(func(p *Request) { p.By = "" })
 	add(func(p *Request) { p.Replica = 0 })
-	if q.Verb == Sell || q.Verb == Order || q.Verb == Hold {
-		add(func(p *Request) { p.Key = "" })
+	if q.Verb == Sell && q.Manner != Leave || q.Verb == Order {
+		add(func(p *Request) { p.Key = "" }) // without it, a repeated hold would be another one with the same name
+	}
+	if q.Verb == Hold {
+		add(func(p *Request) { p.Time = 0 })
 	}
 	for i := range q.Lines {
 		if len(q.Lines) > 1 {

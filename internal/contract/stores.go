@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -21,12 +22,11 @@ type Stores struct {
 // items.
 func (s Stores) Age(ctx context.Context, by time.Duration, items []int64, keyPrefix string) error {
 	micros := by.Microseconds()
-	_, err := s.DB.ExecContext(ctx, "UPDATE ledger SET created_at = created_at - INTERVAL ? MICROSECOND "+
+	err := s.update(ctx, "UPDATE ledger SET created_at = created_at - INTERVAL ? MICROSECOND "+
 		"WHERE order_key LIKE CONCAT(?, '%')", micros, keyPrefix)
 	for _, item := range items {
-		_, e := s.DB.ExecContext(ctx, "UPDATE reservation SET created_at = created_at - INTERVAL ? MICROSECOND, "+
-			"expires_at = expires_at - INTERVAL ? MICROSECOND WHERE goods_id = ?", micros, micros, item)
-		err = errors.Join(err, e)
+		err = errors.Join(err, s.update(ctx, "UPDATE reservation SET created_at = created_at - INTERVAL ? MICROSECOND, "+
+			"expires_at = expires_at - INTERVAL ? MICROSECOND WHERE goods_id = ?", micros, micros, item))
 	}
 	keys := s.Redis.Scan(ctx, 0, s.Prefix+"stock:key:"+keyPrefix+"*", 1000).Iterator()
 	for keys.Next(ctx) {
@@ -34,6 +34,16 @@ func (s Stores) Age(ctx context.Context, by time.Duration, items []int64, keyPre
 		err = errors.Join(err, e, s.Redis.PExpire(ctx, keys.Val(), left-by).Err())
 	}
 	return errors.Join(err, keys.Err())
+}
+
+// update executes a statement, again after a deadlock with a request whose client has left.
+func (s Stores) update(ctx context.Context, statement string, args ...any) error {
+	for {
+		_, err := s.DB.ExecContext(ctx, statement, args...)
+		if e, ok := errors.AsType[*mysql.MySQLError](err); !ok || e.Number != 1213 && e.Number != 1205 {
+			return err
+		}
+	}
 }
 
 // Pending reports whether sales of some items are on their way from Redis to MySQL.

@@ -123,6 +123,21 @@ func (w *World) alone(s state) (all []state) {
 		for _, o := range w.rules[q.By].step(s, q) {
 			o.after.under = slices.Delete(slices.Clone(s.under), n, n+1)
 			all = append(all, o.after)
+			id := w.rules[q.By].Keys + " " + q.Key
+			if r := o.after.keys[id]; r.refused && !s.keys[id].refused {
+				later := o.after.clone() // the refusal is recorded in a step of its own
+				delete(later.keys, id)
+				later.unrecorded = append(later.unrecorded, unrecorded{id, r})
+				all = append(all, later)
+			}
+		}
+	}
+	for n, r := range s.unrecorded {
+		if _, taken := s.keys[r.id]; !taken {
+			recorded := s.clone()
+			recorded.unrecorded = slices.Delete(recorded.unrecorded, n, n+1)
+			recorded.keys[r.id] = r.record
+			all = append(all, recorded)
 		}
 	}
 	for name, h := range s.holds {

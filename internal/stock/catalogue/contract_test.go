@@ -122,7 +122,7 @@ func playMadeUp(t *testing.T, shared *contract.Site, all map[string]contract.Rul
 	p := contract.Player{New: site.Service, Rules: rules, Patience: time.Minute}
 	failed, err := p.Check(t.Context(), contract.Can{
 		Rules: rules, Time: true, Prune: rules[""].Keys != "", Restock: rules[""].Through == "", Cancel: true, Manner: true,
-		Lose: true, Items: 2,
+		Leave: true, Items: 2,
 	}, 1, *scripts, 8)
 	must.Succeed(t, err)
 	must.Succeed(t, p.Proves())

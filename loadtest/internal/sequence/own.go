@@ -44,7 +44,7 @@ func PlayOwn(ctx context.Context, own *service.Running, timeout time.Duration, o
 	}
 	can := contract.Can{
 		Rules: p.Rules, Cancel: own.Cancel.Given(), Restock: own.Restock.Given(), Known: true, One: own.OneUnit(),
-		Lose: true, Items: 2,
+		Items: 2,
 	}
 	failed, err := p.Check(ctx, can, o.Seed, o.Each, 1)
 	c := report.Contract{Strategy: own.Name, Store: rules.Store, Sequences: o.Each, Own: true}
@@ -86,8 +86,6 @@ func (s *ownService) Ask(ctx context.Context, q contract.Request) (string, error
 	switch {
 	case err != nil:
 		return "", err
-	case q.Manner == contract.Lose:
-		return contract.Unknown, nil
 	case op.Outcome == history.Sold && s.Remaining != "":
 		return fmt.Sprintf("%d remain", op.Remaining), nil
 	case op.Outcome == history.Sold:
@@ -112,8 +110,6 @@ func (s *ownService) change(ctx context.Context, q contract.Request) (string, er
 	switch {
 	case ctx.Err() != nil:
 		return "", ctx.Err()
-	case q.Manner == contract.Lose:
-		return contract.Unknown, nil
 	case status/100 == 2:
 		return map[contract.Verb]string{contract.Cancel: "cancelled", contract.Restock: "restocked"}[q.Verb], nil
 	case status/100 == 4:

@@ -48,7 +48,7 @@ func TestAServiceThatBreaksItsKeysIsShownWithCurl(t *testing.T) {
 			l, err := lab.StartService(t.Context(), d, 2, lab.Place{})
 			must.Succeed(t, err)
 			defer l.Close()
-			found, err := sequence.PlayOwn(t.Context(), l.Target.Own, time.Minute, sequence.Options{Each: 4, Seed: 1})
+			found, err := sequence.PlayOwn(t.Context(), l.Target.Own, time.Minute, sequence.Options{Each: 12, Seed: 1})
 			must.Succeed(t, err)
 			if (found.Wrong == "") != (wrong == "") || !strings.HasPrefix(found.Wrong, wrong) {
 				t.Errorf("%s\n%s, want %s", found.Sequence, found.Wrong, wrong)

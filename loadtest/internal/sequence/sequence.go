@@ -125,7 +125,7 @@ func (o Options) play(
 	site.Ways = ways
 	p := contract.Player{New: site.Service, Rules: rules, Patience: patience}
 	can := contract.Can{
-		Rules: rules, Time: site.LetPass != nil, Restock: tested.Through == "", Cancel: true, Manner: true, Lose: true,
+		Rules: rules, Time: site.LetPass != nil, Restock: tested.Through == "", Cancel: true, Manner: true, Leave: true,
 		Items: 2,
 	}
 	each := o.Each
