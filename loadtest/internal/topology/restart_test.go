@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"stock/internal/must"
+	"stock/internal/servers/serverstest"
 )
 
 // startUsers has users deduct one unit after the other through nginx until they are told to stop.
@@ -29,6 +30,7 @@ func startUsers(t *testing.T, n int, stop <-chan struct{}) (sold *atomic.Int64, 
 		response.Body.Close()
 		if response.StatusCode != http.StatusOK {
 			t.Errorf("a request is answered %s", response.Status)
+			return
 		}
 		sold.Add(1)
 	}
@@ -55,12 +57,17 @@ func TestRollingRestartUnderLoadFailsNoRequest(t *testing.T) {
 	}
 	stop := make(chan struct{})
 	sold, running := startUsers(t, 50, stop)
-	for _, replica := range lab.Replicas {
-		must.Succeed(t, replica.Stop(t.Context()))
-		time.Sleep(200 * time.Millisecond) // the other replica serves alone
-		must.Succeed(t, replica.Restart(t.Context()))
-		time.Sleep(300 * time.Millisecond)
+	awaitSales := func(n int64) {
+		enough := sold.Load() + n
+		serverstest.Eventually(t, "sales go on", func() bool { return sold.Load() >= enough })
 	}
+	for _, replica := range lab.Replicas {
+		awaitSales(2000) // nginx has its connections: one that is opened while a replica stops listening is lost
+		must.Succeed(t, replica.Stop(t.Context()))
+		awaitSales(1000) // of the other replica
+		must.Succeed(t, replica.Restart(t.Context()))
+	}
+	awaitSales(1000)
 	close(stop)
 	running.Wait()
 	var left struct{ Stock int64 }
