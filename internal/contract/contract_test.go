@@ -323,6 +323,20 @@ func TestAnUnknownOutcomeMayBeEither(t *testing.T) {
 	}
 }
 
+// A refusal is recorded after it was decided. If its client has hung up, others may come between.
+func TestARefusalMayBeRecordedLater(t *testing.T) {
+	t.Parallel()
+	w := NewWorld(map[string]Rules{"": everything})
+	script, err := Parse("set 4a\nleave sell 12a k\nset 20a\nlook k\nsell 12a k\nsell 12a k")
+	must.Succeed(t, err)
+	for i, answer := range []string{"4 in stock", Unknown, "20 in stock", "unknown sale", "sold out at 4, replayed"} {
+		must.Succeed(t, w.Answered(script[i], answer))
+	}
+	if w.Answered(script[5], "8 remain") == nil {
+		t.Error("a recorded refusal was forgotten at once")
+	}
+}
+
 // A service that is busy all the time, or whose answers tell nothing, is neither right nor wrong.
 func TestAServiceThatTellsNothingIsNotJudged(t *testing.T) {
 	t.Parallel()

@@ -106,7 +106,7 @@ func (s *ownService) change(ctx context.Context, q contract.Request) (string, er
 	if err != nil {
 		return "", err
 	}
-	status := service.Status(r)
+	status := service.Send(r)
 	switch {
 	case ctx.Err() != nil:
 		return "", ctx.Err()

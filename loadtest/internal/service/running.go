@@ -174,8 +174,8 @@ func (r *Running) NewRequest(
 	return request, nil
 }
 
-// Status sends a request, and returns the status of the answer, 0 if there is none.
-func Status(request *http.Request) int {
+// Send sends a request, and returns the status of the answer, 0 if there is none.
+func Send(request *http.Request) (status int) {
 	response, err := client.Do(request)
 	if err != nil {
 		return 0
