@@ -140,3 +140,31 @@ func TestReportShowsOptionsFromTheEnvironment(t *testing.T) {
 		t.Errorf("options %q, want %q", got, want)
 	}
 }
+
+func TestStrategiesAreCheckedOnEveryStoreUnlessOneIsNamed(t *testing.T) {
+	t.Parallel()
+	lock := load.Strategy{
+		Name: "lock", Stores: []string{"mysql", "redis", "slots"}, Unavailable: map[string]string{"slots": "not here"},
+	}
+	chosen := []load.Choice{{Strategy: lock, Store: "mysql"}}
+	for name, c := range map[string]struct {
+		got  []load.Choice
+		want string
+	}{
+		"run":               {(&runFlags{}).stores(chosen), "mysql redis"},
+		"run, named":        {(&runFlags{store: "mysql"}).stores(chosen), "mysql"},
+		"explore":           {(&exploreFlags{}).stores(lock), "mysql redis"},
+		"explore, named":    {(&exploreFlags{store: "redis", quick: true}).stores(lock), "redis"},
+		"explore, quick":    {(&exploreFlags{quick: true}).stores(lock), "mysql"},
+		"explore, a token":  {(&exploreFlags{replay: "one:A"}).stores(lock), "mysql"},
+		"explore, not here": {(&exploreFlags{store: "slots"}).stores(lock), ""},
+	} {
+		var stores []string
+		for _, choice := range c.got {
+			stores = append(stores, choice.Store)
+		}
+		if got := strings.Join(stores, " "); got != c.want {
+			t.Errorf("%s: on %q, want %q", name, got, c.want)
+		}
+	}
+}

@@ -53,8 +53,8 @@ func (r *Report) writeContract(out printer) {
 			wrong++
 		}
 	}
-	text := fmt.Sprintf("Made-up sequences of requests, compared with docs/http-api.md: %d. Strategies: %d. Wrong: %d.",
-		sent, len(r.Contract), wrong)
+	text := fmt.Sprintf("Made-up sequences of requests, compared with docs/http-api.md: %d. "+
+		"Pairs of strategy and store: %d. Wrong: %d.", sent, len(r.Contract), wrong)
 	if r.Contract[0].Own {
 		text = fmt.Sprintf("Made-up sequences of requests, one after another: %d. Wrong: %d.", sent, wrong)
 	}

@@ -118,3 +118,15 @@ func TestTheRequestsOfAScheduleComeFirst(t *testing.T) {
 		t.Errorf("the columns are %s", got)
 	}
 }
+
+func TestATokenOfAnotherStoreIsReplayedThere(t *testing.T) {
+	t.Parallel()
+	for want, r := range map[string]Result{
+		"loadtest explore --strategies a --replay one:A":               {Strategy: "a", Store: "mysql"},
+		"loadtest explore --strategies a --store redis --replay one:A": {Strategy: "a", Store: "redis", OtherStore: true},
+	} {
+		if got := r.Replay("one:A"); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
