@@ -7,6 +7,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -46,6 +47,10 @@ var built string
 
 func TestMain(m *testing.M) {
 	script.Interpret()
+	flag.Parse()
+	if at := flag.Lookup("test.parallel"); at.Value.String() == at.DefValue {
+		at.Value.Set(strconv.Itoa(runtime.GOMAXPROCS(0) + 1)) // there is always a test that waits for its servers
+	}
 	code := m.Run()
 	if built != "" {
 		os.RemoveAll(built)
