@@ -83,7 +83,7 @@ func (f *exploreFlags) run(ctx context.Context, stdout, stderr io.Writer) (err e
 		return startError(ctx, err)
 	}
 	defer x.Close()
-	x.Workloads, x.UntilRefuted = f.workloads, f.refuted
+	x.Workloads, x.UntilRefuted, x.Races, x.Seed = f.workloads, f.refuted, f.races, f.bounds.Seed
 	if f.replay != "" {
 		screen.clear()
 		o, err := x.Replay(ctx, choices[0], f.replay)

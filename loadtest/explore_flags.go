@@ -25,6 +25,8 @@ type exploreFlags struct {
 	lanes      int
 	requests   int
 	workloads  []string
+	races      int
+	race       string
 	refuted    bool
 	quick      bool
 	replay     string
@@ -40,6 +42,9 @@ type exploreFlags struct {
 	engine  string // that executes their SQL
 }
 
+// defaultRaces are not many: each has its own requests, with all of their schedules.
+const defaultRaces = 4
+
 func (f *exploreFlags) register(flags *pflag.FlagSet) {
 	flags.SortFlags = false
 	flags.StringSliceVar(&f.strategies, "strategies", nil, "explore only these strategies, a comma-separated list")
@@ -53,11 +58,15 @@ func (f *exploreFlags) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.bounds.NoReduction, "no-reduction", false,
 		"also execute schedules that differ only in the order of steps that do not affect each other")
 	flags.BoolVar(&f.bounds.Random, "random", false, "execute schedules at random, for what is too large to be exhausted")
-	flags.Uint64Var(&f.bounds.Seed, "seed", 1, "with --random: the same seed leads to the same schedules")
+	flags.Uint64Var(&f.bounds.Seed, "seed", 1, "the same seed leads to the same races, and with --random to the same schedules")
 	flags.DurationVar(&f.bounds.Duration, "duration", 10*time.Second, "with --random: how long each strategy is explored")
 	flags.StringSliceVar(&f.workloads, "workloads", nil,
 		"what the requests ask for: only these workloads, a comma-separated list of "+
 			strings.Join(explore.Names(), ", "))
+	flags.IntVar(&f.races, "races", defaultRaces, "how many races to make up for each strategy on each store: other "+
+		"requests, which clients send at the same time; 0 with --quick, --workloads and --race")
+	flags.StringVar(&f.race, "race", "", "explore only this race, such as 'set 10a / sell 1a k / cancel k': "+
+		"what is before it, and what each client asks for")
 	flags.BoolVar(&f.refuted, "until-refuted", false, "explore a strategy only until one of its claims is refuted")
 	flags.IntVar(&f.lanes, "lanes", 4, "how many schedules are executed at the same time, each on servers of its own")
 	flags.StringVar(&f.replay, "replay", "", "execute only the schedule of this token, and print its trace; "+
@@ -93,6 +102,16 @@ func (f *exploreFlags) check(flags *pflag.FlagSet, args []string, dash int, gete
 	if f.quick {
 		f.bounds.Faults = 0
 	}
+	if f.race != "" {
+		clients, err := explore.CheckRace(f.race)
+		if err != nil {
+			return fmt.Errorf("--race: %w", err)
+		}
+		f.workloads, f.requests = append(f.workloads, f.race), max(f.requests, clients)
+	}
+	if (f.quick || f.workloads != nil) && !flags.Changed("races") {
+		f.races = 0
+	}
 	if f.quick && len(f.workloads) == 0 {
 		f.workloads = explore.QuickNames()
 	}
@@ -118,12 +137,14 @@ func (f *exploreFlags) checkSearch(flags *pflag.FlagSet) error {
 		}
 	}
 	switch {
+	case f.races < 0 || f.races > 1000:
+		return fmt.Errorf("--races %d: must be 0 to 1000", f.races)
 	case f.bounds.Random && f.bounds.NoReduction:
 		return errors.New("--random and --no-reduction cannot be used together: nothing is left out at random")
 	case f.bounds.Random && f.bounds.Duration <= 0:
 		return fmt.Errorf("--duration %v: must be longer than 0", f.bounds.Duration)
-	case !f.bounds.Random && (flags.Changed("seed") || flags.Changed("duration")):
-		return errors.New("--seed and --duration need --random")
+	case !f.bounds.Random && flags.Changed("duration"):
+		return errors.New("--duration needs --random")
 	case f.statements && f.replay != "":
 		return errors.New("--statements and --replay cannot be used together")
 	case f.replay != "" && flags.Changed("lanes"):

@@ -23,9 +23,11 @@ import (
 type Site struct {
 	HTTP     *http.Client
 	Replicas []string       // URLs of the public listeners
-	Admin    string         // URL of an admin listener
+	Admins   []string       // URLs of the admin listeners
 	Ways     map[string]Way // by the strategy that a request names
 	NewItem  func() int64   // returns the id of an item that nobody uses, greater than those before
+	// KeyPrefix is before each key of a script. If it is empty, each script has one of its own.
+	KeyPrefix string
 	// LetPass carries out Later and Prune, for some items and the keys with a prefix. It may be nil.
 	LetPass func(ctx context.Context, q Request, items []int64, keyPrefix string) error
 	// Pending reports whether sales of some items are on their way to MySQL. It may be nil.
@@ -35,29 +37,28 @@ type Site struct {
 // client is a Service over HTTP.
 type client struct {
 	*Site
-	items  map[byte]int64
-	prefix string            // of the keys of this script
-	holds  map[string]string // id by name
+	prefix string // of the keys of this script
+
+	mu    sync.Mutex
+	items map[byte]int64
+	holds map[string]string // id by name
 }
 
 // Way is a strategy on a store.
 type Way struct{ Strategy, Store string }
 
-var (
-	scripts   atomic.Int64
-	numbering sync.Mutex
-)
+var scripts atomic.Int64
 
-// Service returns the service for one script.
+// Service returns the service for one script, or for one race.
 func (s *Site) Service() Service {
-	return &client{s, map[byte]int64{}, fmt.Sprintf("contract-%d-%d-", time.Now().UnixNano(), scripts.Add(1)),
-		map[string]string{}}
+	prefix := cmp.Or(s.KeyPrefix, fmt.Sprintf("contract-%d-%d-", time.Now().UnixNano(), scripts.Add(1)))
+	return &client{Site: s, prefix: prefix, items: map[byte]int64{}, holds: map[string]string{}}
 }
 
 // item returns the id of an item. The ids of a script have the order of their letters.
 func (c *client) item(letter byte) int64 {
-	numbering.Lock()
-	defer numbering.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	for known := byte('a'); known <= letter; known++ {
 		if c.items[known] == 0 {
 			c.items[known] = c.NewItem()
@@ -66,10 +67,24 @@ func (c *client) item(letter byte) int64 {
 	return c.items[letter]
 }
 
+// ids lists the ids of the items.
+func (c *client) ids() []int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Collect(maps.Values(c.items))
+}
+
+// reservation returns the id of a reservation, or one that no reservation has.
+func (c *client) reservation(name string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return cmp.Or(c.holds[name], "01936b8a-0000-7000-8000-000000000000")
+}
+
 // Ask implements Service.
 func (c *client) Ask(ctx context.Context, q Request) (string, error) {
 	if q.Verb == Later || q.Verb == Prune {
-		return "", c.LetPass(ctx, q, slices.Collect(maps.Values(c.items)), c.prefix)
+		return "", c.LetPass(ctx, q, c.ids(), c.prefix)
 	}
 	r, err := c.request(ctx, q)
 	if err != nil {
@@ -129,7 +144,7 @@ func (c *client) request(ctx context.Context, q Request) (*http.Request, error) 
 	case Order:
 		path, body["lines"] = "/orders", c.lines(q.Lines, "count")
 	case Confirm, Release, Find:
-		path = "/reservations/" + cmp.Or(c.holds[q.Name], "01936b8a-0000-7000-8000-000000000000")
+		path = "/reservations/" + c.reservation(q.Name)
 		body = nil
 		switch q.Verb {
 		case Confirm:
@@ -150,7 +165,7 @@ func (c *client) request(ctx context.Context, q Request) (*http.Request, error) 
 		method, body = http.MethodGet, nil
 		path = fmt.Sprintf("/sales/%s?strategy=%s&store=%s", url.PathEscape(c.key(q)), way.Strategy, way.Store)
 	case Set, Restock:
-		base, path = c.Admin+"/admin/stock", fmt.Sprintf("/%d", c.item(q.Lines[0].Item))
+		base, path = c.Admins[q.Replica%len(c.Admins)]+"/admin/stock", fmt.Sprintf("/%d", c.item(q.Lines[0].Item))
 		method, body = http.MethodPut, map[string]any{"stock": q.Lines[0].Count}
 		if q.Verb == Restock {
 			path += "/restock?store=" + way.Store
@@ -308,7 +323,7 @@ func (c *client) answer(q Request, response *http.Response, a reply) string {
 			return fmt.Sprintf("%d in stock", *a.Stock)
 		}
 	case Confirm, Release, Find:
-		if a.ID != c.holds[q.Name] {
+		if a.ID != c.reservation(q.Name) {
 			return a.State + ", but of another reservation"
 		}
 		return a.State
@@ -361,6 +376,8 @@ func (c *client) blame(q Request, a reply) string {
 
 // letter names an item, or is '?'.
 func (c *client) letter(id int64) byte {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	for letter, known := range c.items {
 		if known == id {
 			return letter
@@ -372,9 +389,13 @@ func (c *client) letter(id int64) byte {
 // held tells of a new reservation, or of one that is there already.
 func (c *client) held(q Request, a reply) string {
 	if a.Remaining != nil {
+		c.mu.Lock()
 		c.holds[q.Name] = a.ID
+		c.mu.Unlock()
 		return fmt.Sprintf("%d remain", *a.Remaining) + c.contradiction(q, a)
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if c.holds[q.Name] == "" {
 		c.holds[q.Name] = a.ID // the first answer was lost
 	}
@@ -391,7 +412,7 @@ func (c *client) Pending(ctx context.Context) (bool, error) {
 	if c.Site.Pending == nil {
 		return false, nil
 	}
-	return c.Site.Pending(ctx, slices.Collect(maps.Values(c.items)))
+	return c.Site.Pending(ctx, c.ids())
 }
 
 // Left implements Service.

@@ -249,7 +249,7 @@ func (c change) plainCancel() []outcome {
 
 func (c change) plainRestock() []outcome {
 	refused := c.refused()
-	c.add(c.stores(), c.Lines[0].Item, c.Lines[0].Count)
+	c.add(c.Stores(), c.Lines[0].Item, c.Lines[0].Count)
 	return append(c.answer("the units are added", "restocked"), refused...)
 }
 
@@ -303,7 +303,7 @@ func (c change) take() (all []outcome) {
 	var remaining []string
 	var lines []sold
 	for _, l := range c.Lines {
-		c.add(c.stores(), l.Item, -l.Count)
+		c.add(c.Stores(), l.Item, -l.Count)
 		lines = append(lines, sold{item: l.Item, count: l.Count, epoch: c.epoch[l.Item]})
 		remaining = append(remaining, fmt.Sprint(c.stock[place{c.Store, l.Item}]))
 	}
@@ -340,7 +340,7 @@ func (c change) blame(l Line) string {
 }
 
 // stores lists those that the strategy writes to.
-func (r Rules) stores() []string {
+func (r Rules) Stores() []string {
 	return slices.DeleteFunc([]string{r.Store, r.Through, r.Behind}, func(s string) bool { return s == "" })
 }
 
@@ -355,7 +355,7 @@ func (c change) remember(r record) {
 		return
 	}
 	if c.Verb != Cancel {
-		r.asked, r.stores = c.asked(), c.stores()
+		r.asked, r.stores = c.asked(), c.Stores()
 	}
 	c.keys[c.id()] = r
 }
@@ -531,7 +531,7 @@ func (c change) restock() []outcome {
 	if c.stock[place{c.Store, l.Item}] > MaxStock-l.Count {
 		return c.answer("a stock has a greatest number", "overstocked")
 	}
-	c.add(c.stores(), l.Item, l.Count)
+	c.add(c.Stores(), l.Item, l.Count)
 	return c.answer("the units are added", "%d in stock", c.stock[place{c.Store, l.Item}])
 }
 
@@ -541,7 +541,7 @@ var setTogether = []string{"mysql", "redis", "slots", "units"}
 func (c change) set() []outcome {
 	l := c.Lines[0]
 	c.epoch[l.Item]++
-	for _, store := range append(c.stores(), setTogether...) {
+	for _, store := range append(c.Stores(), setTogether...) {
 		c.stock[place{store, l.Item}] = l.Count
 	}
 	return c.answer("the stock is set in every store", "%d in stock", l.Count)

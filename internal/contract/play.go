@@ -141,7 +141,7 @@ func (p *Player) touched(q Request, stores []string) []string {
 	if q.Verb == Set {
 		return stores
 	}
-	changed := p.Rules[q.By].stores()
+	changed := p.Rules[q.By].Stores()
 	return slices.DeleteFunc(slices.Clone(stores), func(store string) bool { return !slices.Contains(changed, store) })
 }
 

@@ -19,13 +19,14 @@ const mostUnder = 4
 
 // World is every state that a service may be in, according to its answers so far.
 type World struct {
-	rules  map[string]Rules // by the strategy that a request names; the tested one has the empty name
-	states []state
+	rules    map[string]Rules // by the strategy that a request names; the tested one has the empty name
+	states   []state
+	unknowns int // of which the outcomes may be unknown
 }
 
 // NewWorld returns a world without items. The rules of the strategy that is tested have the empty name.
 func NewWorld(rules map[string]Rules) *World {
-	return &World{rules, []state{newState()}}
+	return &World{rules, []state{newState()}, mostUnder}
 }
 
 // MismatchError is an answer, or a stock, that no state explains.
@@ -51,11 +52,15 @@ func (w *World) Answered(q Request, answer string) error {
 	wrong := &MismatchError{What: "answer", Got: answer}
 	for _, s := range w.open() {
 		if answer == Unknown {
-			if len(s.under) >= mostUnder {
-				return fmt.Errorf("the outcomes of more than %d requests of a script are unknown", mostUnder)
+			if len(s.under) >= w.unknowns {
+				return fmt.Errorf("the outcomes of more than %d requests of a script are unknown", w.unknowns)
 			}
 			s.under = append(slices.Clone(s.under), q)
 			after = append(after, s)
+			continue
+		}
+		if answer == Busy {
+			after = append(after, w.refuses(s, q)...)
 			continue
 		}
 		for _, o := range w.rules[q.By].step(s, q) {
@@ -107,6 +112,9 @@ func (w *World) open() (all []state) {
 			}
 		}
 	}
+	if len(w.states) == 1 && len(w.alone(w.states[0])) == 0 {
+		return w.states
+	}
 	add(w.states)
 	for opened := 0; opened < len(all); {
 		s := all[opened]
@@ -116,21 +124,31 @@ func (w *World) open() (all []state) {
 	return all
 }
 
+// refuses returns a state as it is, and with refusals of a request that may be recorded, in a step of its own: also if
+// the client is told that the service is busy, because the record may have failed.
+func (w *World) refuses(s state, q Request) (all []state) {
+	all = append(all, s)
+	id := w.rules[q.By].Keys + " " + q.Key
+	for _, o := range w.rules[q.By].step(s, q) {
+		if r := o.after.keys[id]; q.Key != "" && r.refused && !s.keys[id].refused {
+			later := s.clone()
+			later.unrecorded = append(later.unrecorded, unrecorded{id, r})
+			all = append(all, later)
+		}
+	}
+	return all
+}
+
 // alone returns what a state may become by itself: a request whose outcome is not known takes effect, the units of an
 // expired reservation are put back, or an old refusal is forgotten.
 func (w *World) alone(s state) (all []state) {
 	for n, q := range s.under {
-		for _, o := range w.rules[q.By].step(s, q) {
-			o.after.under = slices.Delete(slices.Clone(s.under), n, n+1)
+		without := s.clone()
+		without.under = slices.Delete(without.under, n, n+1)
+		for _, o := range w.rules[q.By].step(without, q) {
 			all = append(all, o.after)
-			id := w.rules[q.By].Keys + " " + q.Key
-			if r := o.after.keys[id]; r.refused && !s.keys[id].refused {
-				later := o.after.clone() // the refusal is recorded in a step of its own
-				delete(later.keys, id)
-				later.unrecorded = append(later.unrecorded, unrecorded{id, r})
-				all = append(all, later)
-			}
 		}
+		all = append(all, w.refuses(without, q)[1:]...)
 	}
 	for n, r := range s.unrecorded {
 		if _, taken := s.keys[r.id]; !taken {

@@ -63,7 +63,7 @@ func serving(t *testing.T, a stocktest.Addresses) (*contract.Site, map[string]co
 		public, admin := httptest.NewServer(api.Public()), httptest.NewServer(api.Admin())
 		t.Cleanup(public.Close)
 		t.Cleanup(admin.Close)
-		c.Replicas, c.Admin = append(c.Replicas, public.URL), admin.URL
+		c.Replicas, c.Admins = append(c.Replicas, public.URL), append(c.Admins, admin.URL)
 		c.LetPass = func(ctx context.Context, q contract.Request, items []int64, prefix string) error {
 			return letPass(ctx, deps, q, items, prefix)
 		}

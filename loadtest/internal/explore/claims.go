@@ -14,6 +14,9 @@ import (
 // WithKey are requests that have cells of their own.
 const WithKey = "with a key"
 
+// InARace are the requests of a race that was made up, or is the user's.
+const InARace = "in a race"
+
 // cells are what schedules led to, by cellName.
 type cells map[string]*trace.Cell
 
@@ -96,7 +99,7 @@ type ofStrategy struct {
 // them must do damage. The words are empty if it claims nothing. requests is that of a Cell.
 func (s ofStrategy) expects(requests, faults string) (words string, must bool) {
 	claim := s.ClaimFor(2, false)
-	if requests == WithKey && claim != verify.ClaimCorrect {
+	if requests != "" && claim != verify.ClaimCorrect {
 		return "", false // two requests with the same key do no damage
 	}
 	if faults != "" && claim != verify.ClaimCorrect {
@@ -152,7 +155,7 @@ func (s ofStrategy) judge(c *trace.Cell, complete bool) {
 	case "harmless", "rolls-back", "unlocks":
 		c.Held = c.Held && c.Waited == 0
 	case "blocks-until-lease-ends":
-		c.Held = c.Held && (c.Waited > 0 || !complete || c.Fault != ReplicaDies)
+		c.Held = c.Held && (c.Waited > 0 || !complete || c.Fault != ReplicaDies || c.Requests == InARace)
 	}
 	if s.own {
 		c.Claim = "" // it has made none

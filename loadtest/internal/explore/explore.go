@@ -49,6 +49,9 @@ type Explorer struct {
 	Workloads []string
 	// Faults are the names of those that strike; nil: all.
 	Faults []string
+	// Races is how many races are made up for each strategy on each store, from Seed, and explored, too.
+	Races int
+	Seed  uint64
 	// Watch is called with what has been found so far, now and then, by one goroutine at a time; nil: it is not.
 	Watch func(trace.Result)
 	// UntilRefuted stops the search of a strategy when one of its claims is refuted.
@@ -125,7 +128,11 @@ func (x *Explorer) Explore(ctx context.Context, choice load.Choice, bounds trace
 		err = noted(ctx, err, &r)
 		return r, err
 	}
-	r, err := x.search(ctx, choice, x.workloads(choice), bounds, ofStrategy{choice.Strategy, x.subject != nil}, cells{})
+	claims := ofStrategy{choice.Strategy, x.subject != nil}
+	r, err := x.search(ctx, choice, x.workloads(choice), bounds, claims, cells{})
+	if err == nil {
+		r = x.shorten(ctx, choice, r, bounds, claims)
+	}
 	if err != nil && ctx.Err() == nil {
 		err = fmt.Errorf("explore %s: %w", choice.Strategy.Name, err)
 	}
@@ -238,9 +245,18 @@ func (x *Explorer) workloads(choice load.Choice) []workload {
 	if own, ok := x.subject.(Service); ok {
 		all = own.workloads(x.requests)
 	}
-	return slices.DeleteFunc(slices.Clone(all), func(w workload) bool {
+	for _, name := range x.Workloads {
+		if w, ok := known(name); ok && isMadeUp(name) {
+			all = append(all, w)
+		}
+	}
+	all = slices.DeleteFunc(slices.Clone(all), func(w workload) bool {
 		return !w.suits(choice.Strategy, choice.Store) || x.Workloads != nil && !slices.Contains(x.Workloads, w.name)
 	})
+	if x.subject != nil {
+		return all
+	}
+	return append(all, madeUp(choice, x.Seed, x.Races, x.requests)...)
 }
 
 func (x *Explorer) systems(choice load.Choice, w workload, faults []fault) (systems []System) {
@@ -312,9 +328,9 @@ func (x *Explorer) Replay(ctx context.Context, choice load.Choice, token string)
 		return trace.Execution{}, fmt.Errorf("%q is no token: one begins with %s, as loadtest explore prints it", token,
 			"the name of a workload and a colon, such as enough:")
 	}
-	if len(w.requests) > x.requests {
+	if w.clients() > x.requests {
 		return trace.Execution{}, fmt.Errorf("the token is of a schedule with %d requests: replay it with --requests %[1]d",
-			len(w.requests))
+			w.clients())
 	}
 	if err := x.warmUp(ctx, choice); err != nil {
 		return trace.Execution{}, err

@@ -192,6 +192,8 @@ func TestSchedulesLeadToWhatIsKnownOfAStrategy(t *testing.T) {
 		{"reserve", "hold", "", []string{set}},
 		{"reserve", "same-hold", "", []string{explore.TimeOver}},
 		{"reserve", "enough", "", []string{dies}},
+		{"reserve", "set 5a; hold 1a x k / hold 1a x k / confirm x", "", []string{crash}},
+		{"none", "set 9a / sell 1a / sell 2a", trace.LostUpdate, nil},
 		// A late write overwrites a stock that was set, unless the sale is recorded with the epoch of its stock.
 		{"lock-redis-lua", "one", trace.LostUpdate, []string{set}},
 		{"lock-redis-lua", "one", trace.Leaked, []string{restocked}},
@@ -220,6 +222,27 @@ func TestSchedulesLeadToWhatIsKnownOfAStrategy(t *testing.T) {
 			wantLateWriteLast(t, s)
 		}
 		replay(t, c.strategy, s, c.damage)
+	}
+}
+
+func TestARaceThatRefutesAClaimIsShortened(t *testing.T) {
+	r := start(t)
+	r.explorer.Workloads, r.explorer.Faults, r.explorer.Races, r.explorer.Seed = []string{}, nil, 10, 1
+	defer func() { r.explorer.Races = 0 }()
+	choice := r.choices["none"]
+	choice.Strategy.Claim.TwoReplicas = "correct"
+	result, err := r.explorer.Explore(t.Context(), choice, trace.Bounds{Preemptions: 2})
+	must.Succeed(t, err)
+	shortest := cell(t, result, "").Shortest
+	if result.Held() || len(shortest) != 1 {
+		t.Fatalf("held %v, with damage %v", result.Held(), shortest)
+	}
+	const want = "set 3a / sell 1a / sell 1a"
+	for _, s := range shortest {
+		if race := s.Execution.Workload; len(strings.FieldsFunc(race, func(c rune) bool { return c == '/' || c == ';' })) != 3 {
+			t.Errorf("the race is %q, want one such as %q: %q", race, want, s.Execution.Evidence)
+		}
+		replay(t, "none", s, s.Execution.Kind)
 	}
 }
 
@@ -296,7 +319,7 @@ func TestRequestsOneByOneShowWhatAStrategySends(t *testing.T) {
 	}
 	for _, want := range []string{
 		"-- 10 units; A buys 1\n", "stock = LAST_INSERT_ID(stock - 1)", "T1. Changes 1 row", "INSERT INTO ledger",
-		"T2. Returns OK, 0 rows; OK, 1 row; OK, 0 rows; error 1062", "ROLLBACK;", "FROM ledger", "-- B is told: sold",
+		"T2. Returns OK, 0 rows; OK, 1 row; OK, 0 rows; error 1062", "ROLLBACK;", "FROM ledger", "-- B is told: 9 remain, replayed",
 	} {
 		_, after, found := strings.Cut(text, want)
 		if !found {

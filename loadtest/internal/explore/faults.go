@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"stock/internal/monotonic"
 	"stock/loadtest/internal/explore/trace"
 	"stock/loadtest/internal/explore/wire"
 )
@@ -89,11 +90,12 @@ var faultTable = []fault{
 	{
 		name: TimeOver, sign: "!over",
 		title: "the time of all reservations is over",
-		when:  func(s *schedule) bool { return s.lane.reservations(s.items[0]) > 0 },
+		when:  func(s *schedule) bool { return s.race != nil && s.lane.reservations(s.items) > 0 },
 		store: func(ctx context.Context, s *schedule) error {
 			ctx, cancel := context.WithTimeout(ctx, clientTimeout)
 			defer cancel()
-			return s.lane.expireReservations(ctx, s.items[0])
+			defer s.race.timePasses(monotonic.Now())
+			return s.lane.expireReservations(ctx, s.items)
 		},
 	},
 }

@@ -3,7 +3,6 @@ package explore
 import (
 	"testing"
 
-	"stock/loadtest/internal/explore/trace"
 	"stock/loadtest/internal/history"
 )
 
@@ -15,27 +14,6 @@ func TestARequestBeginsWithItsFirstStepOrItsCriticalSection(t *testing.T) {
 		a := answers{ops: []history.Op{{SentNS: 10, ReceivedNS: 90, EnteredNS: c.entered}}}
 		if a.delay([]int64{50, 70}); a.ops[0].SentNS != c.want {
 			t.Errorf("entered at %d: begins at %d, want %d", c.entered, a.ops[0].SentNS, c.want)
-		}
-	}
-}
-
-func TestTheLastCancellationLeavesEveryUnitInStock(t *testing.T) {
-	t.Parallel()
-	x := session{workload: workload{stock: []int64{10}}}
-	done := history.Op{Outcome: history.Done, State: history.Cancelled}
-	for _, c := range []struct {
-		last history.Op
-		left int64
-		want string
-	}{
-		{done, 10, trace.Right},
-		{done, 11, trace.BackTwice},
-		{done, 9, trace.Leaked},
-		{history.Op{Outcome: history.Busy}, 10, trace.NotCancelled},
-		{history.Op{Outcome: history.Done, State: "sold"}, 9, trace.NotCancelled},
-	} {
-		if kind, _ := x.givenBack(c.last, c.left); kind != c.want {
-			t.Errorf("%s %s, %d units are left: %s, want %s", c.last.Outcome, c.last.State, c.left, kind, c.want)
 		}
 	}
 }

@@ -265,7 +265,7 @@ func (l *lane) running() *schedule {
 func (l *lane) begin(s *schedule, needs []string, items []int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.now, l.needs, l.names, l.sticky = s, needs, nil, map[*wire.Conn]bool{}
+	l.now, l.needs, l.names, l.sticky = s, needs, s.made, map[*wire.Conn]bool{}
 	for _, item := range items {
 		l.names = append(l.names, strconv.FormatInt(item, 10))
 	}

@@ -35,6 +35,8 @@ type schedule struct {
 	idled   time.Duration // how long it waited so
 	divided string        // why a step is not one step on the server; empty: each one is
 	items   []int64
+	race    *racing       // nil: the workload is none
+	made    []string      // ids of reservations, as literals of SQL, that were made for the items before
 	began   int64         // by package monotonic
 	quiet   time.Duration // how long nothing must be heard of a replica in this try
 	locks   string        // the keys of its locks begin so

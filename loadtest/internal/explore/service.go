@@ -55,11 +55,11 @@ func (s Service) setStock(ctx context.Context, l *lane, stock map[int64]int64) e
 // restocked.
 func (s Service) workloads(requests int) (own []workload) {
 	for _, w := range workloadsOf(requests) {
-		isOther := func(r request) bool { return r.kind != history.Deduct || r.ends != "" }
-		if slices.ContainsFunc(w.requests, isOther) || w.special != "" && w.name != "same-key" {
+		isOrder := func(r request) bool { return r.kind == history.Order }
+		if w.requests == nil || slices.ContainsFunc(w.requests, isOrder) || w.special != "" && w.name != "same-key" {
 			continue
 		}
-		w.special = "" // a key is filled into all requests
+		w.special, w.modelled = "", false // a key is filled into all requests
 		w.faults = slices.DeleteFunc(slices.Clone(w.faults), func(name string) bool {
 			return slices.Contains([]string{Restocked, StockSet}, name)
 		})

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"stock/internal/contract"
 	"stock/loadtest/internal/explore/trace"
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/load"
@@ -48,13 +49,14 @@ func (x *session) takeAll(ctx context.Context) error {
 	if x.lane.subject == nil {
 		clients = append(clients, x.restock(items[0]))
 	}
+	asking := x.newRacing(items)
 	for at := range x.lane.replicas {
 		clients = append(clients, x.client(items, at, at, buy(1)))
 		if takesHolds(x.strategy, x.store) {
-			clients = append(clients, x.client(items, at, at, reserve(1, history.Confirm)))
+			clients = append(clients, asking.client("", at, reserveAndConfirm...))
 		}
 		if takesOrders(x.strategy, x.store) {
-			clients = append(clients, x.client(items, at+len(x.lane.replicas), at, oneOfEach))
+			clients = append(clients, asking.client("", at, oneOfEach))
 		}
 	}
 	for _, atOnce := range []int{1, -1, -1, -1} {
@@ -70,6 +72,14 @@ func (x *session) takeAll(ctx context.Context) error {
 	return nil
 }
 
+// What each replica is asked before the first schedule.
+var (
+	reserveAndConfirm = contract.Script{
+		{Verb: contract.Hold, Name: "x", Lines: []contract.Line{{Item: 'a', Count: 1}}}, {Verb: contract.Confirm, Name: "x"},
+	}
+	oneOfEach = contract.Request{Verb: contract.Order, Lines: []contract.Line{{Item: 'a', Count: 1}, {Item: 'b', Count: 1}}}
+)
+
 func quietly(string) {}
 
 // keyed reports whether the requests have keys. A key is filled into all requests of a user's service.
@@ -83,15 +93,15 @@ const clientTimeout = 15 * time.Second
 // Run implements System.
 func (x *session) Run(ctx context.Context, try int, choose func(Point) int) (trace.Execution, error) {
 	items, set := x.newItems(), time.Now()
-	if err := x.setStock(ctx, items); err != nil {
+	s, err := x.prepare(ctx, items)
+	if err != nil {
 		return trace.Execution{}, err
 	}
-	s := newSchedule(x.lane, x.faults, x.actors(items))
 	s.items, s.locks, s.quiet = items, x.strategy.Name+":", time.Duration(try)*s.quiet+x.lane.pause
 	_, s.renewNothing = x.lane.subject.(*scripted)
 	x.lane.begin(s, x.strategy.Needs, items)
 	gaveUp := false
-	err := s.begin(ctx)
+	err = s.begin(ctx)
 	if err == nil {
 		err = s.play(ctx, func(p Point) int {
 			at := choose(p)
@@ -125,13 +135,36 @@ func (x *session) Run(ctx context.Context, try int, choose func(Point) int) (tra
 	case err != nil || gaveUp:
 		return o, err
 	default:
-		o, err = x.judge(ctx, s, o)
+		if s.race != nil {
+			o, err = s.race.judge(ctx, s, o)
+		} else {
+			o, err = x.judge(ctx, s, o)
+		}
 		o = s.unjudged(o)
+	}
+	if x.workload.modelled && took > contract.HoldTime/2 {
+		o.Timed = true
 	}
 	if took-s.idled > lease && o.Kind != trace.Right && x.strategy.Claim.HolderCrash == "blocks-until-lease-ends" {
 		o.Timed = true
 	}
 	return o, err
+}
+
+// prepare sets the stock, or carries out what is before a race, and returns the schedule.
+func (x *session) prepare(ctx context.Context, items []int64) (s *schedule, err error) {
+	if !x.workload.modelled || x.lane.subject != nil {
+		err := x.setStock(ctx, items)
+		return newSchedule(x.lane, x.faults, x.actors(items)), err
+	}
+	r := x.newRacing(items)
+	s = newSchedule(x.lane, x.faults, r.actors())
+	s.race = r
+	if err := r.begin(ctx); err != nil {
+		return nil, err
+	}
+	s.made, err = x.lane.reservationIDs(ctx, items)
+	return s, err
 }
 
 // reconnect has the replicas that were cut off sell, until they have a session at the servers of locks again. Whether

@@ -3,30 +3,36 @@ package explore
 import (
 	"slices"
 
+	"stock/internal/contract"
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/load"
 )
 
 // workload is what the actors ask for.
 type workload struct {
-	name     string
-	title    string
-	stock    []int64 // units of each item
-	requests []request
-	// special is WithKey if the requests have one: their schedules have cells of their own.
-	special string
+	name  string
+	title string
+	text  string // in the words of package contract
 	// faults can strike: those that can do more here than in the workloads before. So can crashes, with some strategies.
 	faults  []string
 	crashes func(load.Strategy) bool // nil: with none
 	only    func(load.Strategy) bool // the strategies that it is for; nil: all that take its requests
 	slow    bool                     // a quick search leaves it out
+
+	// What the text says.
+	race     *contract.Race
+	stock    []int64   // units of each item, at first
+	requests []request // the race, if each client buys once; else nil
+	// modelled says that the model of the API judges the schedules. Others are judged as a load is: by a name for the
+	// damage that is done by strategies that are wrong.
+	modelled bool
+	special  string // WithKey if requests have one, or InARace: their schedules have cells of their own
 }
 
-// request is what one actor asks for.
+// request is what one actor buys.
 type request struct {
-	kind  string         // history.Deduct, Order, Hold or CancelSale
+	kind  string         // history.Deduct or Order
 	lines []history.Line // one, unless it is an order; GoodsID is the number of the item, from 0
-	ends  string         // what the client asks for next: history.Confirm or Cancel; empty: nothing
 	same  bool           // it is the first request once more, with the same key
 }
 
@@ -34,27 +40,54 @@ func buy(count int64) request {
 	return request{kind: history.Deduct, lines: []history.Line{{Count: count}}}
 }
 
-// line returns a line with the number of an item, from 0.
-func line(item, count int64) history.Line { return history.Line{GoodsID: item, Count: count} }
-
-func order(lines ...history.Line) request { return request{kind: history.Order, lines: lines} }
-
-var oneOfEach = order(line(0, 1), line(1, 1))
-
-func reserve(count int64, ends string) request {
-	return request{kind: history.Hold, lines: []history.Line{{Count: count}}, ends: ends}
-}
-
-func cancelled(r request) request {
-	r.ends = history.Cancel
-	return r
-}
-
-var cancelFirst = request{kind: history.CancelSale, lines: []history.Line{{}}, same: true}
-
 func again(r request) request {
 	r.same = true
 	return r
+}
+
+// read returns the workload with what its text says.
+func (w workload) read() (workload, error) {
+	r, err := contract.ParseRace(w.text)
+	if err != nil {
+		return w, err
+	}
+	w.race, w.modelled = &r, len(r.Clients) < 2
+	for _, q := range r.Requests() {
+		if q.Key != "" {
+			w.special, w.modelled = WithKey, true
+		}
+		for _, l := range q.Lines {
+			for n := len(w.stock); n <= int(l.Item-'a') && l.Item != 0; n++ {
+				w.stock = append(w.stock, 0)
+			}
+			if q.Verb == contract.Set {
+				w.stock[l.Item-'a'] = l.Count
+			}
+		}
+	}
+	for _, client := range r.Clients {
+		q := client[0]
+		if len(client) > 1 || q.Verb != contract.Sell && q.Verb != contract.Order {
+			w.requests, w.modelled = nil, true
+			break
+		}
+		bought := request{kind: history.Deduct, same: w.requests != nil && q.Key != "" && q.Key == r.Clients[0][0].Key}
+		if q.Verb == contract.Order {
+			bought.kind = history.Order
+		}
+		for _, l := range q.Lines {
+			bought.lines = append(bought.lines, history.Line{GoodsID: int64(l.Item - 'a'), Count: l.Count})
+		}
+		w.requests = append(w.requests, bought)
+	}
+	return w, nil
+}
+
+// race returns the workload of a race that was made up, or is the user's.
+func race(text string) (w workload, err error) {
+	w, err = workload{name: text, title: text, text: text, faults: []string{LostRequest, LostReply, ReplicaDies}}.read()
+	w.special, w.modelled = InARace, true
+	return w, err
 }
 
 // crashes are the faults after which somebody does not know what became of a request, or is wrong about it.
@@ -62,106 +95,116 @@ var crashes = []string{LostRequest, LostReply, ReplicaDies, Promoted}
 
 // workloads are those of all searches. What a fault does to the stock shows where there is enough for
 // all. Where the stock is short, what matters is what one request is told while the other one goes on.
-var workloads = []workload{
+var workloads = read([]workload{
 	{
-		name: "one", title: "10 units; A buys 1", stock: []int64{10}, requests: []request{buy(1)},
+		name: "one", title: "10 units; A buys 1",
+		text:   "set 10a / sell 1a",
 		faults: []string{SentAgain, Restocked, StockSet}, crashes: writesBehind,
 	},
 	{
-		name: "enough", title: "10 units; A buys 1, B buys 2", stock: []int64{10}, requests: []request{buy(1), buy(2)},
+		name: "enough", title: "10 units; A buys 1, B buys 2",
+		text:    "set 10a / sell 1a / sell 2a",
 		faults:  []string{LeaseEnds, KeyGone},
 		crashes: func(s load.Strategy) bool { return !writesBehind(s) },
 	},
 	{
-		name: "last", title: "2 units; A buys 1, B buys 2", stock: []int64{2}, requests: []request{buy(1), buy(2)},
+		name: "last", title: "2 units; A buys 1, B buys 2",
+		text:    "set 2a / sell 1a / sell 2a",
 		faults:  []string{SentAgain, Restocked},
 		crashes: func(s load.Strategy) bool { return !writesBehind(s) && !locks(s) },
 	},
 	{
-		name: "too-many", title: "2 units; A buys 1, B asks for 3", stock: []int64{2}, requests: []request{buy(1), buy(3)},
+		name: "too-many", title: "2 units; A buys 1, B asks for 3",
+		text: "set 2a / sell 1a / sell 3a",
 	},
 	{
 		name: "orders", title: "3 units of item 1, 2 of item 2; A orders 1 of each, B orders 2 of item 2 and 1 of item 1",
-		stock:    []int64{3, 2},
-		requests: []request{oneOfEach, order(line(1, 2), line(0, 1))},
+		text: "set 3a; set 2b / order 1a,1b / order 2b,1a",
 	},
 	{
-		name: "one-order", title: "10 units of two items; A orders 1 of each", stock: []int64{10, 10},
-		requests: []request{oneOfEach}, crashes: func(load.Strategy) bool { return true },
+		name: "one-order", title: "10 units of two items; A orders 1 of each",
+		text: "set 10a; set 10b / order 1a,1b", crashes: func(load.Strategy) bool { return true },
 	},
 	{
-		name: "order-late", title: "10 units of two items; A orders 1 of each, B buys 2 of item 2", stock: []int64{10, 10},
-		only:     func(s load.Strategy) bool { return s.Claim.HolderCrash == "blocks-until-lease-ends" },
-		requests: []request{oneOfEach, {kind: history.Deduct, lines: []history.Line{line(1, 2)}}},
-		faults:   []string{LeaseEnds},
+		name: "order-late", title: "10 units of two items; A orders 1 of each, B buys 2 of item 2",
+		text:   "set 10a; set 10b / order 1a,1b / sell 2b",
+		only:   func(s load.Strategy) bool { return s.Claim.HolderCrash == "blocks-until-lease-ends" },
+		faults: []string{LeaseEnds},
 	},
 	{
-		name: "one-key", title: "10 units; A buys 1, with a key", stock: []int64{10}, requests: []request{buy(1)},
-		special: WithKey, faults: []string{SentAgain, StockSet}, slow: true,
+		name: "one-key", title: "10 units; A buys 1, with a key",
+		text: "set 10a / sell 1a k", faults: []string{SentAgain, StockSet}, slow: true,
 	},
 	{
-		name: "two-keys", title: "2 units; A buys 1, B buys 2, each with a key", stock: []int64{2},
-		requests: []request{buy(1), buy(2)}, special: WithKey, slow: true,
+		name: "two-keys", title: "2 units; A buys 1, B buys 2, each with a key",
+		text: "set 2a / sell 1a k / sell 2a l", slow: true,
 	},
 	{
-		name: "same-key", title: "10 units; A buys 1, and sends its request to both replicas at once", stock: []int64{10},
-		requests: []request{buy(1), again(buy(1))}, special: WithKey,
-		faults: []string{LostReply, ReplicaDies},
+		name: "same-key", title: "10 units; A buys 1, and sends its request to both replicas at once",
+		text: "set 10a / sell 1a k / sell 1a k", faults: []string{LostReply, ReplicaDies},
 	},
 	{
 		name: "same-order", title: "10 units of two items; A orders 1 of each, at both replicas at once",
-		stock:    []int64{10, 10},
-		requests: []request{oneOfEach, again(oneOfEach)}, special: WithKey, slow: true,
+		text: "set 10a; set 10b / order 1a,1b k / order 1a,1b k", slow: true,
 	},
 	{
 		name: "cancel-sale", title: "10 units; A buys 1 and then cancels the sale, which B cancels at any time",
-		stock: []int64{10}, requests: []request{cancelled(buy(1)), cancelFirst}, special: WithKey,
-		slow:    true,
+		text: "set 10a / sell 1a k; cancel k / cancel k", slow: true,
 		crashes: func(s load.Strategy) bool { return !writesBehind(s) && !locks(s) },
 	},
 	{
 		name: "sold-again", title: "10 units; A buys 1 and then cancels the sale, and B sends A's first request at any time",
-		stock: []int64{10}, requests: []request{cancelled(buy(1)), again(buy(1))}, special: WithKey,
-		slow: true,
+		text: "set 10a / sell 1a k; cancel k / sell 1a k", slow: true,
 	},
 	{
-		name: "confirm", title: "2 units; A holds 1 and confirms, B holds 2 and confirms", stock: []int64{2},
-		requests: []request{reserve(1, history.Confirm), reserve(2, history.Confirm)},
-		faults:   []string{TimeOver, LostReply, ReplicaDies},
+		name: "confirm", title: "2 units; A holds 1 and confirms, B holds 2 and confirms",
+		text: "set 2a / hold 1a x; confirm x / hold 2a y; confirm y", faults: []string{TimeOver, LostReply, ReplicaDies},
 	},
 	{
-		name: "hold", title: "10 units; A holds 1 and cancels", stock: []int64{10},
-		requests: []request{reserve(1, history.Cancel)}, faults: []string{StockSet},
+		name: "hold", title: "10 units; A holds 1 and cancels",
+		text: "set 10a / hold 1a x; release x", faults: []string{StockSet},
 	},
 	{
-		name: "cancel", title: "2 units; A holds 1 and cancels, B buys 2", stock: []int64{2},
-		requests: []request{reserve(1, history.Cancel), buy(2)},
-		faults:   []string{TimeOver, LostReply, ReplicaDies},
+		name: "cancel", title: "2 units; A holds 1 and cancels, B buys 2",
+		text: "set 2a / hold 1a x; release x / sell 2a", faults: []string{TimeOver, LostReply, ReplicaDies},
 	},
 	{
 		name: "same-hold", title: "2 units; A holds 1, and sends its request to both replicas at once",
-		stock: []int64{2}, requests: []request{reserve(1, ""), again(reserve(1, history.Confirm))},
-		special: WithKey, faults: []string{TimeOver},
+		text: "set 2a / hold 1a x k / hold 1a x k; confirm x", faults: []string{TimeOver},
 	},
 	{
-		name: "three", title: "10 units; A buys 1, B buys 2, C buys 3", stock: []int64{10},
-		requests: []request{buy(1), buy(2), buy(3)}, faults: append([]string{LeaseEnds, KeyGone}, crashes...),
+		name: "three", title: "10 units; A buys 1, B buys 2, C buys 3",
+		text: "set 10a / sell 1a / sell 2a / sell 3a", faults: append([]string{LeaseEnds, KeyGone}, crashes...),
 	},
 	{
-		name: "three-last", title: "3 units; A buys 1, B buys 2, C buys 3", stock: []int64{3},
-		requests: []request{buy(1), buy(2), buy(3)}, faults: crashes,
+		name: "three-last", title: "3 units; A buys 1, B buys 2, C buys 3",
+		text: "set 3a / sell 1a / sell 2a / sell 3a", faults: crashes,
 	},
+})
+
+// read reads the texts of the workloads above.
+func read(all []workload) []workload {
+	for i, w := range all {
+		var err error
+		if all[i], err = w.read(); err != nil {
+			panic(err)
+		}
+	}
+	return all
 }
+
+// clients is how many requests begin at the same time.
+func (w workload) clients() int { return len(w.race.Clients) }
 
 // suits reports whether a strategy takes the requests.
 func (w workload) suits(s load.Strategy, store string) bool {
-	for _, r := range w.requests {
-		if r.kind == history.Hold && !takesHolds(s, store) || r.kind == history.Order && !takesOrders(s, store) ||
-			r.same && !s.Idempotent {
+	for _, q := range w.race.Requests() {
+		if q.Key != "" && !s.Idempotent || q.Verb == contract.Hold && !takesHolds(s, store) ||
+			q.Verb == contract.Order && !takesOrders(s, store) {
 			return false
 		}
 	}
-	return (w.special != WithKey || s.Idempotent) && (w.only == nil || w.only(s))
+	return w.only == nil || w.only(s)
 }
 
 func takesHolds(s load.Strategy, store string) bool {
@@ -183,17 +226,18 @@ func locks(s load.Strategy) bool {
 // workloadsOf lists the workloads of a search for a number of requests: with three, all have three.
 func workloadsOf(requests int) []workload {
 	return slices.DeleteFunc(slices.Clone(workloads), func(w workload) bool {
-		return (len(w.requests) > 2) != (requests > 2)
+		return (w.clients() > 2) != (requests > 2)
 	})
 }
 
-// known returns the workload with a name.
+// known returns the workload with a name, or the race that it describes.
 func known(name string) (w workload, ok bool) {
 	at := slices.IndexFunc(workloads, func(w workload) bool { return w.name == name })
-	if at < 0 {
-		return w, false
+	if at >= 0 {
+		return workloads[at], true
 	}
-	return workloads[at], true
+	w, err := race(name)
+	return w, err == nil && w.race.Clients != nil
 }
 
 // Names lists the names of the workloads.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"stock/internal/contract"
 	"stock/internal/suggest"
 	"stock/loadtest/internal/oracle"
 	"stock/loadtest/internal/verify"
@@ -82,6 +83,30 @@ func (s Strategy) OmitsRemaining() bool { return s.ReportsRemaining != nil && !*
 type Choice struct {
 	Strategy Strategy
 	Store    string
+}
+
+// Rules returns what the strategy promises on its store.
+func (c Choice) Rules() contract.Rules {
+	s := c.Strategy
+	r := contract.Rules{
+		Store: c.Store, Remaining: !s.OmitsRemaining(), Oversells: s.Claim.OneReplica == verify.ClaimOversells,
+		Meets:  s.ClaimFor(2, true) == verify.ClaimCorrect && !s.WriteThrough,
+		Orders: slices.Contains(s.Orders, c.Store),
+		Holds:  slices.Contains(s.Reservations, c.Store),
+	}
+	if s.Idempotent {
+		r.Keys = oracle.MySQL
+		if c.Store == oracle.Redis {
+			r.Keys = oracle.Redis
+		}
+	}
+	if s.WriteBehind {
+		r.Behind = oracle.MySQL
+	}
+	if s.WriteThrough {
+		r.Through = oracle.MySQL
+	}
+	return r
 }
 
 // IsIn reports whether the strategy is one of those that are named.

@@ -18,7 +18,6 @@ import (
 
 	"stock/internal/contract"
 	"stock/loadtest/internal/load"
-	"stock/loadtest/internal/oracle"
 	"stock/loadtest/internal/report"
 	"stock/loadtest/internal/topology"
 	"stock/loadtest/internal/verify"
@@ -57,7 +56,7 @@ func Play(ctx context.Context, t *topology.Topology, choices []load.Choice, o Op
 	}
 	for _, choice := range slices.Concat(choices, beside) {
 		site.Ways[wayName(choice)] = contract.Way{Strategy: choice.Strategy.Name, Store: choice.Store}
-		rules[wayName(choice)] = rulesOf(choice)
+		rules[wayName(choice)] = choice.Rules()
 	}
 	choices = slices.DeleteFunc(slices.Clone(choices), func(c load.Choice) bool { return !sequential(c.Strategy) })
 	found := make([]report.Contract, len(choices))
@@ -81,30 +80,6 @@ func wayName(c load.Choice) string { return c.Strategy.Name + "/" + c.Store }
 // are wrong on purpose.
 func sequential(s load.Strategy) bool {
 	return !s.Baseline() && s.Claim.OneReplica != verify.ClaimUndersells
-}
-
-// rulesOf returns what a strategy promises.
-func rulesOf(c load.Choice) contract.Rules {
-	s := c.Strategy
-	r := contract.Rules{
-		Store: c.Store, Remaining: !s.OmitsRemaining(), Oversells: s.Claim.OneReplica == verify.ClaimOversells,
-		Meets:  s.ClaimFor(2, true) == verify.ClaimCorrect && !s.WriteThrough,
-		Orders: slices.Contains(s.Orders, c.Store),
-		Holds:  slices.Contains(s.Reservations, c.Store),
-	}
-	if s.Idempotent {
-		r.Keys = oracle.MySQL
-		if c.Store == oracle.Redis {
-			r.Keys = oracle.Redis
-		}
-	}
-	if s.WriteBehind {
-		r.Behind = oracle.MySQL
-	}
-	if s.WriteThrough {
-		r.Through = oracle.MySQL
-	}
-	return r
 }
 
 // others may be named in the sequences of any strategy. They share its keys or its stock.
@@ -156,11 +131,11 @@ func siteOf(t *topology.Topology) (*contract.Site, func(), error) {
 	var items atomic.Int64
 	items.Store(time.Now().UnixMicro()) // no load uses these ids, and no other call
 	site := &contract.Site{
-		HTTP:  &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: strategiesAtOnce * sequencesAtOnce}},
-		Admin: t.Replicas[0].AdminURL, Ways: map[string]contract.Way{}, NewItem: func() int64 { return items.Add(1) },
+		HTTP: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: strategiesAtOnce * sequencesAtOnce}},
+		Ways: map[string]contract.Way{}, NewItem: func() int64 { return items.Add(1) },
 	}
 	for _, replica := range t.Replicas {
-		site.Replicas = append(site.Replicas, replica.URL)
+		site.Replicas, site.Admins = append(site.Replicas, replica.URL), append(site.Admins, replica.AdminURL)
 	}
 	config, err := t.Account.MySQLConfig(t.MySQLDSN)
 	if err != nil {

@@ -106,6 +106,18 @@ func prefixAll(list string) (all []string) {
 	return all
 }
 
+func TestOnlyItsOwnQuotationMarkIsDoubledInALiteral(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"'a``b'": "a``b", `'a""b'`: `a""b`, `'a''b'`: `a'b`, "`a``b`": "a`b", "`a''b`": "a''b", `"a""b"`: `a"b`,
+		`'a\'b'`: `a'b`, `'a\\''b'`: `a\'b`, `'\0\x\%'`: "\x00x\\%", "`a\\n`": `a\n`, `'a`: "a",
+	} {
+		if tokens := tokenize(text); len(tokens) != 1 || tokens[0].text != want {
+			t.Errorf("%s says %+v, want %q", text, tokens, want)
+		}
+	}
+}
+
 func TestTransactionsGatherWhatTheyTouch(t *testing.T) {
 	t.Parallel()
 	through, direct, _, g := openSQL(t, func(*mysql.Config) {})

@@ -33,9 +33,37 @@ var postgresLexemes = regexp.MustCompile(`(?s)\s+|--[^\n]*|/\*.*?(?:\*/|$)` +
 // numeral matches numbers. Names may begin with a digit, too.
 var numeral = regexp.MustCompile(`^(?:[\d.]+(?:[eE][-+]?\d+)?|0x[\da-fA-F]+|0b[01]+)$`)
 
-// unescape replaces what stands for other characters in a literal.
-var unescape = strings.NewReplacer(`\0`, "\x00", `\n`, "\n", `\r`, "\r", `\t`, "\t", `\b`, "\b", `\Z`, "\x1a",
-	`\\`, `\`, `\'`, `'`, `\"`, `"`, `''`, `'`, `""`, `"`, "``", "`")
+// escaped has what a backslash and a character stand for in a literal, if it is not the character.
+var escaped = map[byte]string{
+	'0': "\x00", 'n': "\n", 'r': "\r", 't': "\t", 'b': "\b", 'Z': "\x1a", '%': `\%`, '_': `\_`,
+}
+
+// unquote returns what a literal or a quoted name says. Only its own quotation mark is doubled in it, and only literals
+// have backslashes.
+func unquote(text string) string {
+	quote := text[0]
+	if text = strings.TrimSuffix(text[1:], text[:1]); !strings.ContainsRune("'\"`", rune(quote)) {
+		return text
+	}
+	var b strings.Builder
+	for i := 0; i < len(text); i++ {
+		switch more := i+1 < len(text); {
+		case more && text[i] == quote && text[i+1] == quote:
+			i++
+			b.WriteByte(quote)
+		case more && text[i] == '\\' && (quote == '\'' || quote == '"'):
+			i++
+			if by, ok := escaped[text[i]]; ok {
+				b.WriteString(by)
+			} else {
+				b.WriteByte(text[i])
+			}
+		default:
+			b.WriteByte(text[i])
+		}
+	}
+	return b.String()
+}
 
 // token is a part of a statement.
 type token struct {
@@ -64,7 +92,7 @@ func tokensOf(text string, lexemes *regexp.Regexp) (tokens []token) {
 				t.kind = name
 			}
 			if kind == quotedName || kind == literal {
-				t.text = unescape.Replace(strings.TrimSuffix(t.text[1:], t.text[:1]))
+				t.text = unquote(t.text)
 			}
 			tokens = append(tokens, t)
 		}

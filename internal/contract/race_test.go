@@ -1,0 +1,85 @@
+package contract
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"stock/internal/must"
+)
+
+var keyed = Rules{Store: "mysql", Keys: "mysql", Remaining: true, Orders: true}
+
+// calls reads calls: a request, its answer, and when it was sent and answered.
+func calls(t *testing.T, lines ...string) (all []Call) {
+	t.Helper()
+	for _, line := range lines {
+		words := strings.Split(line, " | ")
+		s, err := Parse(words[0])
+		must.Succeed(t, err)
+		all = append(all, Call{
+			Request: s[0], Client: "A", Answer: words[1], Sent: int64(words[2][0]), Received: int64(words[2][1]),
+		})
+	}
+	return all
+}
+
+func TestSomeOrderOfTheCallsExplainsTheAnswers(t *testing.T) {
+	t.Parallel()
+	const set = "set 10a | 10 in stock | ab"
+	for _, c := range []struct {
+		name  string
+		calls []string
+		left  int64
+		wrong string // that stands in the error; empty: the answers are explained
+	}{
+		{"the later one is served first", []string{set, "sell 1a | 7 remain | cf", "sell 2a | 8 remain | de"}, 7, ""},
+		{"an answer came before the next request", []string{set, "sell 1a | 7 remain | cd", "sell 2a | 8 remain | ef"}, 7,
+			`answer "7 remain", want "9 remain"`},
+		{"a unit is lost", []string{set, "sell 1a | 9 remain | cd"}, 8, `stock of a in mysql "8", want "9"`},
+		{"an unknown request took effect", []string{set, "sell 1a | unknown | cd"}, 9, ""},
+		{"or none", []string{set, "sell 1a | unknown | cd"}, 10, ""},
+		{"or later", []string{set, "sell 1a | unknown | cd", "sell 2a | 8 remain | ef", "sell 2a | 5 remain | gh"}, 5, ""},
+		{"not twice", []string{set, "sell 1a | unknown | cd"}, 8, "stock of a"},
+		{"not before it was sent", []string{set, "sell 2a | 7 remain | cd", "sell 1a | unknown | ef"}, 7, `"8 remain"`},
+		{"a busy one has changed nothing", []string{set, "sell 1a | busy | cd"}, 9, "stock of a"},
+		{"cancelled while it is sold", []string{set, "sell 1a k | 9 remain | cf", "cancel k | never-sold | de"}, 9,
+			`want "cancelled 1a/1/1"`},
+		{"sold, then cancelled", []string{set, "sell 1a k | 9 remain | cf", "cancel k | cancelled 1a/1/1 | de"}, 10, ""},
+		{"sold to both", []string{set, "sell 1a k | 9 remain | cf", "sell 1a k | 8 remain | de"}, 8, "replayed"},
+	} {
+		order, err := Explain(map[string]Rules{"": keyed}, calls(t, c.calls...), []Stock{{"mysql", 'a', c.left}})
+		switch {
+		case c.wrong == "" && err != nil:
+			t.Errorf("%s: %v after %q", c.name, err, order)
+		case c.wrong != "" && (err == nil || !strings.Contains(err.Error(), c.wrong)):
+			t.Errorf("%s: %v, want %s", c.name, err, c.wrong)
+		}
+	}
+}
+
+func TestARaceIsReadAsItIsWritten(t *testing.T) {
+	t.Parallel()
+	can := Can{Rules: map[string]Rules{"": keyed}, Cancel: true, Restock: true, Known: true, Items: 2}
+	for seed := range uint64(200) {
+		r := can.Race(rand.New(rand.NewPCG(seed, 0)), 2)
+		read, err := ParseRace(r.String())
+		if err != nil || read.String() != r.String() || len(r.Clients) != 2 {
+			t.Fatalf("%q is read as %q: %v", r, read, err)
+		}
+		for _, simpler := range r.Simpler() {
+			if simpler.String() == r.String() {
+				t.Fatalf("%q is not simpler than itself", r)
+			}
+		}
+		if slices.ContainsFunc(slices.Concat(r.Clients...), func(q Request) bool { return q.Verb == Set }) {
+			t.Fatalf("%q sets the stock while others sell", r)
+		}
+	}
+	for _, text := range []string{"set 10a / ", "set 10a / later 5m", "set 10a / leave sell 1a k", "sell"} {
+		if _, err := ParseRace(text); err == nil {
+			t.Errorf("%q is no race, and was read", text)
+		}
+	}
+}
