@@ -192,8 +192,8 @@ func showProgress(screen *screen, i, of int) func(trace.Result) {
 	}
 }
 
-var errNoSchedule = errors.New("no schedule was executed: no strategy takes a workload of --workloads with so many " +
-	"--requests, or --duration is too short")
+var errNoSchedule = errors.New("no schedule was executed: no strategy takes what --workloads or --race asks for, " +
+	"such as keys or orders, with so many --requests, or --duration is too short")
 
 // report explores one subject after the other, and writes what was found.
 func (f *exploreFlags) report(

@@ -58,13 +58,14 @@ func (f *exploreFlags) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.bounds.NoReduction, "no-reduction", false,
 		"also execute schedules that differ only in the order of steps that do not affect each other")
 	flags.BoolVar(&f.bounds.Random, "random", false, "execute schedules at random, for what is too large to be exhausted")
-	flags.Uint64Var(&f.bounds.Seed, "seed", 1, "the same seed leads to the same races, and with --random to the same schedules")
+	flags.Uint64Var(&f.bounds.Seed, "seed", 1,
+		"the same seed leads to the same races, and with --random to the same schedules")
 	flags.DurationVar(&f.bounds.Duration, "duration", 10*time.Second, "with --random: how long each strategy is explored")
 	flags.StringSliceVar(&f.workloads, "workloads", nil,
 		"what the requests ask for: only these workloads, a comma-separated list of "+
 			strings.Join(explore.Names(), ", "))
 	flags.IntVar(&f.races, "races", defaultRaces, "how many races to make up for each strategy on each store: other "+
-		"requests, which clients send at the same time; 0 with --quick, --workloads and --race")
+		"requests, which clients send at the same time (with --quick, --workloads, --race and --statements: 0)")
 	flags.StringVar(&f.race, "race", "", "explore only this race, such as 'set 10a / sell 1a k / cancel k': "+
 		"what is before it, and what each client asks for")
 	flags.BoolVar(&f.refuted, "until-refuted", false, "explore a strategy only until one of its claims is refuted")
@@ -102,15 +103,8 @@ func (f *exploreFlags) check(flags *pflag.FlagSet, args []string, dash int, gete
 	if f.quick {
 		f.bounds.Faults = 0
 	}
-	if f.race != "" {
-		clients, err := explore.CheckRace(f.race)
-		if err != nil {
-			return fmt.Errorf("--race: %w", err)
-		}
-		f.workloads, f.requests = append(f.workloads, f.race), max(f.requests, clients)
-	}
-	if (f.quick || f.workloads != nil) && !flags.Changed("races") {
-		f.races = 0
+	if err := f.checkRaces(flags); err != nil {
+		return err
 	}
 	if f.quick && len(f.workloads) == 0 {
 		f.workloads = explore.QuickNames()
@@ -125,7 +119,28 @@ func (f *exploreFlags) check(flags *pflag.FlagSet, args []string, dash int, gete
 	if dash < 0 && f.serviceFile == "" {
 		return f.checkStrategies(args)
 	}
+	if f.race != "" || flags.Changed("races") {
+		return errors.New("--race and --races are for strategies: of a service of yours, too little is known")
+	}
 	return f.readService(args, dash, getenv)
+}
+
+// checkRaces returns what is wrong with the flags of races.
+func (f *exploreFlags) checkRaces(flags *pflag.FlagSet) error {
+	if f.race != "" {
+		clients, err := explore.CheckRace(f.race)
+		if err != nil {
+			return fmt.Errorf("--race: %w", err)
+		}
+		f.workloads, f.requests = append(f.workloads, f.race), max(f.requests, clients)
+	}
+	if (f.quick || f.statements || f.workloads != nil) && !flags.Changed("races") {
+		f.races = 0
+	}
+	if !f.bounds.Random && f.races == 0 && flags.Changed("seed") {
+		return errors.New("--seed needs --random or --races")
+	}
+	return nil
 }
 
 // checkSearch returns what is wrong with the flags that say how schedules are chosen.
@@ -147,6 +162,8 @@ func (f *exploreFlags) checkSearch(flags *pflag.FlagSet) error {
 		return errors.New("--duration needs --random")
 	case f.statements && f.replay != "":
 		return errors.New("--statements and --replay cannot be used together")
+	case f.replay != "" && (f.race != "" || flags.Changed("races")):
+		return errors.New("--race and --races cannot be used with --replay, whose token names what is asked for")
 	case f.replay != "" && flags.Changed("lanes"):
 		return errors.New("--lanes cannot be used with --replay, which executes one schedule")
 	}

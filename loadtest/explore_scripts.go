@@ -27,7 +27,8 @@ func areScripts(args []string, dash int) bool {
 
 // checkScripts returns what is wrong with the flags of an exploration of scripts, and reads their files.
 func (f *exploreFlags) checkScripts(flags *pflag.FlagSet, files []string) error {
-	for _, name := range []string{"strategies", "store", "quick", "statements", "stock-binary", "service"} {
+	forStrategies := []string{"strategies", "store", "quick", "statements", "stock-binary", "service", "race", "races"}
+	for _, name := range forStrategies {
 		if flags.Changed(name) {
 			return fmt.Errorf("--%s cannot be used with a script", name)
 		}

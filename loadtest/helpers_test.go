@@ -49,7 +49,7 @@ func TestMain(m *testing.M) {
 	script.Interpret()
 	flag.Parse()
 	if at := flag.Lookup("test.parallel"); at.Value.String() == at.DefValue {
-		at.Value.Set(strconv.Itoa(runtime.GOMAXPROCS(0) + 1)) // there is always a test that waits for its servers
+		_ = at.Value.Set(strconv.Itoa(runtime.GOMAXPROCS(0) + 1)) // there is always a test that waits for its servers
 	}
 	code := m.Run()
 	if built != "" {

@@ -79,6 +79,9 @@ var manners = []string{Try, Work, Leave}
 // holdTime is how long a hold asks for its units.
 func (q Request) holdTime() time.Duration { return cmp.Or(q.Time, HoldTime) }
 
+// Repeatable reports whether the request can be sent again if its outcome is unknown, without a change.
+func (q Request) Repeatable() bool { return q.Verb == Look || q.Verb == Find }
+
 // Script is a sequence of requests, one after another.
 type Script []Request
 
@@ -181,6 +184,9 @@ func (q *Request) setOption(name, value string) (err error) {
 func parseLines(word string) (lines []Line, err error) {
 	for part := range strings.SplitSeq(word, ",") {
 		var line Line
+		if part == "" {
+			return nil, fmt.Errorf("%q has a line without units", word)
+		}
 		if last := part[len(part)-1:]; last >= "a" {
 			line.Item, part = last[0], strings.TrimSuffix(part, last)
 		}

@@ -339,7 +339,7 @@ func (c change) blame(l Line) string {
 	return string(l.Item) + ": "
 }
 
-// stores lists those that the strategy writes to.
+// Stores lists those that the strategy writes to.
 func (r Rules) Stores() []string {
 	return slices.DeleteFunc([]string{r.Store, r.Through, r.Behind}, func(s string) bool { return s == "" })
 }

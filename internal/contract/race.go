@@ -2,7 +2,6 @@ package contract
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -30,16 +29,55 @@ func ParseRace(text string) (r Race, err error) {
 			continue
 		}
 		if len(s) == 0 {
-			return r, fmt.Errorf("client %c asks for nothing", letter(n-1))
+			return r, fmt.Errorf("client %c asks for nothing", 'A'+n-1)
 		}
 		r.Clients = append(r.Clients, s)
 	}
-	for _, q := range slices.Concat(r.Clients...) {
-		if q.Verb == Later || q.Verb == Prune || q.Manner == Leave {
-			return r, fmt.Errorf("%s: a client cannot ask for that", q)
+	return r, r.check()
+}
+
+// check returns an error if a request cannot be part of a race.
+func (r Race) check() error {
+	if len(r.Before.items()) == 0 {
+		return fmt.Errorf("%s: a race begins with a stock, such as: set 10a / sell 1a / sell 2a", r)
+	}
+	before := r.Before.names()
+	for n, s := range append([]Script{r.Before}, r.Clients...) {
+		known := slices.Concat(before, s.names())
+		for _, q := range s {
+			switch {
+			case q.Verb == Prune, q.Verb == Later && n > 0, q.Manner == Leave, q.By != "":
+				return fmt.Errorf("%s: a race cannot have that", q)
+			case q.Verb == Set && n > 0:
+				return fmt.Errorf("%s: the stock can only be set before the race", q)
+			case q.Verb == Hold && q.Time != 0 && (q.Time < HoldTime || q.Time > mostHold):
+				return fmt.Errorf("%s: units can be held for %v to %v", q, HoldTime, mostHold)
+			case q.Name != "" && !slices.Contains(known, q.Name):
+				return fmt.Errorf("%s: who asks for that must have held it before, or it must be held before the race", q)
+			case len(q.Lines) > 1 && q.Verb != Order && q.Verb != Cancel:
+				return fmt.Errorf("%s: only an order has several lines", q)
+			}
+			for _, l := range q.Lines {
+				if l.Count < 1 || (l.Item < 'a' || l.Item > 'z') && (l.Item != 0 || q.Verb != Cancel) {
+					return fmt.Errorf("%s: a line is units of an item, such as 2a", q)
+				}
+			}
 		}
 	}
-	return r, nil
+	return nil
+}
+
+// mostHold is how long the units of a race may be held.
+const mostHold = 3 * HoldTime
+
+// names lists the reservations that are made.
+func (s Script) names() (all []string) {
+	for _, q := range s {
+		if q.Verb == Hold {
+			all = append(all, q.Name)
+		}
+	}
+	return all
 }
 
 // String writes the race in one line.
@@ -71,24 +109,18 @@ func (can Can) Race(rng *rand.Rand, clients int) (r Race) {
 	}
 	r.Before = s
 	for range clients {
-		client := Script{g.sent()}
-		if g.chance(3) {
-			client = append(client, g.sent())
+		var client Script
+		for n := 1 + g.rng.IntN(4)/3; len(client) < n; {
+			q := g.request()
+			q.Replica = 0
+			if (Race{r.Before, []Script{append(slices.Clip(client), q)}}).check() == nil {
+				client = append(client, q)
+				g.script = append(g.script, q)
+			}
 		}
 		r.Clients = append(r.Clients, client)
 	}
 	return r
-}
-
-// sent is a request of a client. A stock that is set while others sell is another matter: some strategies overwrite it.
-func (g *generator) sent() Request {
-	q := g.request()
-	for q.Verb == Set {
-		q = g.request()
-	}
-	q.Replica = 0
-	g.script = append(g.script, q)
-	return q
 }
 
 // Simpler lists races that are a little simpler.
@@ -127,14 +159,13 @@ type Stock struct {
 }
 
 // Explain returns nil if the calls, one after another in some order, lead to their answers and to what the stores have.
-// A call that was answered before another one was sent comes before it. Otherwise it returns a MismatchError about
-// what contradicts the order that explains most answers, and that order as lines of text.
+// A call that was answered before another one was sent comes before it. Otherwise it returns what contradicts the order
+// that explains most answers, a MismatchError, and that order as lines of text.
 func Explain(rules map[string]Rules, calls []Call, left []Stock) (order []string, err error) {
 	e := explanation{left: left}
 	w := NewWorld(rules)
 	w.unknowns = len(calls)
-	calls = slices.DeleteFunc(slices.Clone(calls), func(c Call) bool { return c.Answer == Refused })
-	if e.explain(w, calls, nil) {
+	if e.explain(w, slices.Clone(calls), nil) {
 		return nil, nil
 	}
 	return e.order, e.wrong
@@ -186,10 +217,9 @@ func (e *explanation) leaves(w *World, order []string) bool {
 	return true
 }
 
-// note keeps what contradicts an order, if it has explained most. What is not a MismatchError says that nobody knows.
+// note keeps what contradicts an order, if it has explained most.
 func (e *explanation) note(order []string, err error) {
-	var mismatch *MismatchError
-	if known := errors.As(err, &mismatch); e.wrong == nil || !known || len(order) > e.most {
+	if e.wrong == nil || len(order) > e.most {
 		e.most, e.order, e.wrong = len(order), order, err
 	}
 }

@@ -51,6 +51,7 @@ func (w *World) Answered(q Request, answer string) error {
 	var after []state
 	wrong := &MismatchError{What: "answer", Got: answer}
 	for _, s := range w.open() {
+		q := w.firstStep(s, q, answer)
 		if answer == Unknown {
 			if len(s.under) >= w.unknowns {
 				return fmt.Errorf("the outcomes of more than %d requests of a script are unknown", w.unknowns)
@@ -60,7 +61,7 @@ func (w *World) Answered(q Request, answer string) error {
 			continue
 		}
 		if answer == Busy {
-			after = append(after, w.refuses(s, q)...)
+			after = append(after, w.refused(s, q)...)
 			continue
 		}
 		for _, o := range w.rules[q.By].step(s, q) {
@@ -124,13 +125,50 @@ func (w *World) open() (all []state) {
 	return all
 }
 
-// refuses returns a state as it is, and with refusals of a request that may be recorded, in a step of its own: also if
-// the client is told that the service is busy, because the record may have failed.
+// A strategy with reservations sells without a key in two steps: it reserves, and confirms at once. If the client is
+// not told that this was done, the name of the reservation begins like this. Its units may come back at any time, or be
+// sold if it is halfSold.
+const (
+	halfSold = "may be sold "
+	notSold  = "not sold "
+)
+
+// firstStep returns the first step of such a sale, or the request itself.
+func (w *World) firstStep(s state, q Request, answer string) Request {
+	if w.rules[q.By].Holds && q.Verb == Sell && q.Key == "" && (answer == Unknown || answer == Busy) {
+		name := halfSold
+		if answer == Busy {
+			name = notSold
+		}
+		q.Verb, q.Name = Hold, fmt.Sprint(name, len(s.under), len(s.holds))
+	}
+	return q
+}
+
+// refused returns what a request may leave that is refused as busy: nothing, a record of a refusal, or the reservation
+// of a sale in two steps.
+func (w *World) refused(s state, q Request) []state {
+	if q.Verb != Hold || !strings.HasPrefix(q.Name, notSold) {
+		return w.refuses(s, q)
+	}
+	all := []state{s}
+	for _, o := range w.rules[q.By].step(s, q) {
+		if o.after.holds[q.Name].state == "held" {
+			all = append(all, o.after)
+		}
+	}
+	return all
+}
+
+// refuses returns a state as it is, and with refusals of a request that may be recorded, in a step of its own.
 func (w *World) refuses(s state, q Request) (all []state) {
 	all = append(all, s)
+	if q.Key == "" {
+		return all
+	}
 	id := w.rules[q.By].Keys + " " + q.Key
 	for _, o := range w.rules[q.By].step(s, q) {
-		if r := o.after.keys[id]; q.Key != "" && r.refused && !s.keys[id].refused {
+		if r := o.after.keys[id]; r.refused && !s.keys[id].refused {
 			later := s.clone()
 			later.unrecorded = append(later.unrecorded, unrecorded{id, r})
 			all = append(all, later)
@@ -159,10 +197,19 @@ func (w *World) alone(s state) (all []state) {
 		}
 	}
 	for name, h := range s.holds {
-		if h.state == "held" && h.now() == "expired" {
-			c := change{state: s.clone()}
-			c.end(name)
+		if h.state != "held" {
+			continue
+		}
+		c := change{state: s.clone()}
+		if h.now() == "expired" || strings.HasPrefix(name, halfSold) || strings.HasPrefix(name, notSold) {
+			c.putBack(name, "expired")
 			all = append(all, c.state)
+		}
+		if strings.HasPrefix(name, halfSold) {
+			h.state = "confirmed"
+			kept := s.clone()
+			kept.holds[name] = h
+			all = append(all, kept)
 		}
 	}
 	for id, r := range s.keys {

@@ -58,6 +58,7 @@ type Explorer struct {
 	UntilRefuted bool
 
 	lanes    []*lane
+	until    time.Time // the end of a search; zero: it has none
 	requests int
 	subject  Subject           // nil: strategies of the catalogue
 	server   *servers.Postgres // that was started; nil: none was
@@ -131,7 +132,7 @@ func (x *Explorer) Explore(ctx context.Context, choice load.Choice, bounds trace
 	claims := ofStrategy{choice.Strategy, x.subject != nil}
 	r, err := x.search(ctx, choice, x.workloads(choice), bounds, claims, cells{})
 	if err == nil {
-		r = x.shorten(ctx, choice, r, bounds, claims)
+		r, err = x.shorten(ctx, choice, r, bounds, claims)
 	}
 	if err != nil && ctx.Err() == nil {
 		err = fmt.Errorf("explore %s: %w", choice.Strategy.Name, err)
@@ -177,7 +178,8 @@ func (x *Explorer) search(
 				x.Watch(sofar)
 			}
 		}, Settled: func(faults []string) bool {
-			return x.UntilRefuted && all.refuted(claims) || claims.settled(all, w.special, strings.Join(faults, "+"))
+			over := !x.until.IsZero() && time.Now().After(x.until)
+			return over || x.UntilRefuted && all.refuted(claims) || claims.settled(all, w.special, strings.Join(faults, "+"))
 		}}
 		tally, err := search.Run(ctx, x.systems(choice, w, x.faults(choice.Strategy, w, bounds)))
 		r.Tally.Add(tally)

@@ -234,12 +234,12 @@ func TestARaceThatRefutesAClaimIsShortened(t *testing.T) {
 	result, err := r.explorer.Explore(t.Context(), choice, trace.Bounds{Preemptions: 2})
 	must.Succeed(t, err)
 	shortest := cell(t, result, "").Shortest
-	if result.Held() || len(shortest) != 1 {
+	if result.Held() || len(shortest) == 0 {
 		t.Fatalf("held %v, with damage %v", result.Held(), shortest)
 	}
 	const want = "set 3a / sell 1a / sell 1a"
 	for _, s := range shortest {
-		if race := s.Execution.Workload; len(strings.FieldsFunc(race, func(c rune) bool { return c == '/' || c == ';' })) != 3 {
+		if race := s.Execution.Workload; strings.Count(race, "/") != 2 || strings.Contains(race, ";") {
 			t.Errorf("the race is %q, want one such as %q: %q", race, want, s.Execution.Evidence)
 		}
 		replay(t, "none", s, s.Execution.Kind)
@@ -319,7 +319,8 @@ func TestRequestsOneByOneShowWhatAStrategySends(t *testing.T) {
 	}
 	for _, want := range []string{
 		"-- 10 units; A buys 1\n", "stock = LAST_INSERT_ID(stock - 1)", "T1. Changes 1 row", "INSERT INTO ledger",
-		"T2. Returns OK, 0 rows; OK, 1 row; OK, 0 rows; error 1062", "ROLLBACK;", "FROM ledger", "-- B is told: 9 remain, replayed",
+		"T2. Returns OK, 0 rows; OK, 1 row; OK, 0 rows; error 1062", "ROLLBACK;", "FROM ledger",
+		"-- B is told: 9 remain, replayed",
 	} {
 		_, after, found := strings.Cut(text, want)
 		if !found {

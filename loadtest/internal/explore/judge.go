@@ -130,6 +130,13 @@ func (a answers) served() bool {
 	})
 }
 
+// mayHold reports whether a deduction may have held units for a while that it has not sold.
+func (a answers) mayHold() bool {
+	return slices.ContainsFunc(a.ops, func(op history.Op) bool {
+		return op.Sells() && (op.Outcome == history.Busy || op.Outcome == history.Unknown)
+	})
+}
+
 // left reads what a schedule has left in the stores. The answers are completed by what the service says afterwards.
 func (x *session) left(ctx context.Context, items []int64, told []answers) (*history.History, error) {
 	durable := x.strategy.Durable(x.store)
@@ -147,6 +154,12 @@ func (x *session) left(ctx context.Context, items []int64, told []answers) (*his
 		Set: x.stockOf(items), Initial: x.stockOf(items),
 	}, End: &history.End{}}
 	var err error
+	if takesHolds(x.strategy, x.store) && slices.ContainsFunc(told, answers.mayHold) {
+		h.Run.Reserves = true
+		if err = x.newRacing(items).sweep(ctx); err != nil {
+			return nil, err
+		}
+	}
 	if h.End.Final, err = x.settled(ctx, durable, items); err != nil {
 		return nil, err
 	}

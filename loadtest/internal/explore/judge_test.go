@@ -3,6 +3,8 @@ package explore
 import (
 	"testing"
 
+	"stock/internal/contract"
+	"stock/loadtest/internal/explore/trace"
 	"stock/loadtest/internal/history"
 )
 
@@ -25,6 +27,38 @@ func TestWhoKnowsNothingIsNotServed(t *testing.T) {
 	} {
 		if a := (answers{ops: []history.Op{{Outcome: outcome}}}); a.served() != want {
 			t.Errorf("%s: served %v, want %v", outcome, a.served(), want)
+		}
+	}
+}
+
+func TestTheModelNamesTheDamage(t *testing.T) {
+	t.Parallel()
+	answer := func(got string, want ...string) *contract.MismatchError {
+		return &contract.MismatchError{What: "answer", Got: got, Want: want}
+	}
+	stock := func(got, want string) *contract.MismatchError {
+		return &contract.MismatchError{What: "stock of a in mysql", Got: got, Want: []string{want}}
+	}
+	apart := []contract.Stock{{Store: "redis", Item: 'a', Units: 1}, {Store: "mysql", Item: 'a', Units: 2}}
+	for _, c := range []struct {
+		wrong *contract.MismatchError
+		left  []contract.Stock
+		want  string
+	}{
+		{answer("9 remain", "8 remain"), nil, trace.LostUpdate},
+		{answer("9 10 remain", "9 9 remain"), nil, trace.LostUpdate},
+		{answer("7 remain", "8 remain"), nil, trace.Leaked},
+		{answer("8 remain", "9 remain, replayed"), nil, trace.SoldTwice},
+		{answer("sold out at 0", "1 remain"), nil, trace.Undersold},
+		{answer("0 remain", "sold out at 0"), apart, trace.Oversold},
+		{answer("cancelled 1a/1/1", "cancelled 1a/1/1, replayed"), nil, trace.OtherWrong},
+		{stock("9", "8"), nil, trace.LostUpdate},
+		{stock("7", "8"), nil, trace.Leaked},
+		{stock("2", "1"), apart, trace.SellsLess},
+	} {
+		rules := contract.Rules{Store: "redis", Through: "mysql"}
+		if got := damageOf(c.wrong, rules, c.left); got != c.want {
+			t.Errorf("%v is %q, want %q", c.wrong, got, c.want)
 		}
 	}
 }

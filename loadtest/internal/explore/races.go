@@ -1,6 +1,7 @@
 package explore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,8 +33,6 @@ func CheckRace(text string) (clients int, err error) {
 	case len(w.race.Clients) == 0 || len(w.race.Clients) > mostClients:
 		return 0, fmt.Errorf("%q has %d clients, and needs 1 to %d: write what each asks for behind a slash, such as "+
 			"'set 10a / sell 1a / sell 2a'", text, len(w.race.Clients), mostClients)
-	case !slices.ContainsFunc(w.race.Before, func(q contract.Request) bool { return q.Verb == contract.Set }):
-		return 0, fmt.Errorf("%q sets no stock: begin with 'set 10a'", text)
 	}
 	return len(w.race.Clients), nil
 }
@@ -65,7 +64,7 @@ func (x *session) newRacing(items []int64) *racing {
 			}
 			return items[next-1]
 		},
-		LetPass: func(ctx context.Context, q contract.Request, ids []int64, prefix string) error {
+		LetPass: func(ctx context.Context, q contract.Request, ids []int64, prefix string) error { // never Prune
 			return contract.Stores{DB: x.lane.db.DB, Redis: x.lane.keys}.Age(ctx, q.Time, ids, prefix)
 		},
 	}
@@ -76,13 +75,13 @@ func (x *session) newRacing(items []int64) *racing {
 	return r
 }
 
-// ask sends a request to a replica, and notes the call.
+// ask sends a request to a replica. If ctx ends, nobody knows what becomes of it.
 func (r *racing) ask(ctx context.Context, client string, at int, q contract.Request) (contract.Call, error) {
 	q.Replica = at
 	c := contract.Call{Request: q, Client: client, Sent: monotonic.Now()}
 	answer, err := r.on.Ask(ctx, q)
-	if c.Answer = answer; err != nil {
-		c.Answer = contract.Unknown
+	if c.Answer = answer; ctx.Err() != nil {
+		c.Answer, err = contract.Unknown, nil
 	}
 	c.Replica, c.Received = 0, monotonic.Now()
 	if q.Verb == contract.Hold && (strings.HasSuffix(answer, " remain") || strings.HasSuffix(answer, ", replayed")) {
@@ -100,21 +99,25 @@ func (r *racing) knows(q contract.Request) bool {
 	return q.Name == "" || q.Verb == contract.Hold || r.told[q.Name]
 }
 
-// askAlone sends a request to the replica that no client uses, until it is not busy.
+// errBusy says that nobody knows whether the service is stuck or slow.
+var errBusy = errors.New("a request is refused as busy, or has no answer")
+
+// askAlone sends a request to the replica that no client uses, until it has an answer.
 func (r *racing) askAlone(ctx context.Context, q contract.Request) (contract.Call, error) {
 	for until := time.Now().Add(serverTime); ; time.Sleep(5 * time.Millisecond) {
 		c, err := r.ask(ctx, "admin", r.lane.late(), q)
-		if err == nil && c.Answer == contract.Busy && time.Now().After(until) {
-			err = fmt.Errorf("%v is refused as busy for %v", q, serverTime)
+		err = cmp.Or(err, ctx.Err())
+		if err == nil && time.Now().After(until) {
+			err = fmt.Errorf("%w: %v, for %v", errBusy, q, serverTime)
 		}
-		if err != nil || c.Answer != contract.Busy {
+		if err != nil || c.Answer != contract.Busy && (c.Answer != contract.Unknown || !q.Repeatable()) {
 			return c, err
 		}
 	}
 }
 
 // begin carries out what is before the race.
-func (r *racing) begin(ctx context.Context) error {
+func (r *racing) begin(ctx context.Context, s *schedule) error {
 	for _, q := range r.workload.race.Before {
 		if !r.knows(q) {
 			continue
@@ -123,6 +126,7 @@ func (r *racing) begin(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		s.add(trace.Step{Kind: trace.Answers, Text: fmt.Sprintf("%s: %s", c.Request, c.Answer)})
 		r.add(c)
 	}
 	return nil
@@ -138,19 +142,19 @@ func (r *racing) add(calls ...contract.Call) {
 func (r *racing) client(name string, at int, requests ...contract.Request) client {
 	return func(ctx context.Context, tell func(string)) (got answers, err error) {
 		for i, q := range requests {
-			if !r.knows(q) {
+			if !r.knows(q) || ctx.Err() != nil { // when a replica dies, its client ends
 				continue
 			}
-			c, failed := r.ask(ctx, name, at, q)
+			c, err := r.ask(ctx, name, at, q)
+			if err != nil {
+				return got, err
+			}
 			got.calls = append(got.calls, c)
 			words := c.Answer
 			if i > 0 {
 				words = string(q.Verb) + ": " + words
 			}
 			tell(words)
-			if failed != nil {
-				break // its replica has died
-			}
 		}
 		return got, nil
 	}
@@ -194,6 +198,9 @@ func (r *racing) judge(ctx context.Context, s *schedule, o trace.Execution) (tra
 		if !a.started {
 			continue
 		}
+		if a.err != nil {
+			return o, a.err
+		}
 		if a.lost {
 			a.answers.forget()
 		}
@@ -205,6 +212,10 @@ func (r *racing) judge(ctx context.Context, s *schedule, o trace.Execution) (tra
 	rules := choice.Rules()
 	for _, q := range slices.DeleteFunc(r.inspections(rules), func(q contract.Request) bool { return !r.knows(q) }) {
 		c, err := r.askAlone(ctx, q)
+		if errors.Is(err, errBusy) {
+			o.Kind, o.Evidence = trace.Unjudged, []string{err.Error()}
+			return o, nil
+		}
 		if err != nil {
 			return o, err
 		}
@@ -218,13 +229,12 @@ func (r *racing) judge(ctx context.Context, s *schedule, o trace.Execution) (tra
 		s.add(trace.Step{Kind: trace.Answers, Text: fmt.Sprintf("%s has %d of item %d", stock.Store, stock.Units,
 			r.items[stock.Item-'a'])})
 	}
-	calls := slices.DeleteFunc(slices.Clone(r.calls), func(c contract.Call) bool {
-		return c.Client == againName && c.Key == "" // its client wants it once
-	})
 	o.Kind = trace.Right
+	calls := r.wantedOnce()
 	order, wrong := contract.Explain(map[string]contract.Rules{"": rules}, calls, left)
 	if wrong != nil {
-		o.Kind, o.Evidence = damageOf(wrong, rules), append(order, wrong.Error())
+		o.Kind, o.Evidence = damageOf(wrong, rules, left), order
+		o.Evidence = append(o.Evidence, wrong.Error())
 		if o.Kind == trace.Leaked && len(calls) < len(r.calls) {
 			o.Kind = trace.SoldTwice
 		}
@@ -235,30 +245,67 @@ func (r *racing) judge(ctx context.Context, s *schedule, o trace.Execution) (tra
 	return o, nil
 }
 
-// inspections lists what is asked when all clients have their answers.
+// sweep has all reservations end, and their units put back.
+func (r *racing) sweep(ctx context.Context) error {
+	if err := r.lane.expireReservations(ctx, r.items); err != nil {
+		return err
+	}
+	for i := range r.items {
+		all := contract.Request{Verb: contract.Hold, Name: "all", Lines: []contract.Line{{Item: 'a' + byte(i), Count: 1000}}}
+		if _, err := r.askAlone(ctx, all); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// wantedOnce lists the calls without the second one of a client who has sent a request without a key twice, if both may
+// have sold: he wants it once.
+func (r *racing) wantedOnce() []contract.Call {
+	maySell := 0
+	twice := func(c contract.Call) bool { return c.Client == againName && c.Key == "" }
+	first := r.workload.race.Clients[0][0].String()
+	for _, c := range r.calls {
+		if (twice(c) || c.Client == "A" && c.Request.String() == first) && c.Answer != contract.Busy &&
+			!strings.HasPrefix(c.Answer, "sold out") {
+			maySell++
+		}
+	}
+	if maySell < 2 {
+		return r.calls
+	}
+	return slices.DeleteFunc(slices.Clone(r.calls), twice)
+}
+
+// inspections lists what is asked when all clients have their answers: what became of keys and reservations. Then all
+// reservations end, and the sales are cancelled, which shows that their keys can be used.
 func (r *racing) inspections(rules contract.Rules) (all contract.Script) {
-	asked := map[string]bool{}
-	held := map[byte]bool{}
+	var after contract.Script
+	asked, items := map[string]bool{}, map[byte]bool{}
 	for _, q := range r.workload.race.Requests() {
+		for _, l := range q.Lines {
+			items[l.Item] = l.Item != 0
+		}
 		if q.Key != "" && rules.Keys != "" && !asked["key "+q.Key] {
 			asked["key "+q.Key] = true
 			all = append(all, contract.Request{Verb: contract.Look, Key: q.Key})
+			after = append(after, contract.Request{Verb: contract.Cancel, Key: q.Key})
 		}
-		if q.Verb == contract.Hold && !asked[q.Name] {
+		if q.Verb == contract.Hold && !asked[q.Name] && r.knows(q) {
 			asked[q.Name] = true
-			held[q.Lines[0].Item] = true
 			all = append(all, contract.Request{Verb: contract.Find, Name: q.Name})
 		}
 	}
-	if len(held) > 0 {
-		all = append(all, contract.Request{Verb: contract.Later, Time: afterAll})
+	if !rules.Holds {
+		return append(all, after...)
 	}
-	for _, item := range slices.Sorted(maps.Keys(held)) {
+	all = append(all, contract.Request{Verb: contract.Later, Time: afterAll})
+	for _, item := range slices.Sorted(maps.Keys(items)) {
 		all = append(all, contract.Request{
 			Verb: contract.Hold, Name: "all-" + string(item), Lines: []contract.Line{{Item: item, Count: 1000}},
 		})
 	}
-	return all
+	return append(all, after...)
 }
 
 // left reads the stock of each item that was set, in each store of the strategy.
@@ -270,7 +317,7 @@ func (r *racing) left(ctx context.Context, rules contract.Rules) (all []contract
 		}
 	}
 	ids := slices.Sorted(maps.Keys(set))
-	for _, store := range slices.Backward(rules.Stores()) { // what knows how many units there are comes first
+	for _, store := range rules.Stores() {
 		found, err := r.settled(ctx, store, ids)
 		if err != nil {
 			return nil, err
@@ -283,7 +330,7 @@ func (r *racing) left(ctx context.Context, rules contract.Rules) (all []contract
 }
 
 // damageOf names what the model found.
-func damageOf(wrong error, rules contract.Rules) string {
+func damageOf(wrong error, rules contract.Rules, left []contract.Stock) string {
 	m, ok := errors.AsType[*contract.MismatchError](wrong)
 	if !ok {
 		return trace.Unjudged
@@ -291,40 +338,57 @@ func damageOf(wrong error, rules contract.Rules) string {
 	wants := func(text string) bool {
 		return slices.ContainsFunc(m.Want, func(want string) bool { return strings.Contains(want, text) })
 	}
-	_, store, isStock := strings.Cut(m.What, " in ")
+	isStock := strings.HasPrefix(m.What, "stock ")
+	if apart := sellsOther(rules, left); isStock && apart != "" {
+		return apart
+	}
 	switch {
 	case isStock:
-		return differs(m, rules.Through != "" && store == rules.Store)
-	case strings.HasSuffix(m.Got, " remain") && wants(" remain"):
-		return differs(m, false)
+		return differs(m)
 	case strings.HasSuffix(m.Got, " in stock"): // what was put back is gone afterwards, or what was sold before
 		return trace.Leaked
-	case wants("replayed") && !strings.Contains(m.Got, "replayed"):
+	case wants("replayed") && strings.HasSuffix(m.Got, " remain"):
 		return trace.SoldTwice
 	case strings.Contains(m.Got, "sold out") && wants(" remain"):
 		return trace.Undersold
 	case strings.HasSuffix(m.Got, " remain") && wants("sold out"):
 		return trace.Oversold
+	case strings.HasSuffix(m.Got, " remain") && wants(" remain"):
+		return differs(m)
 	}
 	return trace.OtherWrong
 }
 
-// differs names the damage if another number of units is left than there must be. The store may be one that only
-// sells, while another one knows how many there are.
-func differs(m *contract.MismatchError, onlySells bool) string {
-	units := func(text string) (n int64) {
-		text, _, _ = strings.Cut(text, " ")
-		n, _ = strconv.ParseInt(text, 10, 64)
-		return n
+// sellsOther names the damage if a store sells another number of units of an item than the one has that knows how many
+// there are.
+func sellsOther(rules contract.Rules, left []contract.Stock) string {
+	for _, sells := range left {
+		for _, knows := range left {
+			switch {
+			case sells.Store != rules.Store || knows.Store != rules.Through || sells.Item != knows.Item:
+			case sells.Units > knows.Units:
+				return trace.SellsMore
+			case sells.Units < knows.Units:
+				return trace.SellsLess
+			}
+		}
 	}
-	more := slices.ContainsFunc(m.Want, func(want string) bool { return units(m.Got) > units(want) })
-	switch {
-	case onlySells && more:
-		return trace.SellsMore
-	case onlySells:
-		return trace.SellsLess
-	case more:
-		return trace.LostUpdate
+	return ""
+}
+
+// differs names the damage if other numbers of units are left than there must be.
+func differs(m *contract.MismatchError) string {
+	got := strings.Fields(m.Got)
+	for _, want := range m.Want {
+		for i, right := range strings.Fields(want) {
+			expected, err := strconv.ParseInt(right, 10, 64)
+			if err != nil || i >= len(got) {
+				break
+			}
+			if units, err := strconv.ParseInt(got[i], 10, 64); err == nil && units > expected {
+				return trace.LostUpdate
+			}
+		}
 	}
 	return trace.Leaked
 }
@@ -353,58 +417,68 @@ func madeUp(choice load.Choice, seed uint64, races, clients int) (all []workload
 	return all
 }
 
-// shortenTime is how long simpler races are searched for one that refutes a claim, too.
+// shortenTime is how long simpler races are searched for one that refutes the same claim.
 const shortenTime = time.Minute
 
-// refuting returns a race that was made up and refutes a claim.
-func refuting(cells []trace.Cell) (w workload, found bool) {
-	for _, c := range cells {
-		for _, s := range c.Shortest {
-			if !c.Held && isMadeUp(s.Execution.Workload) {
-				return known(s.Execution.Workload)
+// shorten looks for simpler races that do the same damage as each one that was made up and refutes a claim. It puts
+// their schedules into the place of those that were found.
+func (x *Explorer) shorten(
+	ctx context.Context, choice load.Choice, r trace.Result, bounds trace.Bounds, claims claims,
+) (trace.Result, error) {
+	refuted, watch := x.UntilRefuted, x.Watch
+	x.UntilRefuted, x.Watch, x.until = true, nil, time.Now().Add(shortenTime)
+	defer func() { x.UntilRefuted, x.Watch, x.until = refuted, watch, time.Time{} }()
+	for _, c := range r.Cells {
+		for _, kind := range c.Damages() {
+			name := c.Shortest[kind].Execution.Workload
+			if c.Held || !isMadeUp(name) {
+				continue
+			}
+			short, w, err := x.simplest(ctx, choice, name, bounds, claims, damageOfCell{c.Fault, c.Requests, kind})
+			if err != nil {
+				return r, err
+			}
+			if w.Name != "" {
+				c.Shortest[kind] = short
+				r.Workloads = append(r.Workloads, w)
 			}
 		}
 	}
-	return w, false
+	return r, nil
 }
 
-// shorten looks for simpler races that refute a claim, as one does that was made up, until its time is over. It puts
-// their schedules into the place of those that were found first.
-func (x *Explorer) shorten(
-	ctx context.Context, choice load.Choice, r trace.Result, bounds trace.Bounds, claims claims,
-) trace.Result {
-	w, found := refuting(r.Cells)
-	ctx, cancel := context.WithTimeout(ctx, shortenTime)
-	defer cancel()
-	refuted, watch := x.UntilRefuted, x.Watch
-	x.UntilRefuted, x.Watch = true, nil
-	defer func() { x.UntilRefuted, x.Watch = refuted, watch }()
-	var best trace.Result
-	for found && ctx.Err() == nil {
-		found = false
-		for _, next := range w.race.Simpler() {
+// damageOfCell is what a simpler race must do, too.
+type damageOfCell struct{ fault, requests, kind string }
+
+// simplest returns a schedule of the simplest race that does some damage, and the race; nothing if none was found that
+// is simpler than the named one.
+func (x *Explorer) simplest(
+	ctx context.Context, choice load.Choice, name string, bounds trace.Bounds, claims claims, damage damageOfCell,
+) (short trace.Schedule, w trace.Workload, err error) {
+	current, _ := known(name)
+	for simpler := true; simpler; {
+		simpler = false
+		for _, next := range current.race.Simpler() {
 			tried, err := race(next.String())
-			if err != nil || !tried.suits(choice.Strategy, choice.Store) {
+			if err != nil || !tried.suits(choice.Strategy, choice.Store) || time.Now().After(x.until) {
 				continue
 			}
 			result, err := x.search(ctx, choice, []workload{tried}, bounds, claims, cells{})
-			if err == nil && !result.Held() {
-				w, best, found = tried, result, true
+			if err != nil {
+				return short, w, err
+			}
+			at := slices.IndexFunc(result.Cells, func(c trace.Cell) bool {
+				return !c.Held && c.Fault == damage.fault && c.Requests == damage.requests && c.Kinds[damage.kind] > 0
+			})
+			if at >= 0 {
+				current, simpler = tried, true
+				short, w = result.Cells[at].Shortest[damage.kind], result.Workloads[0]
 				break
 			}
 		}
 	}
-	r.Workloads = append(r.Workloads, best.Workloads...)
-	for _, simple := range best.Cells {
-		for _, c := range r.Cells {
-			if c.Fault == simple.Fault && c.Requests == simple.Requests && !simple.Held {
-				maps.DeleteFunc(c.Shortest, func(_ string, s trace.Schedule) bool { return isMadeUp(s.Execution.Workload) })
-				maps.Copy(c.Shortest, simple.Shortest)
-			}
-		}
-	}
-	return r
+	return short, w, nil
 }
 
-// isMadeUp reports whether a workload is a race, named like its text.
+// isMadeUp reports whether a workload is named like the text of its race.
 func isMadeUp(name string) bool { return strings.Contains(name, "/") }

@@ -77,7 +77,9 @@ var (
 	reserveAndConfirm = contract.Script{
 		{Verb: contract.Hold, Name: "x", Lines: []contract.Line{{Item: 'a', Count: 1}}}, {Verb: contract.Confirm, Name: "x"},
 	}
-	oneOfEach = contract.Request{Verb: contract.Order, Lines: []contract.Line{{Item: 'a', Count: 1}, {Item: 'b', Count: 1}}}
+	oneOfEach = contract.Request{
+		Verb: contract.Order, Lines: []contract.Line{{Item: 'a', Count: 1}, {Item: 'b', Count: 1}},
+	}
 )
 
 func quietly(string) {}
@@ -160,7 +162,7 @@ func (x *session) prepare(ctx context.Context, items []int64) (s *schedule, err 
 	r := x.newRacing(items)
 	s = newSchedule(x.lane, x.faults, r.actors())
 	s.race = r
-	if err := r.begin(ctx); err != nil {
+	if err := r.begin(ctx, s); err != nil {
 		return nil, err
 	}
 	s.made, err = x.lane.reservationIDs(ctx, items)

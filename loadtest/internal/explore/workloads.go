@@ -6,6 +6,7 @@ import (
 	"stock/internal/contract"
 	"stock/loadtest/internal/history"
 	"stock/loadtest/internal/load"
+	"stock/loadtest/internal/verify"
 )
 
 // workload is what the actors ask for.
@@ -60,7 +61,7 @@ func (w workload) read() (workload, error) {
 			for n := len(w.stock); n <= int(l.Item-'a') && l.Item != 0; n++ {
 				w.stock = append(w.stock, 0)
 			}
-			if q.Verb == contract.Set {
+			if q.Verb == contract.Set && w.stock[l.Item-'a'] == 0 {
 				w.stock[l.Item-'a'] = l.Count
 			}
 		}
@@ -204,6 +205,12 @@ func (w workload) suits(s load.Strategy, store string) bool {
 			return false
 		}
 	}
+	restocks := slices.ContainsFunc(slices.Concat(w.race.Clients...), func(q contract.Request) bool {
+		return q.Verb == contract.Restock
+	})
+	if restocks && (s.ClaimFor(2, true) != verify.ClaimCorrect || s.WriteThrough || s.WriteBehind) {
+		return false
+	}
 	return w.only == nil || w.only(s)
 }
 
@@ -257,6 +264,9 @@ func namesOf(wanted func(workload) bool) (names []string) {
 
 // strikes returns the faults of the table that can strike.
 func (w workload) strikes(s load.Strategy) (faults []fault) {
+	if w.special == InARace && writesBehind(s) {
+		return nil // it would take seconds each time
+	}
 	for _, f := range faultTable {
 		crash := w.crashes != nil && w.crashes(s) && slices.Contains(crashes, f.name)
 		if crash || slices.Contains(w.faults, f.name) {

@@ -145,28 +145,21 @@ type Execution struct {
 
 // Kinds of Outcome.
 const (
-	Right        = "right"
-	LostUpdate   = "lost update" // confirmed units are still in stock
-	Oversold     = "oversold"
-	Undersold    = "undersold" // a request was refused although there was stock for it
-	Leaked       = "leaked"    // units are gone that nobody has bought
-	SoldTwice    = "sold twice"
-	InPart       = "order in part"
-	Different    = "another answer on the retry"
-	EndedTwice   = "reservation ended twice"
-	EndedLate    = "reservation confirmed late"
-	EndedEarly   = "reservation ended early"
-	NoSuchHold   = "reservation in an impossible state"
-	BackTwice    = "given back twice" // units of a cancelled sale
-	NotCancelled = "not cancelled"
-	LedgerGap    = "ledger differs"
-	Overlap      = "critical sections overlap"
-	SellsMore    = "more for sale than there is" // in the store that sells than in the one that is updated afterwards
-	SellsLess    = "less for sale than there is"
-	OtherWrong   = "wrong"
-	NotServed    = "nobody served" // everybody was told busy, although no fault struck
-	Deadlock     = "stuck"
-	Unjudged     = "not judged"
+	Right      = "right"
+	LostUpdate = "lost update" // confirmed units are still in stock
+	Oversold   = "oversold"
+	Undersold  = "undersold" // a request was refused although there was stock for it
+	Leaked     = "leaked"    // units are gone that nobody has bought
+	SoldTwice  = "sold twice"
+	InPart     = "order in part"
+	Different  = "another answer on the retry"
+	Overlap    = "critical sections overlap"
+	SellsMore  = "more for sale than there is" // in the store that sells than in the one that is updated afterwards
+	SellsLess  = "less for sale than there is"
+	OtherWrong = "wrong"
+	NotServed  = "nobody served" // everybody was told busy, although no fault struck
+	Deadlock   = "stuck"
+	Unjudged   = "not judged"
 )
 
 // Step is one line of a trace.
