@@ -118,7 +118,11 @@ func (s schedule) text(strategy string) string {
 	if len(s.Outcome.Evidence) > 0 {
 		b.WriteString(s.legible(s.Outcome.Evidence[0]) + "\n")
 	}
-	fmt.Fprintf(&b, "replay: loadtest explore --strategies %s --replay %s\n", strategy, s.Token)
+	token := s.Token
+	if strings.Contains(token, "!") { // as loadtest prints it
+		token = "'" + token + "'"
+	}
+	fmt.Fprintf(&b, "replay: loadtest explore --strategies %s --replay %s\n", strategy, token)
 	return b.String()
 }
 

@@ -66,8 +66,8 @@ func (f *exploreFlags) register(flags *pflag.FlagSet) {
 			strings.Join(explore.Names(), ", "))
 	flags.IntVar(&f.races, "races", defaultRaces, "how many races to make up for each strategy on each store: other "+
 		"requests, which clients send at the same time (with --quick, --workloads, --race and --statements: 0)")
-	flags.StringVar(&f.race, "race", "", "explore only this race, such as 'set 10a / sell 1a k / cancel k': "+
-		"what is before it, and what each client asks for")
+	flags.StringVar(&f.race, "race", "", "explore this race, and no workload unless --workloads names it, such as "+
+		"'set 10a / sell 1a k / cancel k': what is before it, and what each client asks for")
 	flags.BoolVar(&f.refuted, "until-refuted", false, "explore a strategy only until one of its claims is refuted")
 	flags.IntVar(&f.lanes, "lanes", 4, "how many schedules are executed at the same time, each on servers of its own")
 	flags.StringVar(&f.replay, "replay", "", "execute only the schedule of this token, and print its trace; "+
@@ -103,7 +103,7 @@ func (f *exploreFlags) check(flags *pflag.FlagSet, args []string, dash int, gete
 	if f.quick {
 		f.bounds.Faults = 0
 	}
-	if err := f.checkRaces(flags); err != nil {
+	if err := f.checkRaces(flags, dash < 0 && f.serviceFile == "" && !areScripts(args, dash)); err != nil {
 		return err
 	}
 	if f.quick && len(f.workloads) == 0 {
@@ -125,8 +125,8 @@ func (f *exploreFlags) check(flags *pflag.FlagSet, args []string, dash int, gete
 	return f.readService(args, dash, getenv)
 }
 
-// checkRaces returns what is wrong with the flags of races.
-func (f *exploreFlags) checkRaces(flags *pflag.FlagSet) error {
+// checkRaces returns what is wrong with the flags of races, which are for strategies.
+func (f *exploreFlags) checkRaces(flags *pflag.FlagSet, strategies bool) error {
 	if f.race != "" {
 		clients, err := explore.CheckRace(f.race)
 		if err != nil {
@@ -134,7 +134,7 @@ func (f *exploreFlags) checkRaces(flags *pflag.FlagSet) error {
 		}
 		f.workloads, f.requests = append(f.workloads, f.race), max(f.requests, clients)
 	}
-	if (f.quick || f.statements || f.workloads != nil) && !flags.Changed("races") {
+	if (f.quick || f.statements || f.workloads != nil || !strategies) && !flags.Changed("races") {
 		f.races = 0
 	}
 	if !f.bounds.Random && f.races == 0 && flags.Changed("seed") {

@@ -6,7 +6,7 @@
 // and a thin one that keeps every state that the answers so far allow. Requests are read and written as text:
 //
 //	set 10a             an administrator sets the stock of item a
-//	restock 5a          adds units to it, in the store of the strategy
+//	restock 5a          adds units to it, in the stores of the strategy
 //	sell 3a k           sells 3 units of item a, with the key k; without a key: sell 3a
 //	order 1a,2b k       sells units of several items
 //	hold 3a x k         makes the reservation x; hold 3a x for 2m: with another time than the usual one
@@ -16,9 +16,10 @@
 //	later 30s           time passes
 //	prune               a week passes, and an administrator deletes what is old
 //
-// "try" before a request lets it not wait, and "work" gives it work to do in the critical section. With "leave", the
-// client hangs up as soon as it has sent the request. "by batch" after it names another strategy than the one that is
-// tested, and "at 2" the replica, 1 if there is no number.
+// A request after "try" does not wait for locks or rows, and one after "work" stays in the critical section for a
+// millisecond. With "leave", the client hangs up as soon as it has sent the request. "by batch" after it names another
+// strategy than the one that is tested, and "at 2" the replica, 1 if there is no number. The numbers of a cancellation
+// are totals.
 package contract
 
 import (

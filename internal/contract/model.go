@@ -79,7 +79,7 @@ type state struct {
 	epoch      map[byte]int
 	keys       map[string]record // by the place where keys are kept, and the key
 	holds      map[string]held
-	unrecorded []unrecorded // refusals of requests whose outcome is not known
+	unrecorded []unrecorded // refusals that may still be recorded
 	// under has the requests whose outcome is not known: they may take effect at any time from now on, or never.
 	under []Request
 }

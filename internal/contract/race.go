@@ -41,19 +41,22 @@ func (r Race) check() error {
 	if len(r.Before.items()) == 0 {
 		return fmt.Errorf("%s: a race begins with a stock, such as: set 10a / sell 1a / sell 2a", r)
 	}
-	before := r.Before.names()
 	for n, s := range append([]Script{r.Before}, r.Clients...) {
-		known := slices.Concat(before, s.names())
-		for _, q := range s {
+		var known []string
+		if n > 0 {
+			known = r.Before.names()
+		}
+		for i, q := range s {
+			known = append(known, s[i:i+1].names()...)
 			switch {
-			case q.Verb == Prune, q.Verb == Later && n > 0, q.Manner == Leave, q.By != "":
+			case q.Verb == Prune, q.Verb == Later && n > 0, q.Manner == Leave, q.By != "", q.Replica != 0:
 				return fmt.Errorf("%s: a race cannot have that", q)
 			case q.Verb == Set && n > 0:
 				return fmt.Errorf("%s: the stock can only be set before the race", q)
 			case q.Verb == Hold && q.Time != 0 && (q.Time < HoldTime || q.Time > mostHold):
 				return fmt.Errorf("%s: units can be held for %v to %v", q, HoldTime, mostHold)
 			case q.Name != "" && !slices.Contains(known, q.Name):
-				return fmt.Errorf("%s: who asks for that must have held it before, or it must be held before the race", q)
+				return fmt.Errorf("%s: no earlier request of this client, and none before the race, holds %s", q, q.Name)
 			case len(q.Lines) > 1 && q.Verb != Order && q.Verb != Cancel:
 				return fmt.Errorf("%s: only an order has several lines", q)
 			}
@@ -101,6 +104,9 @@ func (can Can) Race(rng *rand.Rand, clients int) (r Race) {
 	can.Manner, can.Leave, can.Time, can.Prune = false, false, false, false
 	const before = 3
 	s := can.Generate(rng, rng.IntN(before+1))
+	for i := range s {
+		s[i].Replica = 0
+	}
 	g := generator{Can: can, rng: rng, by: []string{""}, script: s}
 	for _, q := range s {
 		if q.Verb == Hold {
@@ -158,9 +164,9 @@ type Stock struct {
 	Units int64
 }
 
-// Explain returns nil if the calls, one after another in some order, lead to their answers and to what the stores have.
-// A call that was answered before another one was sent comes before it. Otherwise it returns what contradicts the order
-// that explains most answers, a MismatchError, and that order as lines of text.
+// Explain looks for an order of the calls that leads to their answers and to the stocks. A call that was answered
+// before another one was sent precedes it. If there is no such order, Explain returns the longest one that it found, as
+// lines of text that end with the call that has a wrong answer, and what is wrong: a MismatchError.
 func Explain(rules map[string]Rules, calls []Call, left []Stock) (order []string, err error) {
 	e := explanation{left: left}
 	w := NewWorld(rules)
@@ -182,7 +188,7 @@ type explanation struct {
 // explain reports whether there is an order of the calls that are left. It tries those first that were sent first.
 func (e *explanation) explain(w *World, calls []Call, before []string) bool {
 	if len(calls) == 0 {
-		return e.leaves(w, before)
+		return e.stocksAgree(w, before)
 	}
 	slices.SortStableFunc(calls, func(a, b Call) int { return cmp.Compare(a.Sent, b.Sent) })
 	for n, c := range calls {
@@ -205,8 +211,8 @@ func (e *explanation) explain(w *World, calls []Call, before []string) bool {
 	return false
 }
 
-// leaves reports whether the stores have what they must have in the end.
-func (e *explanation) leaves(w *World, order []string) bool {
+// stocksAgree reports whether the stores have what they must have in the end.
+func (e *explanation) stocksAgree(w *World, order []string) bool {
 	end := *w
 	for _, s := range e.left {
 		if err := end.Found(s.Store, s.Item, s.Units); err != nil {

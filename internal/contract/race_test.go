@@ -11,7 +11,7 @@ import (
 
 var keyed = Rules{Store: "mysql", Keys: "mysql", Remaining: true, Orders: true}
 
-// calls reads calls: a request, its answer, and when it was sent and answered.
+// calls reads calls: a request, its answer, and two letters. "cf" says that it was sent at c and answered at f.
 func calls(t *testing.T, lines ...string) (all []Call) {
 	t.Helper()
 	for _, line := range lines {
@@ -116,7 +116,8 @@ func TestARaceIsReadAsItIsWritten(t *testing.T) {
 		"set 10a / ", "set 10a / later 5m", "set 10a / leave sell 1a k", "sell", "set 10a / set 9a", "set 10a / sell 1a,",
 		"set 10 / sell 1a", "set 10a / sell 0a", "set 10a / sell 1a,1b", "set 10a / sell 1a by update",
 		"set 10a; prune / sell 1a",
-		"set 10a / hold 1a x / confirm x", "set 10a / hold 1a x for 2s", "set 10a / hold 1a x for 1h",
+		"set 10a / hold 1a x / confirm x", "set 10a / confirm x; hold 1a x", "set 10a / sell 1a at 2",
+		"set 10a / hold 1a x for 2s", "set 10a / hold 1a x for 1h",
 	} {
 		if _, err := ParseRace(text); err == nil {
 			t.Errorf("%q is no race, and was read", text)

@@ -21,7 +21,7 @@ const mostUnder = 4
 type World struct {
 	rules    map[string]Rules // by the strategy that a request names; the tested one has the empty name
 	states   []state
-	unknowns int // of which the outcomes may be unknown
+	unknowns int // the most requests whose outcomes may be unknown
 }
 
 // NewWorld returns a world without items. The rules of the strategy that is tested have the empty name.
@@ -61,7 +61,7 @@ func (w *World) Answered(q Request, answer string) error {
 			continue
 		}
 		if answer == Busy {
-			after = append(after, w.refused(s, q)...)
+			after = append(after, w.afterBusy(s, q)...)
 			continue
 		}
 		for _, o := range w.rules[q.By].step(s, q) {
@@ -125,9 +125,9 @@ func (w *World) open() (all []state) {
 	return all
 }
 
-// A strategy with reservations sells without a key in two steps: it reserves, and confirms at once. If the client is
-// not told that this was done, the name of the reservation begins like this. Its units may come back at any time, or be
-// sold if it is halfSold.
+// A strategy with reservations carries out a sale without a key as a hold and a confirmation. If its outcome is unknown
+// or its answer is Busy, the name of the hold begins with one of these. Its units may come back at any time. After an
+// unknown outcome (halfSold), the hold may also be confirmed.
 const (
 	halfSold = "may be sold "
 	notSold  = "not sold "
@@ -145,11 +145,11 @@ func (w *World) firstStep(s state, q Request, answer string) Request {
 	return q
 }
 
-// refused returns what a request may leave that is refused as busy: nothing, a record of a refusal, or the reservation
-// of a sale in two steps.
-func (w *World) refused(s state, q Request) []state {
+// afterBusy returns what a request may leave that is refused as busy: nothing, a record of a refusal, or the
+// reservation of a sale in two steps.
+func (w *World) afterBusy(s state, q Request) []state {
 	if q.Verb != Hold || !strings.HasPrefix(q.Name, notSold) {
-		return w.refuses(s, q)
+		return w.withRefusals(s, q)
 	}
 	all := []state{s}
 	for _, o := range w.rules[q.By].step(s, q) {
@@ -160,8 +160,8 @@ func (w *World) refused(s state, q Request) []state {
 	return all
 }
 
-// refuses returns a state as it is, and with refusals of a request that may be recorded, in a step of its own.
-func (w *World) refuses(s state, q Request) (all []state) {
+// withRefusals returns a state as it is, and with refusals of a request that may be recorded, in a step of its own.
+func (w *World) withRefusals(s state, q Request) (all []state) {
 	all = append(all, s)
 	if q.Key == "" {
 		return all
@@ -186,7 +186,7 @@ func (w *World) alone(s state) (all []state) {
 		for _, o := range w.rules[q.By].step(without, q) {
 			all = append(all, o.after)
 		}
-		all = append(all, w.refuses(without, q)[1:]...)
+		all = append(all, w.withRefusals(without, q)[1:]...)
 	}
 	for n, r := range s.unrecorded {
 		if _, taken := s.keys[r.id]; !taken {

@@ -73,8 +73,8 @@ type Options struct {
 	Requests int     // 2 or 3
 	Subject  Subject // what is explored; nil: strategies of the catalogue
 	Postgres string  // address of a server for scripts, or PostgreSQL if one is to be started; empty: MySQL executes them
-	// Pause is the longest time for which a Subject does nothing although it could go on, such as between two tries for a
-	// lock.
+	// Pause is the longest time for which a Subject does nothing although it could go on, such as between two tries for
+	// a lock.
 	Pause time.Duration
 }
 
@@ -248,7 +248,7 @@ func (x *Explorer) workloads(choice load.Choice) []workload {
 		all = own.workloads(x.requests)
 	}
 	for _, name := range x.Workloads {
-		if w, ok := known(name); ok && isMadeUp(name) {
+		if w, ok := known(name); ok && isRace(name) {
 			all = append(all, w)
 		}
 	}

@@ -87,8 +87,8 @@ func (x *session) judge(ctx context.Context, s *schedule, o trace.Execution) (tr
 	return o, nil
 }
 
-// delay makes requests begin with the first of their steps. All requests are sent at the beginning. Until one of its
-// steps is executed, or it enters its critical section, a request is like one that is sent later.
+// delay moves the beginning of each request to its first step that is executed, or to its critical section if that
+// begins earlier. All requests are sent at the beginning, but until then a request is like one that is sent later.
 func (a *answers) delay(executed []int64) {
 	begins := func(sent, received int64) int64 {
 		began := slices.IndexFunc(executed, func(at int64) bool { return at > sent && at < received })

@@ -21,7 +21,7 @@ import (
 	"stock/loadtest/internal/verify"
 )
 
-// mostClients is how many requests a schedule may have.
+// mostClients is how many clients a schedule may have.
 const mostClients = 3
 
 // CheckRace returns how many clients a race has, or what is wrong with its text.
@@ -31,7 +31,7 @@ func CheckRace(text string) (clients int, err error) {
 	case err != nil:
 		return 0, err
 	case len(w.race.Clients) == 0 || len(w.race.Clients) > mostClients:
-		return 0, fmt.Errorf("%q has %d clients, and needs 1 to %d: write what each asks for behind a slash, such as "+
+		return 0, fmt.Errorf("%q has %d clients, and needs 1 to %d: write what each asks for after a slash, such as "+
 			"'set 10a / sell 1a / sell 2a'", text, len(w.race.Clients), mostClients)
 	}
 	return len(w.race.Clients), nil
@@ -102,8 +102,9 @@ func (r *racing) knows(q contract.Request) bool {
 // errBusy says that nobody knows whether the service is stuck or slow.
 var errBusy = errors.New("a request is refused as busy, or has no answer")
 
-// askAlone sends a request to the replica that no client uses, until it has an answer.
-func (r *racing) askAlone(ctx context.Context, q contract.Request) (contract.Call, error) {
+// askLate sends a request to the extra replica: again while it is refused as busy, and a read also while it has no
+// answer.
+func (r *racing) askLate(ctx context.Context, q contract.Request) (contract.Call, error) {
 	for until := time.Now().Add(serverTime); ; time.Sleep(5 * time.Millisecond) {
 		c, err := r.ask(ctx, "admin", r.lane.late(), q)
 		err = cmp.Or(err, ctx.Err())
@@ -122,7 +123,7 @@ func (r *racing) begin(ctx context.Context, s *schedule) error {
 		if !r.knows(q) {
 			continue
 		}
-		c, err := r.askAlone(ctx, q)
+		c, err := r.askLate(ctx, q)
 		if err != nil {
 			return err
 		}
@@ -179,7 +180,7 @@ func (r *racing) actors() (actors []*actor) {
 // setTo is how many units there are when the stock is set.
 const setTo = 5
 
-// timePasses notes that all reservations end at some time since a fault began to strike.
+// timePasses notes that all reservations have expired between since and now.
 func (r *racing) timePasses(since int64) {
 	r.add(contract.Call{
 		Request: contract.Request{Verb: contract.Later, Time: afterAll}, Client: "time",
@@ -190,8 +191,8 @@ func (r *racing) timePasses(since int64) {
 // afterAll is longer than any reservation lasts.
 const afterAll = 4 * contract.HoldTime
 
-// judge asks what became of keys and reservations, lets the time of these pass, and has the model explain all answers
-// and what is left.
+// judge looks up keys and reservations, lets all reservations expire, and asks the model whether it explains the
+// answers and the stocks.
 func (r *racing) judge(ctx context.Context, s *schedule, o trace.Execution) (trace.Execution, error) {
 	served := !slices.ContainsFunc(s.actors, func(a *actor) bool { return len(a.answers.calls) > 0 }) // nobody asked
 	for _, a := range s.actors {
@@ -211,7 +212,7 @@ func (r *racing) judge(ctx context.Context, s *schedule, o trace.Execution) (tra
 	choice := load.Choice{Strategy: r.strategy, Store: r.store}
 	rules := choice.Rules()
 	for _, q := range slices.DeleteFunc(r.inspections(rules), func(q contract.Request) bool { return !r.knows(q) }) {
-		c, err := r.askAlone(ctx, q)
+		c, err := r.askLate(ctx, q)
 		if errors.Is(err, errBusy) {
 			o.Kind, o.Evidence = trace.Unjudged, []string{err.Error()}
 			return o, nil
@@ -245,22 +246,23 @@ func (r *racing) judge(ctx context.Context, s *schedule, o trace.Execution) (tra
 	return o, nil
 }
 
-// sweep has all reservations end, and their units put back.
+// sweep lets all reservations expire, and holds more units than there are: before that is refused, the service puts the
+// units of expired reservations back.
 func (r *racing) sweep(ctx context.Context) error {
 	if err := r.lane.expireReservations(ctx, r.items); err != nil {
 		return err
 	}
 	for i := range r.items {
 		all := contract.Request{Verb: contract.Hold, Name: "all", Lines: []contract.Line{{Item: 'a' + byte(i), Count: 1000}}}
-		if _, err := r.askAlone(ctx, all); err != nil {
+		if _, err := r.askLate(ctx, all); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// wantedOnce lists the calls without the second one of a client who has sent a request without a key twice, if both may
-// have sold: he wants it once.
+// wantedOnce lists the calls. If a request without a key was sent twice and both may have sold, it leaves out the
+// second one, because the client wanted it once.
 func (r *racing) wantedOnce() []contract.Call {
 	maySell := 0
 	twice := func(c contract.Call) bool { return c.Client == againName && c.Key == "" }
@@ -420,8 +422,8 @@ func madeUp(choice load.Choice, seed uint64, races, clients int) (all []workload
 // shortenTime is how long simpler races are searched for one that refutes the same claim.
 const shortenTime = time.Minute
 
-// shorten looks for simpler races that do the same damage as each one that was made up and refutes a claim. It puts
-// their schedules into the place of those that were found.
+// shorten looks for simpler races that do the same damage as each one that refutes a claim. It puts their schedules
+// into the place of those that were found.
 func (x *Explorer) shorten(
 	ctx context.Context, choice load.Choice, r trace.Result, bounds trace.Bounds, claims claims,
 ) (trace.Result, error) {
@@ -431,7 +433,7 @@ func (x *Explorer) shorten(
 	for _, c := range r.Cells {
 		for _, kind := range c.Damages() {
 			name := c.Shortest[kind].Execution.Workload
-			if c.Held || !isMadeUp(name) {
+			if c.Held || !isRace(name) {
 				continue
 			}
 			short, w, err := x.simplest(ctx, choice, name, bounds, claims, damageOfCell{c.Fault, c.Requests, kind})
@@ -480,5 +482,5 @@ func (x *Explorer) simplest(
 	return short, w, nil
 }
 
-// isMadeUp reports whether a workload is named like the text of its race.
-func isMadeUp(name string) bool { return strings.Contains(name, "/") }
+// isRace reports whether a workload is named like its text, as races are that were made up and those of the user.
+func isRace(name string) bool { return strings.Contains(name, "/") }

@@ -14,7 +14,8 @@ type workload struct {
 	name  string
 	title string
 	text  string // in the words of package contract
-	// faults can strike: those that can do more here than in the workloads before. So can crashes, with some strategies.
+	// faults are those that can strike, without those that do no more here than in an earlier workload. crashes says
+	// with which strategies crashes can strike, too.
 	faults  []string
 	crashes func(load.Strategy) bool // nil: with none
 	only    func(load.Strategy) bool // the strategies that it is for; nil: all that take its requests
@@ -24,8 +25,8 @@ type workload struct {
 	race     *contract.Race
 	stock    []int64   // units of each item, at first
 	requests []request // the race, if each client buys once; else nil
-	// modelled says that the model of the API judges the schedules. Others are judged as a load is: by a name for the
-	// damage that is done by strategies that are wrong.
+	// modelled reports whether the model of the API judges the schedules. Others are judged as a load is, which names
+	// the damage of a strategy that is wrong.
 	modelled bool
 	special  string // WithKey if requests have one, or InARace: their schedules have cells of their own
 }

@@ -124,6 +124,7 @@ func TestATokenOfAnotherStoreIsReplayedThere(t *testing.T) {
 	for want, r := range map[string]Result{
 		"loadtest explore --strategies a --replay one:A":               {Strategy: "a", Store: "mysql"},
 		"loadtest explore --strategies a --store redis --replay one:A": {Strategy: "a", Store: "redis", OtherStore: true},
+		"loadtest explore --requests 3 --strategies a --replay one:A":  {Strategy: "a", Store: "mysql", Requests: 3},
 	} {
 		if got := r.Replay("one:A"); got != want {
 			t.Errorf("%q, want %q", got, want)

@@ -227,6 +227,12 @@ func (r Result) Replay(token string) string {
 		engine = " --engine postgres"
 	}
 	command := "loadtest explore" + engine
+	if r.Requests > 2 {
+		command += fmt.Sprint(" --requests ", r.Requests)
+	}
+	if strings.ContainsAny(token, " ;!") { // which shells would read
+		token = "'" + token + "'"
+	}
 	switch {
 	case !r.Own:
 		command += " --strategies " + r.Strategy

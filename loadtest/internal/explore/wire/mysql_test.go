@@ -81,10 +81,11 @@ func TestArgumentsOfPreparedStatementsAreShown(t *testing.T) {
 	t.Parallel()
 	through, _, _, g := openSQL(t, func(c *mysql.Config) { c.InterpolateParams = false })
 	when := time.Date(2026, 2, 3, 4, 5, 6, 7000, time.UTC)
-	_, err := rows(t, through, "SELECT '?', ? /* ? */, ?, ?, ?, ?, ?",
-		int64(-1<<62), 0.5, "it's", []byte{0, 255}, nil, when)
+	_, err := rows(t, through, "SELECT '?', ? /* ? */, ?, ?, ?, ?, ?, ?",
+		int64(-1<<62), 0.5, 5000029.0, "it's", []byte{0, 255}, nil, when)
 	must.Succeed(t, err)
-	const want = `SELECT '?', -4611686018427387904 /* ? */, 0.5, 'it\'s', 0x00ff, NULL, '2026-02-03 04:05:06.000007'`
+	const want = `SELECT '?', -4611686018427387904 /* ? */, 0.5, 5000029, 'it\'s', 0x00ff, NULL, ` +
+		`'2026-02-03 04:05:06.000007'`
 	if e := g.find(t, "SELECT '?'"); e.Text != want {
 		t.Errorf("the text is %s, want %s", e.Text, want)
 	}

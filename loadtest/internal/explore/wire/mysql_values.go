@@ -110,9 +110,9 @@ func (c *cursor) value(t column) string {
 		return c.number(bytesOf[t.kind], t.unsigned)
 	case typeFloat:
 		value := math.Float32frombits(uint32(c.integer(4)))
-		return strconv.FormatFloat(float64(value), 'g', -1, 32)
+		return float(float64(value), 32)
 	case typeDouble:
-		return strconv.FormatFloat(math.Float64frombits(c.integer(8)), 'g', -1, 64)
+		return float(math.Float64frombits(c.integer(8)), 64)
 	case typeNull:
 		return "NULL"
 	case typeDate, typeDateTime, typeTimestamp, typeTime:
@@ -123,6 +123,14 @@ func (c *cursor) value(t column) string {
 	default:
 		return quoteSQL(c.text())
 	}
+}
+
+// float writes a number. Clients in JavaScript send all of theirs as DOUBLE, also ids.
+func float(value float64, bits int) string {
+	if value == math.Trunc(value) && math.Abs(value) < 1<<53 {
+		return strconv.FormatFloat(value, 'f', 0, bits)
+	}
+	return strconv.FormatFloat(value, 'g', -1, bits)
 }
 
 func (c *cursor) number(bytes int, unsigned bool) string {
