@@ -10,6 +10,7 @@
 //	replica    the gate at which its exchanges arrive
 //	workload   what the requests ask for
 //	session    the schedules of one strategy and workload on a lane, and how each is judged
+//	racing     a race that is carried out in a schedule, which the model of the API judges
 //	Subject    what is explored instead of strategies: a service of the user, or a script
 //	claims     what must come of the schedules
 //

@@ -192,6 +192,7 @@ func TestSchedulesLeadToWhatIsKnownOfAStrategy(t *testing.T) {
 		{"reserve", "hold", "", []string{set}},
 		{"reserve", "same-hold", "", []string{explore.TimeOver}},
 		{"reserve", "enough", "", []string{dies}},
+		{"reserve", "last", "", []string{crash}}, // whose units are held for a while
 		{"reserve", "set 5a; hold 1a x k / hold 1a x k / confirm x", "", []string{crash}},
 		{"none", "set 9a / sell 1a / sell 2a", trace.LostUpdate, nil},
 		// A late write overwrites a stock that was set, unless the sale is recorded with the epoch of its stock.

@@ -13,56 +13,14 @@ import (
 	"stock/loadtest/internal/verify"
 )
 
-// damage tells kinds of damage by the figures of a verdict. The first that applies names it.
-var damage = []struct {
-	kind  string
-	units func(verify.Verdict) int64
-}{
-	{trace.SoldTwice, func(v verify.Verdict) int64 { return v.Duplicates }},
-	{trace.InPart, func(v verify.Verdict) int64 { return v.PartialOrders }},
-	{trace.LostUpdate, func(v verify.Verdict) int64 { return v.LostUpdates }},
-	{trace.Oversold, func(v verify.Verdict) int64 { return v.Oversold }},
-	{trace.Leaked, func(v verify.Verdict) int64 { return v.Leaked }},
-	{trace.Undersold, func(v verify.Verdict) int64 { return v.Undersold }},
-	{trace.Different, func(v verify.Verdict) int64 { return v.DifferentAnswers }},
-	{trace.Overlap, func(v verify.Verdict) int64 { return v.Overlaps }},
-}
-
-// kind names the damage of a verdict.
-func kind(v verify.Verdict) string {
-	switch v.Result {
-	case verify.Correct:
-		return trace.Right
-	case verify.Inconclusive:
-		return trace.Unjudged
-	}
-	for _, d := range damage {
-		if d.units(v) > 0 {
-			return d.kind
-		}
-	}
-	return trace.OtherWrong
-}
-
 // judge reads what the schedule left, and has it judged as a load is.
 func (x *session) judge(ctx context.Context, s *schedule, o trace.Execution) (trace.Execution, error) {
-	told := make([]answers, 0, len(s.actors))
-	for _, a := range s.actors {
-		if !a.started {
-			continue
-		}
-		if a.err != nil {
-			return o, a.err
-		}
-		if a.lost {
-			a.answers.forget()
-		}
-		a.answers.delay(a.executed)
-		told = append(told, a.answers)
+	told, err := s.told()
+	if err != nil {
+		return o, err
 	}
 	script, isScript := x.lane.subject.(*scripted)
 	if isScript && script.Check {
-		var err error
 		o.Kind, err = script.check(ctx, s.items, told)
 		return o, err
 	}
@@ -85,6 +43,24 @@ func (x *session) judge(ctx context.Context, s *schedule, o trace.Execution) (tr
 	}
 	o.Steps = s.trace()
 	return o, nil
+}
+
+// told returns what the clients were told who have asked for something.
+func (s *schedule) told() (all []answers, err error) {
+	for _, a := range s.actors {
+		if !a.started {
+			continue
+		}
+		if a.err != nil {
+			return nil, a.err
+		}
+		if a.lost {
+			a.answers.forget()
+		}
+		a.answers.delay(a.executed)
+		all = append(all, a.answers)
+	}
+	return all, nil
 }
 
 // delay moves the beginning of each request to its first step that is executed, or to its critical section if that

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"stock/internal/contract"
+	"stock/internal/must"
 	"stock/loadtest/internal/explore/trace"
 	"stock/loadtest/internal/history"
 )
@@ -27,6 +28,23 @@ func TestWhoKnowsNothingIsNotServed(t *testing.T) {
 	} {
 		if a := (answers{ops: []history.Op{{Outcome: outcome}}}); a.served() != want {
 			t.Errorf("%s: served %v, want %v", outcome, a.served(), want)
+		}
+	}
+}
+
+func TestWhatBecameOfKeysAndReservationsIsAskedAfterwards(t *testing.T) {
+	t.Parallel()
+	w, err := race("set 5a; hold 1a x k / sell 1a l / hold 1a y")
+	must.Succeed(t, err)
+	r := racing{session: &session{workload: w}, told: map[string]bool{"x": true}} // y was refused
+	const looks = "look k\nfind x\nlook l\n"
+	for want, rules := range map[string]contract.Rules{
+		looks + "cancel k\ncancel l\n":                             {Keys: "mysql"},
+		looks + "later 4m\nhold 1000a all-a\ncancel k\ncancel l\n": {Keys: "mysql", Holds: true},
+		"find x\n": {},
+	} {
+		if got := r.inspections(rules).String(); got != want {
+			t.Errorf("%+v: asked is\n%swant\n%s", rules, got, want)
 		}
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -195,23 +194,17 @@ const afterAll = 4 * contract.HoldTime
 // answers and the stocks.
 func (r *racing) judge(ctx context.Context, s *schedule, o trace.Execution) (trace.Execution, error) {
 	served := !slices.ContainsFunc(s.actors, func(a *actor) bool { return len(a.answers.calls) > 0 }) // nobody asked
-	for _, a := range s.actors {
-		if !a.started {
-			continue
-		}
-		if a.err != nil {
-			return o, a.err
-		}
-		if a.lost {
-			a.answers.forget()
-		}
-		a.answers.delay(a.executed)
-		served = served || a.answers.served()
-		r.calls = append(r.calls, a.answers.calls...)
+	told, err := s.told()
+	if err != nil {
+		return o, err
+	}
+	for _, a := range told {
+		served = served || a.served()
+		r.calls = append(r.calls, a.calls...)
 	}
 	choice := load.Choice{Strategy: r.strategy, Store: r.store}
 	rules := choice.Rules()
-	for _, q := range slices.DeleteFunc(r.inspections(rules), func(q contract.Request) bool { return !r.knows(q) }) {
+	for _, q := range r.inspections(rules) {
 		c, err := r.askLate(ctx, q)
 		if errors.Is(err, errBusy) {
 			o.Kind, o.Evidence = trace.Unjudged, []string{err.Error()}
@@ -293,7 +286,7 @@ func (r *racing) inspections(rules contract.Rules) (all contract.Script) {
 			all = append(all, contract.Request{Verb: contract.Look, Key: q.Key})
 			after = append(after, contract.Request{Verb: contract.Cancel, Key: q.Key})
 		}
-		if q.Verb == contract.Hold && !asked[q.Name] && r.knows(q) {
+		if q.Verb == contract.Hold && !asked[q.Name] && r.told[q.Name] {
 			asked[q.Name] = true
 			all = append(all, contract.Request{Verb: contract.Find, Name: q.Name})
 		}
@@ -331,70 +324,6 @@ func (r *racing) left(ctx context.Context, rules contract.Rules) (all []contract
 	return all, nil
 }
 
-// damageOf names what the model found.
-func damageOf(wrong error, rules contract.Rules, left []contract.Stock) string {
-	m, ok := errors.AsType[*contract.MismatchError](wrong)
-	if !ok {
-		return trace.Unjudged
-	}
-	wants := func(text string) bool {
-		return slices.ContainsFunc(m.Want, func(want string) bool { return strings.Contains(want, text) })
-	}
-	isStock := strings.HasPrefix(m.What, "stock ")
-	if apart := sellsOther(rules, left); isStock && apart != "" {
-		return apart
-	}
-	switch {
-	case isStock:
-		return differs(m)
-	case strings.HasSuffix(m.Got, " in stock"): // what was put back is gone afterwards, or what was sold before
-		return trace.Leaked
-	case wants("replayed") && strings.HasSuffix(m.Got, " remain"):
-		return trace.SoldTwice
-	case strings.Contains(m.Got, "sold out") && wants(" remain"):
-		return trace.Undersold
-	case strings.HasSuffix(m.Got, " remain") && wants("sold out"):
-		return trace.Oversold
-	case strings.HasSuffix(m.Got, " remain") && wants(" remain"):
-		return differs(m)
-	}
-	return trace.OtherWrong
-}
-
-// sellsOther names the damage if a store sells another number of units of an item than the one has that knows how many
-// there are.
-func sellsOther(rules contract.Rules, left []contract.Stock) string {
-	for _, sells := range left {
-		for _, knows := range left {
-			switch {
-			case sells.Store != rules.Store || knows.Store != rules.Through || sells.Item != knows.Item:
-			case sells.Units > knows.Units:
-				return trace.SellsMore
-			case sells.Units < knows.Units:
-				return trace.SellsLess
-			}
-		}
-	}
-	return ""
-}
-
-// differs names the damage if other numbers of units are left than there must be.
-func differs(m *contract.MismatchError) string {
-	got := strings.Fields(m.Got)
-	for _, want := range m.Want {
-		for i, right := range strings.Fields(want) {
-			expected, err := strconv.ParseInt(right, 10, 64)
-			if err != nil || i >= len(got) {
-				break
-			}
-			if units, err := strconv.ParseInt(got[i], 10, 64); err == nil && units > expected {
-				return trace.LostUpdate
-			}
-		}
-	}
-	return trace.Leaked
-}
-
 // madeUp returns races that are made up for a strategy; none if requests that meet are not served correctly.
 func madeUp(choice load.Choice, seed uint64, races, clients int) (all []workload) {
 	s := choice.Strategy
@@ -417,69 +346,6 @@ func madeUp(choice load.Choice, seed uint64, races, clients int) (all []workload
 		all = append(all, w)
 	}
 	return all
-}
-
-// shortenTime is how long simpler races are searched for one that refutes the same claim.
-const shortenTime = time.Minute
-
-// shorten looks for simpler races that do the same damage as each one that refutes a claim. It puts their schedules
-// into the place of those that were found.
-func (x *Explorer) shorten(
-	ctx context.Context, choice load.Choice, r trace.Result, bounds trace.Bounds, claims claims,
-) (trace.Result, error) {
-	refuted, watch := x.UntilRefuted, x.Watch
-	x.UntilRefuted, x.Watch, x.until = true, nil, time.Now().Add(shortenTime)
-	defer func() { x.UntilRefuted, x.Watch, x.until = refuted, watch, time.Time{} }()
-	for _, c := range r.Cells {
-		for _, kind := range c.Damages() {
-			name := c.Shortest[kind].Execution.Workload
-			if c.Held || !isRace(name) {
-				continue
-			}
-			short, w, err := x.simplest(ctx, choice, name, bounds, claims, damageOfCell{c.Fault, c.Requests, kind})
-			if err != nil {
-				return r, err
-			}
-			if w.Name != "" {
-				c.Shortest[kind] = short
-				r.Workloads = append(r.Workloads, w)
-			}
-		}
-	}
-	return r, nil
-}
-
-// damageOfCell is what a simpler race must do, too.
-type damageOfCell struct{ fault, requests, kind string }
-
-// simplest returns a schedule of the simplest race that does some damage, and the race; nothing if none was found that
-// is simpler than the named one.
-func (x *Explorer) simplest(
-	ctx context.Context, choice load.Choice, name string, bounds trace.Bounds, claims claims, damage damageOfCell,
-) (short trace.Schedule, w trace.Workload, err error) {
-	current, _ := known(name)
-	for simpler := true; simpler; {
-		simpler = false
-		for _, next := range current.race.Simpler() {
-			tried, err := race(next.String())
-			if err != nil || !tried.suits(choice.Strategy, choice.Store) || time.Now().After(x.until) {
-				continue
-			}
-			result, err := x.search(ctx, choice, []workload{tried}, bounds, claims, cells{})
-			if err != nil {
-				return short, w, err
-			}
-			at := slices.IndexFunc(result.Cells, func(c trace.Cell) bool {
-				return !c.Held && c.Fault == damage.fault && c.Requests == damage.requests && c.Kinds[damage.kind] > 0
-			})
-			if at >= 0 {
-				current, simpler = tried, true
-				short, w = result.Cells[at].Shortest[damage.kind], result.Workloads[0]
-				break
-			}
-		}
-	}
-	return short, w, nil
 }
 
 // isRace reports whether a workload is named like its text, as races are that were made up and those of the user.
